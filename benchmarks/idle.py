@@ -1,0 +1,148 @@
+"""Memory of the broker per idle connection: `python benchmarks/idle.py`.
+
+Opens many TCP connections with a SETUP each, waits until the broker has answered a KEEPALIVE on every one of them, and
+compares the broker's resident memory (VmRSS) with what it was before. Twice: connections that only call, and services
+with a route of four tags. Socket buffers are the kernel's and are not in it.
+"""
+
+import resource
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
+
+from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
+from benchmarks.machine import BUILD, choose_cpus
+from broker.wire.frames import MIME_TYPE, RouteSetup
+from broker.wire.tags import Tag
+
+SPARE_DESCRIPTORS: Final = 200  # what a process needs besides its connections
+BATCH: Final = 100  # connections that are opened before their answers are awaited: fewer than a listen backlog
+ANSWER_LIMIT_S: Final = 20.0
+SETTLE_S: Final = 1.0  # until the broker has freed what it only needed to accept
+COMPOSITE_MIME: Final = b"message/x.rsocket.composite-metadata.v0"
+DATA_MIME: Final = b"application/octet-stream"
+KEEPALIVE: Final = b"\x00\x00\x0e" + b"\x00\x00\x00\x00\x0c\x80" + bytes(8)  # with the respond flag
+ANSWER_BYTES: Final = len(KEEPALIVE)
+
+
+def opening(number: int, has_route: bool) -> bytes:
+    """SETUP, with a ROUTE_SETUP of its own if it is a service, and a KEEPALIVE to be answered."""
+    metadata = b""
+    if has_route:
+        tags = [Tag.of("region", f"r{number % 16}"), Tag.of("zone", f"z{number % 64}")]
+        route = RouteSetup(b"rsb-idle" + number.to_bytes(8, "big"), f"idle-{number % 100}", tags).encode()
+        metadata = bytes([len(MIME_TYPE) - 1]) + MIME_TYPE.encode() + len(route).to_bytes(3, "big") + route
+    body = (
+        b"\x00\x00\x00\x00\x05\x00"
+        + b"\x00\x01\x00\x00"
+        + (20_000_000).to_bytes(4, "big")
+        + (90_000_000).to_bytes(4, "big")
+    )
+    body += bytes([len(COMPOSITE_MIME)]) + COMPOSITE_MIME + bytes([len(DATA_MIME)]) + DATA_MIME
+    body += len(metadata).to_bytes(3, "big") + metadata
+    return len(body).to_bytes(3, "big") + body + KEEPALIVE
+
+
+def resident_kib(pid: int) -> int:
+    """VmRSS of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise click.ClickException(f"the broker with process id {pid} is gone")
+
+
+def raise_limit(connections: int) -> None:
+    """Allows this process, and the broker that it starts, that many connections."""
+    wanted = connections + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise click.ClickException(
+            f"{connections} connections need {wanted} open files, the hard limit is {hard} (ulimit -Hn)"
+        )
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def batches(total: int) -> Iterator[int]:
+    """100, 100, … and the rest."""
+    for begun in range(0, total, BATCH):
+        yield min(BATCH, total - begun)
+
+
+def connect_all(port: int, total: int, has_route: bool) -> list[socket.socket]:
+    """Open connections whose SETUP the broker has read."""
+    connections: list[socket.socket] = []
+    numbers = count(1)
+    for size in batches(total):
+        opened = [socket.create_connection(("127.0.0.1", port), ANSWER_LIMIT_S) for _ in range(size)]
+        for connection in opened:
+            connection.sendall(opening(next(numbers), has_route))
+        for connection in opened:
+            if len(connection.recv(ANSWER_BYTES, socket.MSG_WAITALL)) != ANSWER_BYTES:
+                raise click.ClickException("the broker closed a connection")
+        connections += opened
+    return connections
+
+
+def measure(broker: RunningBroker, total: int, has_route: bool) -> float:
+    """KiB of the broker per connection, over a broker that has one connection and so has loaded what it needs."""
+    first = connect_all(broker.port, 1, has_route=False)
+    time.sleep(SETTLE_S)
+    before = resident_kib(broker.pid)
+    connections = connect_all(broker.port, total - 1, has_route)  # with the first one: what the broker allows at most
+    time.sleep(SETTLE_S)
+    grown = resident_kib(broker.pid) - before
+    for connection in first + connections:
+        connection.close()
+    return grown / (total - 1)
+
+
+def measure_all(console: Console, runner: Contestant, total: int) -> list[float]:
+    """Callers, services; empty when the broker cannot start."""
+    figures = []
+    for has_route in (False, True):
+        try:
+            broker = runner.start(choose_cpus()[0])
+        except CannotStart as error:
+            console.print(f"{runner.name}: left out: {error}", highlight=False, markup=False)
+            return []
+        try:
+            figures.append(measure(broker, total, has_route))
+        finally:
+            broker.stop()
+    return figures
+
+
+@click.command()
+@click.option("--connections", type=click.IntRange(2), default=10_000, show_default=True)
+def main(connections: int) -> None:
+    """KiB of memory per idle connection."""
+    console = Console()
+    raise_limit(connections)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    table = Table(title=f"resident memory per idle connection, {connections} connections")
+    table.add_column("broker")
+    table.add_column("callers, KiB each", justify="right")
+    table.add_column("services with a route, KiB each", justify="right")
+    for runner in contestants():
+        if runner.name in OURS:
+            figures = measure_all(console, runner, connections)
+            if figures:
+                table.add_row(runner.name, *(f"{figure:.1f}" for figure in figures))
+    if not table.rows:
+        raise click.ClickException("nothing could be measured")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,473 @@
+"""The whole broker as one machine without I/O: bytes and time go in, bytes and events come out.
+
+    connected(name, …) / receive(peer, data, now) / lost(peer, …)    what happened outside
+    tick(now, at_ms) / next_deadline()                               time passed; when to tick at the latest
+    take_writes()                                                    peers with bytes to write
+    take_events()                                                    what happened inside
+
+Decides the life of peers and of the routes that they offer: SETUP, ROUTE_SETUP, keepalive, replacement, loss, end.
+Requests are the engine's. Nothing here reads a clock, waits, logs or raises on what a peer sends.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from broker.errors import BrokerError, Refusal
+from broker.events import (
+    BROKER_STARTED,
+    BROKER_STOPPED,
+    PEER_CLOSED,
+    PEER_CONNECTED,
+    ROUTE_JOINED,
+    ROUTE_LEFT,
+    ROUTE_REPLACED,
+    FlowRecord,
+    LifecycleEvent,
+)
+from broker.forwarding.engine import Engine
+from broker.forwarding.peers import Peer
+from broker.forwarding.settings import Settings
+from broker.routing.dice import Dice
+from broker.routing.query import Query
+from broker.routing.table import Route, Table
+from broker.rsocket.connection import NEW, OPEN, is_fatal
+from broker.rsocket.frames import (
+    ERROR,
+    EXT,
+    KEEPALIVE,
+    KIND_NAMES,
+    METADATA_PUSH,
+    RESUME_OK,
+    encode_error,
+)
+from broker.rsocket.framing import FrameCursor
+from broker.rsocket.metadata import ABSENT
+from broker.wire.frames import ADDRESS, RouteSetup, decode_frame
+from broker.wire.ids import id_text
+
+CoreSettings = Settings
+
+COMPILED: Final = not __file__.endswith(".py")
+NEVER: Final = float("inf")
+MAX_EVENTS: Final = 100_000  # lifecycle events that nobody has taken; more are dropped and counted
+MAX_CLOSED: Final = 1_000  # closed connections that are remembered for the operator
+
+
+class Deadline:
+    """A moment at which a peer must be looked at; at most one per peer stands in the heap."""
+
+    __slots__ = ("at", "peer")
+
+    def __init__(self, at: float, peer: Peer) -> None:
+        self.at: Final = at
+        self.peer: Final = peer
+
+    def __lt__(self, other: "Deadline") -> bool:
+        return self.at < other.at
+
+
+class ClosedPeer:
+    """What is remembered of a connection that ended."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "closed_at_ms",
+        "connected_at_ms",
+        "detail",
+        "id",
+        "name",
+        "reason",
+        "route_id",
+        "service",
+    )
+
+    def __init__(self, peer: Peer, route: Route | None, closed_at_ms: int) -> None:
+        self.id: Final = peer.id
+        self.name: Final = peer.name
+        self.reason: Final = peer.end_reason
+        self.detail: Final = peer.end_detail
+        self.route_id: Final = route.id_text if route is not None else ""
+        self.service: Final = route.service if route is not None else ""
+        self.connected_at_ms: Final = peer.connected_at_ms
+        self.closed_at_ms: Final = closed_at_ms
+        self.bytes_in: Final = peer.bytes_in
+        self.bytes_out: Final = peer.bytes_out
+
+
+class Core:
+    """One broker."""
+
+    __slots__ = (
+        "_at_ms",
+        "_deadlines",
+        "_dirty",
+        "_dropped",
+        "_events",
+        "_flow_at",
+        "_flow_at_ms",
+        "_now",
+        "_peers",
+        "_peers_made",
+        "_seq",
+        "broker_id",
+        "closed",
+        "engine",
+        "id_text",
+        "query",
+        "settings",
+        "started_at_ms",
+        "table",
+    )
+
+    def __init__(self, settings: Settings, broker_id: bytes, dice: Dice, now: float, at_ms: int) -> None:
+        """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch."""
+        self.settings: Final = settings
+        self.broker_id: Final = broker_id
+        self.id_text: Final = id_text(broker_id)
+        self.started_at_ms: Final = at_ms
+        self.table: Final = Table()
+        self.query: Final = Query(self.table, dice, settings.chooser, settings.strict_hints, settings.max_lookup_cache)
+        self.engine: Final = Engine(settings, self.query)
+        self.closed: list[ClosedPeer] = []  # the latest MAX_CLOSED, oldest first
+        self._now = now
+        self._at_ms = at_ms  # the wall clock at `_now`
+        self._peers: dict[int, Peer] = {}  # bounded by max_connections
+        self._peers_made = 0
+        self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
+        self._deadlines: list[Deadline] = []
+        self._events: list[LifecycleEvent | FlowRecord] = []
+        self._dropped = 0
+        self._seq = 0
+        self._flow_at = now + settings.flow_interval_s
+        self._flow_at_ms = at_ms
+        self._tell(
+            LifecycleEvent(BROKER_STARTED, self._next_seq(), at_ms, detail="compiled" if COMPILED else "interpreted")
+        )
+
+    # What happens outside
+
+    def connected(self, name: str, framed: bool, now: float) -> Peer:
+        """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages."""
+        self._peers_made += 1
+        peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, now, self._wall(now))
+        if len(self._peers) >= self.settings.max_connections:
+            self._peers[peer.id] = peer
+            self.end(
+                peer,
+                "over-limit",
+                f"{len(self._peers) - 1} connections are open, the limit is {self.settings.max_connections}",
+                now,
+            )
+            return peer
+        self._peers[peer.id] = peer
+        heappush(self._deadlines, Deadline(now + self.settings.setup_timeout_s, peer))
+        return peer
+
+    def receive(self, peer: Peer, data: bytes, now: float) -> None:
+        """Bytes from a peer: any piece of the stream when framed, else exactly one message."""
+        if peer.is_ending or peer.is_lost:
+            return
+        peer.heard_at = now
+        peer.bytes_in += len(data)
+        frame = peer.frame
+        frame.feed(data, now)
+        while frame.advance():
+            stream_id = frame.stream_id
+            if stream_id:
+                stream = peer.streams.get(stream_id)
+                if stream is None:
+                    self._handle_new(peer, frame)
+                elif stream_id & 1:  # the peer began it: the broker is the server of every accepted connection
+                    stream.from_caller(frame)
+                else:
+                    stream.from_route(frame)
+            else:
+                self._handle_zero(peer, frame)
+        if frame.fault and not peer.is_ending:
+            self.end(peer, "bad-frame", frame.fault, now)
+
+    def lost(self, peer: Peer, reason: str, now: float) -> None:
+        """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
+        if peer.is_lost:
+            return
+        if not peer.is_ending:
+            peer.end_reason = "left"
+            peer.end_detail = reason
+            self._let_go(peer, now)
+        peer.forget_output()
+        del self._peers[peer.id]
+
+    def end(self, peer: Peer, word: str, text: str, now: float) -> None:
+        """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once."""
+        if peer.is_ending or peer.is_lost:
+            return
+        refusal = Refusal(word, text)
+        peer.send(encode_error(0, self._connection_code(peer, refusal), refusal.message))
+        peer.end(word, text)
+        self._let_go(peer, now)
+
+    def stop(self, text: str, now: float) -> None:
+        """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
+        self.engine.is_draining = True
+        for peer in list(self._peers.values()):
+            self.end(peer, "broker-stopped", text, now)
+        self._take_flows(now)
+        self._tell(LifecycleEvent(BROKER_STOPPED, self._next_seq(), self._wall(now), detail=text))
+
+    def drain(self) -> None:
+        """No new requests from now on; those that run go on."""
+        self.engine.is_draining = True
+
+    # Time
+
+    def tick(self, now: float, at_ms: int) -> None:
+        """Time passed: `now` monotonic seconds, `at_ms` the wall clock."""
+        self._now = now
+        self._at_ms = at_ms
+        deadlines = self._deadlines
+        while deadlines and deadlines[0].at <= now:
+            self._look_at(heappop(deadlines).peer, now)
+        if now >= self._flow_at:
+            self._take_flows(now)
+
+    def next_deadline(self) -> float:
+        """When to tick at the latest, monotonic seconds."""
+        deadline = self._flow_at
+        if self._deadlines and self._deadlines[0].at < deadline:
+            deadline = self._deadlines[0].at
+        return deadline
+
+    # What comes out
+
+    def has_writes(self) -> bool:
+        """Somebody has bytes to be written, or is to be closed."""
+        return len(self._dirty) > 0
+
+    def take_writes(self) -> list[Peer]:
+        """Peers with output (`Peer.take_output`) or to be closed after it (`Peer.is_ending`)."""
+        peers = self._dirty[:]
+        self._dirty.clear()
+        return peers
+
+    def take_events(self) -> list[LifecycleEvent | FlowRecord]:
+        """What happened since the last call, in order."""
+        events = self._events
+        self._events = []
+        return events
+
+    @property
+    def events_dropped(self) -> int:
+        """Events that found nobody to take them in time."""
+        return self._dropped
+
+    def peers(self) -> list[Peer]:
+        """All connections, oldest first."""
+        return list(self._peers.values())
+
+    # Inside
+
+    def _handle_new(self, peer: Peer, frame: FrameCursor) -> None:
+        if peer.connection.state != OPEN:
+            self._handle_first(peer, frame)
+            return
+        fault = ""
+        if frame.kind > RESUME_OK or frame.kind == 0:
+            if is_fatal(frame.kind, frame.flags):
+                fault = f"frame type 0x{frame.kind:02x} on stream {frame.stream_id} is unknown and may not be ignored"
+            else:
+                self.engine.ignored += 1
+        else:
+            fault = self.engine.handle_request(peer, frame)
+        if fault:
+            self.end(peer, "bad-frame", fault, frame.now)
+
+    def _handle_zero(self, peer: Peer, frame: FrameCursor) -> None:
+        connection = peer.connection
+        kind = frame.kind
+        if connection.state == NEW:
+            self._handle_first(peer, frame)
+        elif kind == KEEPALIVE:
+            answer = connection.handle_keepalive(frame)
+            if answer is not None:
+                peer.send(answer)
+        elif kind == METADATA_PUSH:
+            self._handle_push(peer, frame)
+        elif kind == ERROR:
+            if connection.handle_error(frame):
+                peer.end("left", "the peer sent an ERROR on stream 0")
+                self._let_go(peer, frame.now)
+        elif is_fatal(kind, frame.flags):
+            name = KIND_NAMES.get(kind, f"type 0x{kind:02x}") if kind != EXT else "EXT"
+            self.end(peer, "bad-frame", f"frame {name} on stream 0 is unknown and may not be ignored", frame.now)
+        else:
+            self.engine.ignored += 1
+
+    def _handle_first(self, peer: Peer, frame: FrameCursor) -> None:
+        refusal = peer.connection.handle_first(frame)
+        if refusal is not None:
+            self.end(peer, refusal.word, refusal.text, frame.now)
+            return
+        setup = peer.connection.setup
+        assert setup is not None  # handle_first accepted it
+        peer.mimes = self.engine.number_mimes(setup)
+        heappush(self._deadlines, Deadline(frame.now + peer.connection.lifetime_s, peer))
+        self._tell(LifecycleEvent(PEER_CONNECTED, self._next_seq(), self._wall(frame.now), peer=peer.name))
+        metadata = setup.metadata
+        if metadata:
+            at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
+            if at >= 0:
+                self._announce(peer, metadata[at:to], frame.now)
+            elif at != ABSENT:
+                self.end(peer, "bad-route", "the composite metadata of the SETUP breaks off", frame.now)
+
+    def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
+        at, to = self.engine.find_in_push(peer, frame)
+        if to - at < 6:
+            self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
+        elif frame.data[at + 4] >> 2 == ADDRESS:
+            self.engine.handle_push(peer, frame, at, to)
+        else:
+            self._announce(peer, frame.data[at:to], frame.now)
+
+    def _announce(self, peer: Peer, raw: bytes, now: float) -> None:
+        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route."""
+        try:
+            setup = decode_frame(raw)
+        except BrokerError as error:
+            self.end(peer, "bad-route", error.text, now)
+            return
+        if not isinstance(setup, RouteSetup):
+            self.end(
+                peer, "no-cluster", f"a broker frame of kind {setup.kind} from a connection that is no broker", now
+            )
+            return
+        limit = self.settings.max_tags_per_route
+        if len(setup.tags) > limit:
+            self.end(peer, "bad-route", f"{len(setup.tags)} tags, the limit is {limit}", now)
+            return
+        self._join(peer, setup, now)
+
+    def _join(self, peer: Peer, setup: RouteSetup, now: float) -> None:
+        old = self.table.find(setup.route_id)
+        mine = peer.route
+        if old is not None and old is not mine:
+            # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
+            owner = old.owner
+            assert isinstance(owner, Peer)
+            self.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
+        route = Route(setup.route_id, setup.service_name, setup.tags, peer)
+        at_ms = self._wall(now)
+        if isinstance(mine, Route):
+            self.table.leave(mine)
+            route.requests = mine.requests
+            self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
+        self.table.join(route, at_ms)
+        peer.route = route
+        peer.caller_service = route.service
+        peer.flows = {}  # they name the old route as the caller
+        self._tell_route(ROUTE_JOINED, route, peer, at_ms, "")
+
+    def _let_go(self, peer: Peer, now: float) -> None:
+        """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
+        at_ms = self._wall(now)
+        route = peer.route
+        left: Route | None = None
+        if isinstance(route, Route):
+            left = route
+            if self.table.leave(route):
+                kind = ROUTE_REPLACED if peer.end_reason == "replaced" else ROUTE_LEFT
+                self._tell_route(kind, route, peer, at_ms, peer.end_reason)
+        for stream_id in list(peer.streams):
+            stream = peer.streams.get(stream_id)
+            if stream is None:
+                continue  # another stream's end took it along
+            if stream_id & 1:
+                stream.caller_lost(now)
+            else:
+                del peer.streams[stream_id]
+                stream.route_lost(stream_id, peer, now)
+        if peer.connection.state != NEW or peer.end_reason != "left":
+            uptime_ms = at_ms - peer.connected_at_ms
+            self._tell(
+                LifecycleEvent(
+                    PEER_CLOSED,
+                    self._next_seq(),
+                    at_ms,
+                    service=peer.caller_service,
+                    peer=peer.name,
+                    reason=peer.end_reason,
+                    detail=peer.end_detail,
+                    uptime_ms=uptime_ms,
+                    requests=peer.requests,
+                )
+            )
+        self.closed.append(ClosedPeer(peer, left, at_ms))
+        if len(self.closed) > MAX_CLOSED:
+            del self.closed[: MAX_CLOSED // 10]
+
+    def _look_at(self, peer: Peer, now: float) -> None:
+        """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
+        if peer.is_ending or peer.is_lost:
+            return
+        if peer.connection.state == NEW:
+            waited_s = now - peer.connected_at
+            self.end(peer, "setup-timeout", f"no SETUP within {waited_s:.1f} s", now)
+            return
+        lifetime_s = peer.connection.lifetime_s
+        silent_s = now - peer.heard_at
+        if silent_s >= lifetime_s:
+            text = f"nothing arrived for {silent_s:.1f} s, the SETUP promised {lifetime_s:.1f} s"
+            self.end(peer, "keepalive-timeout", text, now)
+            return
+        heappush(self._deadlines, Deadline(peer.heard_at + lifetime_s, peer))
+
+    def _connection_code(self, peer: Peer, refusal: Refusal) -> int:
+        """The RSocket code on stream 0: the codes of requests and of the setup only fit where they belong."""
+        if refusal.code < 0x101 and peer.connection.state == OPEN and refusal.word not in ("bad-route", "no-cluster"):
+            return 0x101
+        if refusal.code >= 0x201:
+            return 0x003 if peer.connection.state == NEW else 0x101
+        return refusal.code
+
+    def _take_flows(self, now: float) -> None:
+        at_ms = self._wall(now)
+        records = self.engine.flows.take_records(self._seq + 1, at_ms, at_ms - self._flow_at_ms)
+        self._flow_at_ms = at_ms
+        self._flow_at = now + self.settings.flow_interval_s
+        self._seq += len(records)
+        for record in records:
+            self._tell(record)
+
+    def _tell_route(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
+        tags = [(tag.key.name, tag.value or "") for tag in route.tags]
+        uptime_ms = 0 if kind == ROUTE_JOINED else max(0, at_ms - route.joined_at_ms)
+        self._tell(
+            LifecycleEvent(
+                kind,
+                self._next_seq(),
+                at_ms,
+                route.id_text,
+                route.service,
+                tags,
+                peer.name,
+                reason,
+                peer.end_detail,
+                uptime_ms,
+                route.requests,
+            )
+        )
+
+    def _tell(self, event: LifecycleEvent | FlowRecord) -> None:
+        if len(self._events) >= MAX_EVENTS:
+            self._dropped += 1
+        else:
+            self._events.append(event)
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _wall(self, now: float) -> int:
+        """The wall clock at a monotonic moment, milliseconds since the epoch."""
+        return self._at_ms + int((now - self._now) * 1000)

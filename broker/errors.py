@@ -1,0 +1,95 @@
+"""What can go wrong, as values and exceptions with stable words.
+
+    BrokerError                  a word, a sentence; ends what its user says it ends
+     └─ InvalidFrame             bytes that are no frame: ends the request or the connection that carried them
+         └─ UnsupportedVersion   a frame of another major version (D-04)
+
+    ConfigErrors                 of broker.config, interpreted and so no subclass: ends the process before it began
+    Refusal                      not an exception: the ERROR frame that a peer is about to get
+
+Every text that reaches a peer begins with a code word from `CODE_WORDS`, so that programs can act on it;
+`docs/errors.md` is that table for people. Error codes are RSocket's ("Error Codes" in the RSocket protocol).
+"""
+
+from typing import Final
+
+# RSocket error codes; the first six only on stream 0, the others only on a request's stream.
+INVALID_SETUP: Final = 0x001
+UNSUPPORTED_SETUP: Final = 0x002
+REJECTED_SETUP: Final = 0x003
+REJECTED_RESUME: Final = 0x004
+CONNECTION_ERROR: Final = 0x101
+CONNECTION_CLOSE: Final = 0x102
+APPLICATION_ERROR: Final = 0x201
+REJECTED: Final = 0x202
+CANCELED: Final = 0x203
+INVALID: Final = 0x204
+
+# word -> (RSocket code, what it means and what to do about it)
+CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
+    "no-route": (REJECTED, "no connection matches the tags of the ADDRESS; nothing was processed, a retry is safe"),
+    "bad-address": (INVALID, "the request's metadata holds no ADDRESS that can be read, or a contradictory one"),
+    "bad-shard-key": (INVALID, "a shard request without a ShardKey, or whose ShardKey names no tag of the ADDRESS"),
+    "bad-request": (INVALID, "the request frame breaks a rule of the RSocket protocol"),
+    "route-lost": (CANCELED, "the connection that served the request was lost; it may have been processed"),
+    "over-limit": (REJECTED, "a limit of the broker is reached; nothing was processed, a retry later is safe"),
+    "draining": (REJECTED, "the broker is stopping and takes no new requests; retry through another broker"),
+    "too-large": (INVALID, "a frame would be longer than the 16,777,215 bytes that RSocket can say"),
+    "bad-frame": (CONNECTION_ERROR, "bytes that are no RSocket frame; the connection is closed"),
+    "bad-setup": (INVALID_SETUP, "the first frame is not a SETUP that can be read; the connection is closed"),
+    "setup-timeout": (INVALID_SETUP, "no SETUP arrived in time; the connection is closed"),
+    "bad-version": (UNSUPPORTED_SETUP, "a protocol version that the broker does not speak; the connection is closed"),
+    "lease-unsupported": (UNSUPPORTED_SETUP, "the SETUP asks for leases, which this broker does not grant"),
+    "resume-unsupported": (REJECTED_SETUP, "the SETUP asks for resumption; connect again without it"),
+    "unknown-session": (REJECTED_RESUME, "there is no session to resume; connect again with a SETUP"),
+    "bad-route": (REJECTED_SETUP, "the ROUTE_SETUP cannot be read or breaks a limit; the connection is closed"),
+    "no-cluster": (
+        REJECTED_SETUP,
+        "a frame between brokers on a connection that is no broker; the connection is closed",
+    ),
+    "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
+    "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
+    "slow-peer": (CONNECTION_ERROR, "the peer reads too slowly: more bytes wait for it than the limit allows"),
+    "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),
+    "closed-by-operator": (CONNECTION_CLOSE, "an operator closed the connection"),
+}
+
+
+class BrokerError(Exception):
+    """An error with a stable code word (`word`) and a sentence for a person (`text`)."""
+
+    def __init__(self, word: str, text: str) -> None:
+        super().__init__(f"{word}: {text}")
+        self.word: Final = word
+        self.text: Final = text
+
+
+class InvalidFrame(BrokerError):
+    """Bytes that are no frame; the text names the field, the need and what was there."""
+
+    def __init__(self, text: str, word: str = "bad-frame") -> None:
+        super().__init__(word, text)
+
+
+class UnsupportedVersion(InvalidFrame):
+    """A frame of another major version than ours (D-04); the text holds both numbers."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "bad-version")
+
+
+class Refusal:
+    """An ERROR that a peer is about to get: the RSocket code and a text that begins with the code word."""
+
+    __slots__ = ("code", "text", "word")
+
+    def __init__(self, word: str, text: str, code: int = 0) -> None:
+        """`code` 0 means the usual RSocket code of the word."""
+        self.word: Final = word
+        self.text: Final = text
+        self.code: Final = code if code else CODE_WORDS[word][0]
+
+    @property
+    def message(self) -> str:
+        """What goes into the ERROR frame."""
+        return f"{self.word}: {self.text}"

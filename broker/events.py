@@ -1,0 +1,261 @@
+"""What happened, as records: the broker's log, its metrics and its event files are all made of these.
+
+The core appends them and knows nobody who reads them. A lifecycle event tells one thing that happened; a flow record
+counts the requests of one caller to one route in one interval. Both are plain values; `row()` is the tuple that
+travels to the writer of event files, its first item the record type, the others in the order of the field tables here.
+
+The latency histogram has 16 buckets per octave of microseconds, so that a bucket is at most 1/16 wide and histograms
+of any brokers and intervals merge by adding:
+
+    us       0 1 2 … 31 | 32 33  34 35 … 62 63 | 64 … 67  68 … 71  …
+    bucket   0 1 2 … 31 |   32     33  …   47  |    48       49    …
+"""
+
+from typing import Final
+
+LIFECYCLE: Final = 0
+FLOW: Final = 1
+
+BROKER_STARTED: Final = 1
+BROKER_STOPPED: Final = 2
+ROUTE_JOINED: Final = 3
+ROUTE_LEFT: Final = 4
+ROUTE_REPLACED: Final = 5
+PEER_CONNECTED: Final = 6
+PEER_CLOSED: Final = 7
+EVENTS_DROPPED: Final = 8
+
+KIND_NAMES: Final[dict[int, str]] = {
+    BROKER_STARTED: "BrokerStarted",
+    BROKER_STOPPED: "BrokerStopped",
+    ROUTE_JOINED: "RouteJoined",
+    ROUTE_LEFT: "RouteLeft",
+    ROUTE_REPLACED: "RouteReplaced",
+    PEER_CONNECTED: "PeerConnected",
+    PEER_CLOSED: "PeerClosed",
+    EVENTS_DROPPED: "EventsDropped",
+}
+
+LIFECYCLE_FIELDS: Final = (
+    "kind",
+    "seq",
+    "at_ms",
+    "route_id",
+    "service",
+    "tags",
+    "peer",
+    "reason",
+    "detail",
+    "uptime_ms",
+    "requests",
+)
+FLOW_FIELDS: Final = (
+    "seq",
+    "at_ms",
+    "interval_ms",
+    "caller_route",
+    "caller_service",
+    "route_id",
+    "service",
+    "tags",
+    "model",
+    "routing",
+    "outcome",
+    "word",
+    "requests",
+    "items_in",
+    "items_out",
+    "bytes_in",
+    "bytes_out",
+    "latency_sum_us",
+    "latency_max_us",
+    "histogram",
+)
+
+_LINEAR: Final = 32  # below this every microsecond is a bucket of its own
+MAX_BUCKET: Final = 16 * 36  # 2^40 us is twelve days: nothing real is slower
+
+
+class LifecycleEvent:
+    """One thing that happened. Texts are empty and numbers 0 where the kind has no use for them."""
+
+    __slots__ = (
+        "at_ms",
+        "detail",
+        "kind",
+        "peer",
+        "reason",
+        "requests",
+        "route_id",
+        "seq",
+        "service",
+        "tags",
+        "uptime_ms",
+    )
+
+    def __init__(
+        self,
+        kind: int,
+        seq: int,
+        at_ms: int,
+        route_id: str = "",
+        service: str = "",
+        tags: list[tuple[str, str]] | None = None,
+        peer: str = "",
+        reason: str = "",
+        detail: str = "",
+        uptime_ms: int = 0,
+        requests: int = 0,
+    ) -> None:
+        self.kind: Final = kind
+        self.seq: Final = seq  # 1, 2, 3 … over all records of this broker's run
+        self.at_ms: Final = at_ms  # milliseconds since the epoch
+        self.route_id: Final = route_id  # canonical uuid text
+        self.service: Final = service
+        self.tags: Final[list[tuple[str, str]]] = tags if tags is not None else []  # names and values
+        self.peer: Final = peer  # "tcp 10.0.0.4:5123"
+        self.reason: Final = reason  # a code word, see errors.CODE_WORDS, or "left"
+        self.detail: Final = detail  # a sentence for people
+        self.uptime_ms: Final = uptime_ms  # of the route or connection that ended
+        self.requests: Final = requests  # that the route had served
+
+    @property
+    def name(self) -> str:
+        """`RouteJoined`."""
+        return KIND_NAMES[self.kind]
+
+    def row(self) -> tuple[object, ...]:
+        """For the writer: record type, then `LIFECYCLE_FIELDS`."""
+        return (
+            LIFECYCLE,
+            self.kind,
+            self.seq,
+            self.at_ms,
+            self.route_id,
+            self.service,
+            self.tags,
+            self.peer,
+            self.reason,
+            self.detail,
+            self.uptime_ms,
+            self.requests,
+        )
+
+
+class FlowRecord:
+    """The requests of one caller to one route, of one model, routing type and outcome, in one interval."""
+
+    __slots__ = (
+        "at_ms",
+        "bytes_in",
+        "bytes_out",
+        "caller_route",
+        "caller_service",
+        "histogram",
+        "interval_ms",
+        "items_in",
+        "items_out",
+        "latency_max_us",
+        "latency_sum_us",
+        "model",
+        "outcome",
+        "requests",
+        "route_id",
+        "routing",
+        "seq",
+        "service",
+        "tags",
+        "word",
+    )
+
+    def __init__(
+        self,
+        seq: int,
+        at_ms: int,
+        interval_ms: int,
+        caller_route: str,
+        caller_service: str,
+        route_id: str,
+        service: str,
+        tags: str,
+        model: str,
+        routing: str,
+        outcome: str,
+        word: str,
+        requests: int,
+        items_in: int,
+        items_out: int,
+        bytes_in: int,
+        bytes_out: int,
+        latency_sum_us: int,
+        latency_max_us: int,
+        histogram: list[tuple[int, int]],
+    ) -> None:
+        self.seq: Final = seq
+        self.at_ms: Final = at_ms  # when the interval ended, milliseconds since the epoch
+        self.interval_ms: Final = interval_ms
+        self.caller_route: Final = caller_route  # empty for a caller without ROUTE_SETUP (D-17)
+        self.caller_service: Final = caller_service
+        self.route_id: Final = route_id  # empty when no route was found
+        self.service: Final = service
+        self.tags: Final = tags  # of the address: "service=orders region=eu"
+        self.model: Final = model
+        self.routing: Final = routing
+        self.outcome: Final = outcome
+        self.word: Final = word  # code word of the broker's own error, or empty
+        self.requests: Final = requests
+        self.items_in: Final = items_in  # payloads of the caller
+        self.items_out: Final = items_out  # payloads of the route
+        self.bytes_in: Final = bytes_in  # frame bytes from the caller to the route
+        self.bytes_out: Final = bytes_out  # frame bytes from the route to the caller
+        self.latency_sum_us: Final = latency_sum_us  # from the first frame of a request to its end
+        self.latency_max_us: Final = latency_max_us
+        self.histogram: Final = histogram  # (bucket, count), ascending
+
+    def row(self) -> tuple[object, ...]:
+        """For the writer: record type, then `FLOW_FIELDS`."""
+        return (
+            FLOW,
+            self.seq,
+            self.at_ms,
+            self.interval_ms,
+            self.caller_route,
+            self.caller_service,
+            self.route_id,
+            self.service,
+            self.tags,
+            self.model,
+            self.routing,
+            self.outcome,
+            self.word,
+            self.requests,
+            self.items_in,
+            self.items_out,
+            self.bytes_in,
+            self.bytes_out,
+            self.latency_sum_us,
+            self.latency_max_us,
+            self.histogram,
+        )
+
+
+def bucket_of(us: int) -> int:
+    """Bucket of a latency in microseconds; negative counts as 0, beyond the last bucket as the last."""
+    if us < _LINEAR:
+        return us if us > 0 else 0
+    octave = us.bit_length() - 5
+    bucket = (octave << 4) + (us >> octave)
+    return bucket if bucket < MAX_BUCKET else MAX_BUCKET
+
+
+def bucket_low_us(bucket: int) -> int:
+    """Smallest latency that falls into the bucket, microseconds."""
+    if bucket < _LINEAR:
+        return bucket
+    octave = (bucket >> 4) - 1
+    return (bucket - (octave << 4)) << octave
+
+
+def bucket_high_us(bucket: int) -> int:
+    """Smallest latency that is too large for the bucket, microseconds."""
+    return bucket_low_us(bucket + 1)

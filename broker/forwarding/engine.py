@@ -1,0 +1,448 @@
+"""The engine: a request comes in, and it is decided where its frames go.
+
+Finds the ADDRESS in the metadata, asks `query` for the candidates, has one chosen, and joins the streams. What can go
+wrong before that is refused here, with one sentence. Does not know SETUP, keepalive or sockets (`core` does), and after
+the first frame of a request it is out of the way: `splices` and `multicast` pass the rest on.
+"""
+
+from typing import Final
+
+from broker.errors import CODE_WORDS, BrokerError, Refusal
+from broker.forwarding import multicast
+from broker.forwarding.flows import COMPLETED, REJECTED, Flow, FlowTable
+from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
+from broker.forwarding.peers import Peer
+from broker.forwarding.settings import Settings
+from broker.forwarding.splices import Splice
+from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, rebuild, translate
+from broker.routing.candidates import Candidates
+from broker.routing.query import Query, Target
+from broker.routing.table import Route
+from broker.rsocket.frames import (
+    FOLLOWS,
+    HEADER_BYTES,
+    IGNORE,
+    METADATA,
+    METADATA_PUSH,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Setup,
+    encode_error,
+    encode_metadata_push,
+    initial_n,
+    request_parts,
+)
+from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
+from broker.wire.frames import MULTICAST
+
+MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a connection beyond that shares the last number
+
+_WORDS: Final[list[str]] = list(CODE_WORDS)
+
+
+class Request:
+    """Where the parts of the request lie that is being decided upon; one object, used again for each."""
+
+    __slots__ = ("address_at", "address_to", "data", "gathering", "metadata_at", "metadata_to")
+
+    def __init__(self) -> None:
+        self.data = b""  # holds the metadata
+        self.metadata_at = 0
+        self.metadata_to = 0
+        self.address_at = 0
+        self.address_to = 0
+        self.gathering: Gathering | None = None  # set when the request came in fragments that were held
+
+
+class Engine(Asks):
+    """Requests of all peers of one broker."""
+
+    __slots__ = (
+        "_mimes",
+        "_mimes_by_pair",
+        "_request",
+        "_scratch",
+        "flows",
+        "ignored",
+        "is_draining",
+        "query",
+        "settings",
+    )
+
+    def __init__(self, settings: Settings, query: Query) -> None:
+        self.settings: Final = settings
+        self.query: Final = query
+        self.flows: Final = FlowTable()
+        self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
+        self.is_draining = False  # no new requests
+        self._mimes: list[Mimes] = []  # by number, bounded by MAX_MIMES
+        self._mimes_by_pair: dict[tuple[str, str], int] = {}
+        self._request: Final = Request()
+        self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
+
+    def number_mimes(self, setup: Setup) -> int:
+        """The number of a connection's pair of mime types."""
+        pair = (setup.metadata_mime, setup.data_mime)
+        number = self._mimes_by_pair.get(pair, -1)
+        if number < 0:
+            number = len(self._mimes)
+            if number >= MAX_MIMES:  # one more would let peers fill memory: whoever comes late may lose a translation
+                return number - 1
+            self._mimes.append(Mimes(number, setup))
+            self._mimes_by_pair[pair] = number
+        return number
+
+    def mimes_of(self, peer: Peer) -> Mimes:
+        """The mime types of an open peer."""
+        return self._mimes[peer.mimes]
+
+    def handle_request(self, peer: Peer, frame: FrameCursor) -> str:
+        """A frame on a stream id that is not in use; a fault that ends the connection, or an empty text."""
+        kind = frame.kind
+        if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or not frame.stream_id & 1:
+            # "All other received frames that are not accounted for in previous sections MUST be ignored": late frames
+            # of ended streams, and requests with an id that only the broker may use.
+            self.ignored += 1
+            return ""
+        data = frame.data
+        metadata_at, metadata_to = request_parts(data, frame.start, frame.end, kind, frame.flags)
+        if metadata_at < 0:
+            if frame.flags & IGNORE:
+                self.ignored += 1
+                return ""
+            size = frame.end - frame.start
+            return f"a request of {size} bytes on stream {frame.stream_id} declares more metadata than it has"
+        peer.requests += 1
+        refusal = self._refusal_of(peer, frame)
+        if refusal is not None:
+            self._refuse(peer, frame.stream_id, kind, None, refusal)
+            return ""
+        request = self._request
+        request.data = data
+        request.metadata_at = metadata_at
+        request.metadata_to = metadata_to
+        request.gathering = None
+        at, to = self.find_address(peer, data, metadata_at, metadata_to, is_cut(frame, metadata_to))
+        if at >= 0:
+            request.address_at = at
+            request.address_to = to
+            self._route(peer, frame, request)
+        elif at == CUT and is_cut(frame, metadata_to):
+            self._wait(self._gather(peer, frame))
+        else:
+            self._refuse(peer, frame.stream_id, kind, None, self._no_address(peer, at))
+        return ""
+
+    def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
+        """Another fragment of a request whose ADDRESS was not whole."""
+        peer = gathering.caller
+        gathering.leave()
+        if not gathering.hold(frame):
+            text = f"a fragment of {frame.end - frame.start} bytes declares more metadata than it has"
+            self._refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("bad-request", text))
+            return
+        self._ask(gathering, frame.now)
+
+    def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
+        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
+        metadata_at = frame.start + HEADER_BYTES
+        peer.requests += 1
+        target = self.query.resolve(frame.data, at, to)
+        refusal = target.refusal
+        if refusal is None and self.is_draining:
+            refusal = Refusal("draining", "the broker takes no new requests")
+        if refusal is not None:
+            self._refuse(peer, 0, METADATA_PUSH, target, refusal)
+            return
+        metadata = frame.data[metadata_at : frame.end]
+        raw_address = frame.data[at:to]
+        size = frame.end - frame.start
+        routes: list[Route]
+        if target.routing == MULTICAST:
+            routes = candidates_of(target).routes()
+            flow = self._flow(peer, target, None, METADATA_PUSH)
+        else:
+            routes = [self.query.choose(target)]
+            flow = self._flow(peer, target, routes[0], METADATA_PUSH)
+        for route in routes:
+            server = owner_of(route)
+            try:
+                translated = self._translated(peer, server, target, metadata, raw_address, False)
+            except BrokerError:
+                translated = None  # see `_translated_first`; a push has no answer
+            if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
+                server.send(encode_metadata_push(translated))
+            route.requests += 1
+        flow.count(COMPLETED, 0, 1, 0, size, 0)
+
+    def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
+        """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
+        return self.find_address(peer, frame.data, frame.start + HEADER_BYTES, frame.end, False)
+
+    def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
+        if self.is_draining:
+            return Refusal("draining", "the broker takes no new requests")
+        if peer.begun >= self.settings.max_streams_per_connection:
+            limit = self.settings.max_streams_per_connection
+            return Refusal("over-limit", f"{peer.begun} streams of this connection are open, the limit is {limit}")
+        if frame.kind >= REQUEST_STREAM and initial_n(frame.data, frame.start) == 0:
+            return Refusal("bad-request", "the initial request n is 0, it must be over 0")
+        return None
+
+    def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
+        """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""
+        kind = self._mimes[peer.mimes].kind
+        if kind == COMPOSITE:
+            found, end = find_broker_frame(data, at, to)
+            if found == ABSENT and is_cut:
+                return CUT, 0
+            return found, end
+        if kind == BROKER:
+            if is_cut:
+                return CUT, 0
+            return (at, to) if to > at else (ABSENT, 0)
+        return ABSENT, 0
+
+    def _no_address(self, peer: Peer, found: int) -> Refusal:
+        mimes = self._mimes[peer.mimes]
+        if mimes.kind != COMPOSITE and mimes.kind != BROKER:
+            text = (
+                f"metadata of the mime type {mimes.metadata_mime!r}, which the SETUP announced, cannot hold an ADDRESS"
+            )
+        elif found == CUT:
+            text = "the composite metadata of the request breaks off"
+        elif found == BROKEN:
+            text = "the composite metadata of the request has too many entries"
+        else:
+            text = "the metadata of the request holds no ADDRESS"
+        return Refusal("bad-address", text)
+
+    def _gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
+        """Holds the first frame of a request until more is known."""
+        gathering = Gathering(peer, frame.stream_id, frame.kind, self)
+        gathering.hold(frame)
+        return gathering
+
+    def _wait(self, gathering: Gathering) -> None:
+        """Lets a held request wait for its next fragment, within the bounds."""
+        peer = gathering.caller
+        limit = self.settings.max_metadata_bytes
+        if peer.gathered_bytes + gathering.held_bytes > limit or len(gathering.frames) >= MAX_FRAMES:
+            text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
+            self._refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
+            return
+        gathering.enter()
+
+    def _ask(self, gathering: Gathering, now: float) -> None:
+        """Routes a held request if enough of it is there; refuses it if that will never be."""
+        peer = gathering.caller
+        metadata = gathering.metadata
+        at, to = self.find_address(peer, metadata, 0, len(metadata), not gathering.is_whole)
+        if not gathering.is_whole and (at == CUT or gathering.needs_whole):
+            self._wait(gathering)
+            return
+        if at < 0:
+            self._refuse(peer, gathering.caller_id, gathering.kind, None, self._no_address(peer, at))
+            return
+        request = self._request
+        request.data = metadata
+        request.metadata_at = 0
+        request.metadata_to = len(metadata)
+        request.address_at = at
+        request.address_to = to
+        request.gathering = gathering
+        self._route(peer, self._cursor(gathering.frames[0], now), request)
+
+    def _route(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
+        target = self.query.resolve(request.data, request.address_at, request.address_to)
+        if target.refusal is not None:
+            self._refuse(peer, frame.stream_id, frame.kind, target, target.refusal)
+            return
+        if target.routing == MULTICAST:
+            self._route_to_all(peer, frame, request, target)
+            return
+        route = self.query.choose(target)
+        server = owner_of(route)
+        if peer.mimes != server.mimes and not passes(self._mimes[peer.mimes], self._mimes[server.mimes]):
+            if self._must_wait(peer, frame, request):
+                return
+            raw = self._translated_first(peer, server, frame, request, target)
+            if not raw:
+                return
+            frame = self._cursor(raw, frame.now)
+            request.gathering = None  # what was held is in this one frame
+        kind = frame.kind
+        flow = self._flow(peer, target, route, kind)
+        route.requests += 1
+        if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
+            server.forward(frame, server.open_id())
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
+        else:
+            Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now).open(frame)
+        if request.gathering is not None:
+            self._replay(peer, frame.stream_id, request.gathering, frame.now)
+
+    def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
+        """Multicast: the routes that match now, each with a frame that it can read."""
+        routes = candidates_of(target).routes()
+        caller_mimes = self._mimes[peer.mimes]
+        is_strange = False  # some route cannot read it as it is
+        for route in routes:
+            if not passes(caller_mimes, self._mimes[owner_of(route).mimes]):
+                is_strange = True
+        if is_strange and self._must_wait(peer, frame, request):
+            return
+        kind = frame.kind
+        now = frame.now
+        stream_id = frame.stream_id
+        credit_n = initial_n(frame.data, frame.start) if kind >= REQUEST_STREAM else 0
+        frames: dict[int, bytes] = {}  # by the routes' mime types: what to send them
+        if is_strange:
+            for route in routes:
+                server = owner_of(route)
+                if server.mimes not in frames:
+                    raw = self._translated_first(peer, server, frame, request, target)
+                    if not raw:
+                        return
+                    frames[server.mimes] = raw
+        call = multicast.make(peer, stream_id, self._flow(peer, target, None, kind), kind, now, credit_n)
+        if is_strange:
+            frame = self._cursor(frames[owner_of(routes[0]).mimes], now)
+        call.enter(frame.flags, frame.end - frame.start)
+        for route in routes:
+            server = owner_of(route)
+            if is_strange:
+                frame = self._cursor(frames[server.mimes], now)
+            call.open_branch(server, route, frame)
+        call.opened(now)
+        if request.gathering is not None and not is_strange:
+            self._replay(peer, stream_id, request.gathering, now)
+
+    def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
+        """True, and the request is held, when metadata that must be translated has not arrived whole."""
+        gathering = request.gathering
+        if gathering is None:
+            if not is_cut(frame, request.metadata_to):
+                return False
+            gathering = self._gather(peer, frame)
+        elif gathering.is_whole:
+            return False
+        gathering.needs_whole = True
+        self._wait(gathering)
+        return True
+
+    def _translated_first(
+        self, peer: Peer, server: Peer, frame: FrameCursor, request: Request, target: Target
+    ) -> bytes:
+        """The first frame with metadata that the server can read; empty if that cannot be, and the caller was told."""
+        metadata = request.data[request.metadata_at : request.metadata_to]
+        raw_address = request.data[request.address_at : request.address_to]
+        try:
+            translated = self._translated(peer, server, target, metadata, raw_address, True)
+        except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
+            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
+            return b""
+        gathering = request.gathering
+        if gathering is not None:
+            raw = gathering.merged(translated)
+        else:
+            raw = rebuild(frame.data, frame.start, request.metadata_at, request.metadata_to, frame.end, translated)
+        if len(raw) > MAX_FRAME_BYTES:
+            text = (
+                f"the request would have {len(raw)} bytes with metadata that {target.service or 'the route'} can read"
+            )
+            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("too-large", text))
+            return b""
+        return raw
+
+    def _translated(
+        self, peer: Peer, server: Peer, target: Target, metadata: bytes, raw_address: bytes, has_data: bool
+    ) -> bytes | None:
+        caller_mimes = self._mimes[peer.mimes]
+        server_mimes = self._mimes[server.mimes]
+        if passes(caller_mimes, server_mimes):
+            return metadata
+        address = target.address
+        assert address is not None  # the target has no refusal
+        return translate(metadata, raw_address, address, caller_mimes, server_mimes, has_data)
+
+    def _replay(self, peer: Peer, stream_id: int, gathering: Gathering, now: float) -> None:
+        """The held frames behind the first go the way that the request has now."""
+        for raw in gathering.frames[1:]:
+            stream = peer.streams.get(stream_id)
+            if stream is None:
+                return
+            stream.from_caller(self._cursor(raw, now))
+
+    def _cursor(self, raw: bytes, now: float) -> FrameCursor:
+        """A cursor on one whole frame."""
+        scratch = self._scratch
+        scratch.feed(raw, now)
+        scratch.advance()
+        return scratch
+
+    def _flow(self, peer: Peer, target: Target, route: Route | None, model: int) -> Flow:
+        """Where requests like this one are counted."""
+        key = (target.number << 36) | ((route.number if route is not None else 0) << 4) | model
+        flow = peer.flows.get(key)
+        if flow is None:
+            caller = peer.route
+            flow = self.flows.open(
+                peer.flows,
+                key,
+                caller.id_text if isinstance(caller, Route) else "",
+                peer.caller_service,
+                route.id_text if route is not None else "",
+                route.service if route is not None else target.service,
+                target.label,
+                model,
+                target.routing_name,
+                "",
+            )
+        return flow
+
+    def _refuse(self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal) -> None:
+        """Answers with ERROR where the model has an answer, and counts."""
+        if kind != REQUEST_FNF and kind != METADATA_PUSH:
+            peer.send(encode_error(stream_id, refusal.code, refusal.message))
+        number = target.number if target is not None else 0
+        key = -((number << 12) | (_WORDS.index(refusal.word) << 4) | kind)
+        flow = peer.flows.get(key)
+        if flow is None:
+            caller = peer.route
+            flow = self.flows.open(
+                peer.flows,
+                key,
+                caller.id_text if isinstance(caller, Route) else "",
+                peer.caller_service,
+                "",
+                target.service if target is not None else "",
+                target.label if target is not None else "",
+                kind,
+                target.routing_name if target is not None else "",
+                refusal.word,
+            )
+        flow.count(REJECTED, 0, 0, 0, 0, 0)
+
+
+def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
+    """More of the request's metadata may follow in fragments."""
+    return frame.flags & FOLLOWS != 0 and frame.flags & METADATA != 0 and metadata_to == frame.end
+
+
+def owner_of(route: Route) -> Peer:
+    """The peer behind a route of this broker's table."""
+    owner = route.owner
+    assert isinstance(owner, Peer)  # the core makes no others
+    return owner
+
+
+def candidates_of(target: Target) -> Candidates:
+    """The candidates of a target without a refusal."""
+    candidates = target.candidates
+    assert candidates is not None
+    return candidates

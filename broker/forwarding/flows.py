@@ -1,0 +1,232 @@
+"""Traffic counters: who called whom, how often, how many bytes, how long it took.
+
+Decides how requests are counted; every ended request is counted once, in the flow of its caller, route, address and
+model, under its outcome. Each interval the counters become `FlowRecord`s and begin anew, so sums over the records are
+exact. Does not know time or files.
+"""
+
+from typing import Final
+
+from broker.events import FlowRecord, bucket_of
+
+# Interaction models: the type of their first frame (METADATA_PUSH among them).
+MODEL_NAMES: Final[dict[int, str]] = {
+    0x04: "request_response",
+    0x05: "fire_and_forget",
+    0x06: "request_stream",
+    0x07: "request_channel",
+    0x0C: "metadata_push",
+}
+
+COMPLETED: Final = 0
+FAILED: Final = 1  # the route answered with an ERROR
+CANCELLED: Final = 2  # by the caller
+REJECTED: Final = 3  # by the broker, before any route saw it
+ROUTE_LOST: Final = 4
+CALLER_LOST: Final = 5
+OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lost", "caller_lost")
+
+MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
+MAX_TOTALS: Final = 10_000  # combinations in the totals; service names come from peers, later ones are counted without
+
+
+class Counts:
+    """The numbers of one outcome."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "histogram",
+        "items_in",
+        "items_out",
+        "latency_max_us",
+        "latency_sum_us",
+        "requests",
+    )
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.items_in = 0
+        self.items_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.latency_sum_us = 0
+        self.latency_max_us = 0
+        self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them
+
+
+class Flow:
+    """Requests of one caller to one route under one address and model."""
+
+    __slots__ = (
+        "_counts",
+        "_is_listed",
+        "_table",
+        "caller_route",
+        "caller_service",
+        "key",
+        "label",
+        "model",
+        "owner",
+        "route_id",
+        "routing",
+        "service",
+        "word",
+    )
+
+    def __init__(
+        self,
+        table: "FlowTable",
+        owner: "dict[int, Flow]",
+        key: int,
+        caller_route: str,
+        caller_service: str,
+        route_id: str,
+        service: str,
+        label: str,
+        model: int,
+        routing: str,
+        word: str,
+    ) -> None:
+        self._table: Final = table
+        self.owner: Final = owner  # the dict that it is found by until the interval ends
+        self.key: Final = key
+        self.caller_route: Final = caller_route
+        self.caller_service: Final = caller_service
+        self.route_id: Final = route_id
+        self.service: Final = service
+        self.label: Final = label
+        self.model: Final = model
+        self.routing: Final = routing
+        self.word: Final = word
+        self._counts: list[Counts | None] = [None, None, None, None, None, None]  # by outcome
+        self._is_listed = False  # in the table's list: has counts of this interval
+
+    def count(
+        self, outcome: int, latency_us: int, items_in: int, items_out: int, bytes_in: int, bytes_out: int
+    ) -> None:
+        """One request ended."""
+        counts = self._counts[outcome]
+        if counts is None:
+            counts = self._counts[outcome] = Counts()
+            if not self._is_listed:
+                self._is_listed = True
+                self._table.active.append(self)
+        counts.requests += 1
+        counts.items_in += items_in
+        counts.items_out += items_out
+        counts.bytes_in += bytes_in
+        counts.bytes_out += bytes_out
+        counts.latency_sum_us += latency_us
+        if latency_us > counts.latency_max_us:
+            counts.latency_max_us = latency_us
+        bucket = bucket_of(latency_us)
+        histogram = counts.histogram
+        histogram[bucket] = histogram.get(bucket, 0) + 1
+
+    def take_counts(self) -> list[Counts | None]:
+        """The interval's counts by outcome; the flow begins anew."""
+        counts = self._counts
+        self._counts = [None, None, None, None, None, None]
+        self._is_listed = False
+        return counts
+
+
+class FlowTable:
+    """All flows of the current interval, and totals for ever."""
+
+    __slots__ = ("_crowd", "active", "opened", "totals")
+
+    def __init__(self) -> None:
+        self.active: list[Flow] = []  # those that counted something in this interval
+        self.opened = 0  # flows made in this interval
+        self.totals: dict[
+            tuple[str, str, str, str, str], Counts
+        ] = {}  # service, model, routing, outcome, word; see MAX_TOTALS
+        self._crowd: dict[str, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
+
+    def open(
+        self,
+        owner: dict[int, Flow],
+        key: int,
+        caller_route: str,
+        caller_service: str,
+        route_id: str,
+        service: str,
+        label: str,
+        model: int,
+        routing: str,
+        word: str,
+    ) -> Flow:
+        """The flow under `key` of `owner`, made now."""
+        if self.opened >= MAX_FLOWS:
+            return self._open_crowd(model, routing, word)
+        self.opened += 1
+        flow = Flow(self, owner, key, caller_route, caller_service, route_id, service, label, model, routing, word)
+        owner[key] = flow
+        return flow
+
+    def take_records(self, seq: int, at_ms: int, interval_ms: int) -> list[FlowRecord]:
+        """Records of the interval that ends now, numbered from `seq` on; counters begin anew."""
+        records: list[FlowRecord] = []
+        active = self.active
+        self.active = []
+        self.opened = 0
+        for flow in active:
+            flow.owner.pop(flow.key, None)
+            for outcome, counts in enumerate(flow.take_counts()):
+                if counts is not None:
+                    self._add_up(flow, outcome, counts)
+                    records.append(_record(flow, outcome, counts, seq + len(records), at_ms, interval_ms))
+        return records
+
+    def _open_crowd(self, model: int, routing: str, word: str) -> Flow:
+        name = f"{model} {routing} {word}"
+        flow = self._crowd.get(name)
+        if flow is None:
+            flow = self._crowd[name] = Flow(self, {}, 0, "", "", "", "", "", model, routing, word)
+        return flow
+
+    def _add_up(self, flow: Flow, outcome: int, counts: Counts) -> None:
+        key = (flow.service, MODEL_NAMES[flow.model], flow.routing, OUTCOME_NAMES[outcome], flow.word)
+        total = self.totals.get(key)
+        if total is None:
+            if len(self.totals) >= MAX_TOTALS:
+                key = ("", key[1], key[2], key[3], key[4])
+                total = self.totals.get(key)
+            if total is None:
+                total = self.totals[key] = Counts()
+        total.requests += counts.requests
+        total.items_in += counts.items_in
+        total.items_out += counts.items_out
+        total.bytes_in += counts.bytes_in
+        total.bytes_out += counts.bytes_out
+        total.latency_sum_us += counts.latency_sum_us
+        total.latency_max_us = max(total.latency_max_us, counts.latency_max_us)
+        for bucket, number in counts.histogram.items():
+            total.histogram[bucket] = total.histogram.get(bucket, 0) + number
+
+
+def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, interval_ms: int) -> FlowRecord:
+    return FlowRecord(
+        seq,
+        at_ms,
+        interval_ms,
+        flow.caller_route,
+        flow.caller_service,
+        flow.route_id,
+        flow.service,
+        flow.label,
+        MODEL_NAMES[flow.model],
+        flow.routing,
+        OUTCOME_NAMES[outcome],
+        flow.word,
+        counts.requests,
+        counts.items_in,
+        counts.items_out,
+        counts.bytes_in,
+        counts.bytes_out,
+        counts.latency_sum_us,
+        counts.latency_max_us,
+        sorted(counts.histogram.items()),
+    )

@@ -1,0 +1,117 @@
+"""A request whose ADDRESS is cut by fragmentation: its first frames, held until it is known where they go (D-15).
+
+Decides nothing but when the metadata is whole. As soon as the ADDRESS is, the frames are passed on as they are, and the
+fragments that follow never stop here.
+
+    "Fragmentation And Reassembly": metadata is sent completely before data; it is whole when a fragment carries data
+    behind it, has no metadata, or is the last one.
+"""
+
+from typing import Final
+
+from broker.forwarding.peers import Peer, Stream
+from broker.rsocket.frames import CANCEL, COMPLETE, FOLLOWS, HEADER_BYTES, METADATA, PAYLOAD, request_parts
+from broker.rsocket.framing import FrameCursor
+
+MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
+
+
+class Gathering(Stream):
+    """The frames of one request, so far. The engine asks it after each frame whether it knows enough."""
+
+    __slots__ = (
+        "_asks",
+        "caller",
+        "caller_id",
+        "frames",
+        "held_bytes",
+        "is_complete",
+        "is_over",
+        "is_whole",
+        "kind",
+        "metadata",
+        "needs_whole",
+        "rest",
+    )
+
+    def __init__(self, caller: Peer, caller_id: int, kind: int, asks: "Asks") -> None:
+        self.caller: Final = caller
+        self.caller_id: Final = caller_id
+        self.kind: Final = kind
+        self.frames: list[bytes] = []  # as they came, stream id included; bounded by the caller's gathered_bytes
+        self.metadata = b""  # so far
+        self.rest = b""  # the data in the last frame, once the metadata is whole
+        self.held_bytes = 0
+        self.is_whole = False  # the metadata is complete
+        self.is_over = False  # the last frame held is the last of the request
+        self.is_complete = False  # a frame held says COMPLETE
+        self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
+        self._asks: Final = asks
+
+    def enter(self) -> None:
+        """Takes its place in the caller's table."""
+        self.caller.streams[self.caller_id] = self
+        self.caller.begun += 1
+        self.caller.gathered_bytes += self.held_bytes
+
+    def hold(self, frame: FrameCursor) -> bool:
+        """Keeps a frame, before it enters (again); False when it is broken."""
+        metadata_at, metadata_to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
+        if metadata_at < 0:
+            return False
+        self.frames.append(frame.data[frame.start : frame.end])
+        self.metadata += frame.data[metadata_at:metadata_to]
+        self.rest = frame.data[metadata_to : frame.end]
+        size = frame.end - frame.start
+        self.held_bytes += size
+        self.is_over = not frame.flags & FOLLOWS or (frame.kind == PAYLOAD and frame.flags & COMPLETE != 0)
+        self.is_complete = self.is_complete or frame.flags & COMPLETE != 0
+        self.is_whole = self.is_over or not frame.flags & METADATA or len(self.rest) > 0
+        return True
+
+    def leave(self) -> None:
+        """Gives up its place: the request goes on elsewhere, or has ended."""
+        self.caller.streams.pop(self.caller_id, None)
+        self.caller.begun -= 1
+        self.caller.gathered_bytes -= self.held_bytes
+
+    def merged(self, metadata: bytes | None) -> bytes:
+        """One frame in place of those held, with this metadata, for a route that cannot read the caller's."""
+        first = self.frames[0]
+        flags = ((first[4] & 3) << 8) | first[5]
+        flags &= ~(METADATA | FOLLOWS | COMPLETE)
+        if not self.is_over:
+            flags |= FOLLOWS
+        if self.is_complete:
+            flags |= COMPLETE
+        if metadata is not None:
+            flags |= METADATA
+        fields_at = HEADER_BYTES
+        fields_to, _ = request_parts(first, 0, len(first), self.kind, 0)  # the initial credit, where there is one
+        head = first[:4] + bytes([(first[4] & 0xFC) | (flags >> 8), flags & 0xFF]) + first[fields_at:fields_to]
+        if metadata is None:
+            return head + self.rest
+        return head + len(metadata).to_bytes(3, "big") + metadata + self.rest
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        if frame.kind == CANCEL:
+            self.leave()
+        elif frame.kind == PAYLOAD:
+            self._asks.gathered(self, frame)
+
+    def from_route(self, frame: FrameCursor) -> None:
+        """Never called: no route has a part in it yet."""
+
+    def caller_lost(self, now: float) -> None:
+        self.leave()
+
+    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+        """Never called, like `from_route`."""
+
+
+class Asks:
+    """Who is asked when another frame of a gathered request arrives: the engine."""
+
+    def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
+        """A PAYLOAD for a request that is being gathered."""
+        raise NotImplementedError

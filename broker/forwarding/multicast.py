@@ -1,0 +1,461 @@
+"""Multicast: one request to all matching routes, their answers merged into one.
+
+Decides, per the four rules of the specification ("Multicast Routing"), what each branch gets and what the caller sees:
+
+    fire_and_forget   every branch gets it
+    request_response  the FIRST answer counts, an error too (D-13); the others are cancelled
+    request_stream    the branches' items become one stream; an error cancels all
+    request_channel   and the caller's items go to every branch
+
+Credit is the broker's own ledger (D-14): the caller never gets more items than it asked for. Each branch may run
+`multicast_prefetch_n` items ahead of the caller; what nobody asked for yet waits in its queue, in whole items, so the
+fragments of two items never mix. The caller may send as many channel items as the slowest branch allows.
+Branches are those routes that matched when the request came; a branch that leaves counts as complete, or ends the
+stream (`multicast_on_leave`).
+"""
+
+from typing import Final
+
+from broker.errors import CANCELED, Refusal
+from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
+from broker.forwarding.peers import Peer, Stream
+from broker.forwarding.splices import is_request_n
+from broker.routing.table import Route
+from broker.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    ERROR,
+    FOLLOWS,
+    HEADER_BYTES,
+    MAX_N,
+    NEXT,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_cancel,
+    encode_error,
+    encode_payload,
+    encode_request_n,
+    initial_n,
+)
+from broker.rsocket.framing import FrameCursor
+
+
+class Branch(Stream):
+    """One route's part of a multicast: a stream of its own at that route's peer."""
+
+    __slots__ = (
+        "_call",
+        "asked_n",
+        "granted_n",
+        "is_deaf",
+        "is_done",
+        "partial",
+        "queue",
+        "route",
+        "server",
+        "stream_id",
+    )
+
+    def __init__(self, call: "Multicast", server: Peer, route: Route) -> None:
+        self._call: Final = call
+        self.server: Final = server
+        self.route: Final = route
+        self.stream_id: Final = server.open_id()
+        self.asked_n = 0  # items asked for and not arrived
+        self.granted_n = 0  # channel items that it asked of the caller, ever
+        self.is_deaf = False  # it wants no more of the caller's items
+        self.is_done = False  # it sends no more
+        self.queue: list[list[bytes]] = []  # whole items, each a list of frames; bounded by prefetch and bytes
+        self.partial: list[bytes] = []  # the fragments of the item that is arriving
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        """Never called: the branch is in the table of its server only, under an id that we chose."""
+
+    def from_route(self, frame: FrameCursor) -> None:
+        self._call.from_branch(self, frame)
+
+    def caller_lost(self, now: float) -> None:
+        """Never called, like `from_caller`."""
+
+    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+        self._call.branch_lost(self, now)
+
+
+class Multicast(Stream):
+    """What the models have in common: the branches, and the end of the call."""
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_items_in",
+        "_items_out",
+        "_opened_at",
+        "branches",
+        "caller",
+        "caller_done",
+        "caller_id",
+        "flow",
+        "is_finished",
+        "model",
+    )
+
+    def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        self.caller: Final = caller
+        self.caller_id: Final = caller_id
+        self.flow: Final = flow
+        self.model: Final = model
+        self.branches: list[Branch] = []  # bounded by the routes that matched
+        self.caller_done = False
+        self.is_finished = False
+        self._opened_at: Final = now
+        self._items_in = 0
+        self._items_out = 0
+        self._bytes_in = 0
+        self._bytes_out = 0
+
+    def enter(self, flags: int, size: int) -> None:
+        """Takes its place in the caller's table, before the first branch opens."""
+        self.caller.streams[self.caller_id] = self
+        self.caller.begun += 1
+        self._bytes_in += size
+        if not flags & FOLLOWS:
+            self._items_in = 1
+            self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
+
+    def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
+        """Begins the request at one route; `frame` is readable for it (see `translate`)."""
+        branch = Branch(self, server, route)
+        self.branches.append(branch)
+        server.streams[branch.stream_id] = branch
+        route.requests += 1
+        route.in_flight += 1
+        self.first_frame(branch, frame)
+
+    def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
+        """Sends the request to the branch."""
+        branch.server.forward(frame, branch.stream_id)
+
+    def opened(self, now: float) -> None:
+        """All branches have the first frame."""
+        if self.model == REQUEST_FNF and self.caller_done:
+            self.finish(COMPLETED, now)
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        if frame.kind == PAYLOAD:
+            self._payload_of_caller(frame)
+        elif frame.kind == CANCEL:
+            self.finish(CANCELLED, frame.now)
+        elif frame.kind == REQUEST_N:
+            if is_request_n(frame):
+                self.credit_of_caller(initial_n(frame.data, frame.start), frame.now)
+        elif frame.kind == ERROR and self.model == REQUEST_CHANNEL:
+            for branch in self.branches:
+                branch.server.forward(frame, branch.stream_id)
+                self._forget(branch)
+            self.branches = []
+            self.finish(FAILED, frame.now)
+
+    def from_route(self, frame: FrameCursor) -> None:
+        """Never called: at the routes' peers the branches stand in the tables."""
+
+    def caller_lost(self, now: float) -> None:
+        self.finish(CALLER_LOST, now)
+
+    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+        """Never called, like `from_route`."""
+
+    def credit_of_caller(self, n: int, now: float) -> None:
+        """The caller asked for more items."""
+
+    def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        """A frame of one of the routes."""
+        if self.model == REQUEST_FNF and frame.kind == ERROR:  # it wants no more fragments, and there is no answer
+            self.drop_branch(branch)
+
+    def branch_lost(self, branch: Branch, now: float) -> None:
+        """The peer of a branch is gone."""
+        self.drop_branch(branch)
+        if not self.branches:
+            self.finish(ROUTE_LOST, now)
+
+    def drop_branch(self, branch: Branch) -> None:
+        """Forgets a branch that has ended by itself."""
+        self._forget(branch)
+        self.branches.remove(branch)
+
+    def cancel_branch(self, branch: Branch) -> None:
+        """Ends a branch from our side."""
+        branch.server.send(encode_cancel(branch.stream_id))
+        self.drop_branch(branch)
+
+    def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
+        """Ends the call with an error of the broker's own."""
+        self.caller.send(encode_error(self.caller_id, refusal.code, refusal.message))
+        self.finish(outcome, now)
+
+    def finish(self, outcome: int, now: float) -> None:
+        """Cancels what is left of the branches, forgets all, counts the request."""
+        if self.is_finished:
+            return
+        self.is_finished = True
+        for branch in self.branches:
+            if not (self.model == REQUEST_FNF and outcome == COMPLETED) and not (
+                branch.is_done and self.model != REQUEST_CHANNEL
+            ):
+                branch.server.send(encode_cancel(branch.stream_id))
+            self._forget(branch)
+        self.branches = []
+        self.caller.streams.pop(self.caller_id, None)
+        self.caller.begun -= 1
+        latency_us = int((now - self._opened_at) * 1e6)
+        self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
+
+    def to_caller(self, raw: bytes) -> None:
+        """Writes a frame to the caller whose bytes behind the stream id are `raw`."""
+        self._bytes_out += len(raw) + 4
+        self.caller.send(self.caller_id.to_bytes(4, "big") + raw)
+
+    def _payload_of_caller(self, frame: FrameCursor) -> None:
+        if self.caller_done:
+            return
+        self._bytes_in += frame.end - frame.start
+        for branch in self.branches:
+            if not branch.is_deaf:
+                branch.server.forward(frame, branch.stream_id)
+        if not frame.flags & FOLLOWS:
+            self._items_in += 1
+        if frame.flags & COMPLETE or (not frame.flags & FOLLOWS and self.model != REQUEST_CHANNEL):
+            self.caller_done = True
+            self.caller_completed(frame.now)
+
+    def caller_completed(self, now: float) -> None:
+        """The caller has sent all that it will send."""
+        if self.model == REQUEST_FNF:
+            self.finish(COMPLETED, now)
+
+    def _forget(self, branch: Branch) -> None:
+        branch.server.streams.pop(branch.stream_id, None)
+        branch.route.in_flight -= 1
+        branch.queue = []
+        branch.partial = []
+
+
+class FirstAnswer(Multicast):
+    """Request/response: the first branch that answers at all is the answer."""
+
+    __slots__ = ("_is_decided",)
+
+    def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        super().__init__(caller, caller_id, flow, model, now)
+        self._is_decided = False  # the first frame of an answer has passed; its branch is the only one left
+
+    def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        if frame.kind != PAYLOAD and frame.kind != ERROR:
+            return
+        if not self._is_decided:
+            self._is_decided = True
+            for other in self.branches[:]:
+                if other is not branch:
+                    self.cancel_branch(other)
+        if frame.kind == ERROR:
+            branch.is_done = True
+            self.to_caller(frame.data[frame.start + 4 : frame.end])
+            self.finish(FAILED, frame.now)
+            return
+        self.to_caller(frame.data[frame.start + 4 : frame.end])
+        if frame.flags & COMPLETE or not frame.flags & FOLLOWS:
+            self._items_out = 1
+            branch.is_done = True
+            self.finish(COMPLETED, frame.now)
+
+    def branch_lost(self, branch: Branch, now: float) -> None:
+        self.drop_branch(branch)
+        if not self.branches:
+            text = "every route that could have answered went away before one did"
+            self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
+
+
+class Merge(Multicast):
+    """Request/stream and request/channel: the branches' items as one stream."""
+
+    __slots__ = ("_buffered_bytes", "_credit_n", "_granted_n", "_is_answered", "_turn")
+
+    def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int) -> None:
+        super().__init__(caller, caller_id, flow, model, now)
+        self._credit_n = credit_n  # items that the caller asked for and did not get yet
+        self._buffered_bytes = 0  # in all queues and partials, bounded by multicast_buffer_bytes
+        self._granted_n = 0  # channel items that the caller was allowed to send
+        self._is_answered = False  # COMPLETE was sent to the caller
+        self._turn = 0
+
+    def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
+        branch.asked_n = min(self.caller.settings.multicast_prefetch_n, self._credit_n)
+        head = branch.stream_id.to_bytes(4, "big") + frame.data[frame.start + 4 : frame.start + HEADER_BYTES]
+        branch.server.send(
+            head + branch.asked_n.to_bytes(4, "big") + frame.data[frame.start + HEADER_BYTES + 4 : frame.end]
+        )
+
+    def credit_of_caller(self, n: int, now: float) -> None:
+        self._credit_n = min(self._credit_n + n, MAX_N)
+        self._deliver(now)
+
+    def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        kind = frame.kind
+        if kind == PAYLOAD:
+            self._payload_of_branch(branch, frame)
+        elif kind == ERROR:
+            # Spec: "An error message will cancel all streams."
+            self.to_caller(frame.data[frame.start + 4 : frame.end])
+            self.drop_branch(branch)
+            self.finish(FAILED, frame.now)
+        elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
+            if is_request_n(frame):
+                branch.granted_n = min(branch.granted_n + initial_n(frame.data, frame.start), MAX_N)
+                self._grant()
+        elif self.model == REQUEST_CHANNEL and kind == CANCEL:
+            branch.is_deaf = True
+            self._settle(branch, frame.now)
+
+    def branch_lost(self, branch: Branch, now: float) -> None:
+        if self.caller.settings.multicast_on_leave == "error":
+            self.drop_branch(branch)
+            text = f"a connection of {branch.route.service} went away in the middle of the multicast"
+            self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
+            return
+        branch.is_deaf = True
+        branch.is_done = True
+        self._buffered_bytes -= _size(branch.partial)
+        branch.partial = []
+        self._settle(branch, now)
+
+    def caller_completed(self, now: float) -> None:
+        for branch in self.branches[:]:
+            branch.is_deaf = True
+            if not self.is_finished:
+                self._settle(branch, now)
+
+    def _payload_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        if branch.is_done:
+            return
+        flags = frame.flags
+        is_last = flags & COMPLETE != 0
+        if flags & NEXT or flags & FOLLOWS or branch.partial:
+            if branch.asked_n == 0:  # more than it was asked for: it breaks the protocol, its item cannot be kept
+                self.cancel_branch(branch)
+                self._settle_all(frame.now)
+                return
+            raw = _without_complete(frame)
+            branch.partial.append(raw)
+            self._buffered_bytes += len(raw)
+            if is_last or not flags & FOLLOWS:
+                branch.queue.append(branch.partial)
+                branch.partial = []
+                branch.asked_n -= 1
+            limit = self.caller.settings.multicast_buffer_bytes
+            if self._buffered_bytes > limit and self._credit_n == 0:
+                text = f"more than {limit} bytes of items wait that the caller did not ask for"
+                self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
+                return
+            if self._buffered_bytes > 2 * limit:
+                text = f"a single item of {branch.route.service} is over {limit} bytes"
+                self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
+                return
+        if is_last:
+            branch.is_done = True
+        self._deliver(frame.now)
+        if is_last and not self.is_finished:
+            self._settle(branch, frame.now)
+
+    def _deliver(self, now: float) -> None:
+        """Passes on what is asked for, one item of each branch in turn, and asks the branches for more."""
+        progress = True
+        while self._credit_n > 0 and progress:
+            progress = False
+            for _ in range(len(self.branches)):
+                if self._credit_n == 0:
+                    break
+                self._turn = (self._turn + 1) % len(self.branches)
+                branch = self.branches[self._turn]
+                if branch.queue:
+                    progress = True
+                    item = branch.queue.pop(0)
+                    self._buffered_bytes -= _size(item)
+                    self._credit_n -= 1
+                    self._items_out += 1
+                    for raw in item:
+                        self.to_caller(raw)
+        for branch in self.branches[:]:
+            if self.is_finished:
+                return
+            if branch.is_done:
+                self._settle(branch, now)
+            else:
+                self._ask(branch)
+
+    def _ask(self, branch: Branch) -> None:
+        """Keeps the branch's window open: at most the prefetch, at most what the caller still wants."""
+        window = min(self.caller.settings.multicast_prefetch_n, self._credit_n)
+        more = window - branch.asked_n - len(branch.queue)
+        if more > 0 and (branch.asked_n == 0 or more * 2 >= window):
+            branch.asked_n += more
+            branch.server.send(encode_request_n(branch.stream_id, more))
+
+    def _grant(self) -> None:
+        """Lets the caller send what every branch that listens has asked for."""
+        listening = [branch.granted_n for branch in self.branches if not branch.is_deaf]
+        if listening and not self.caller_done:
+            allowed = min(listening)
+            if allowed > self._granted_n:
+                self.caller.send(encode_request_n(self.caller_id, allowed - self._granted_n))
+                self._granted_n = allowed
+
+    def _settle(self, branch: Branch, now: float) -> None:
+        """Drops the branch if both its halves are done and nothing of it waits; then looks at the whole."""
+        is_over = branch.is_done and not branch.queue and (self.model == REQUEST_STREAM or branch.is_deaf)
+        if is_over and branch in self.branches:
+            self.drop_branch(branch)
+        self._settle_all(now)
+
+    def _settle_all(self, now: float) -> None:
+        if self.is_finished:
+            return
+        if not self._is_answered and all(branch.is_done and not branch.queue for branch in self.branches):
+            self._is_answered = True
+            self.caller.send(encode_payload(self.caller_id, COMPLETE))
+        if self.model == REQUEST_CHANNEL and not self.caller_done:
+            if all(branch.is_deaf for branch in self.branches):
+                self.caller_done = True
+                self.caller.send(encode_cancel(self.caller_id))  # "send no more": nobody listens
+            else:
+                self._grant()
+        if self._is_answered and (self.caller_done or self.model == REQUEST_STREAM):
+            self.finish(COMPLETED, now)
+
+
+def _without_complete(frame: FrameCursor) -> bytes:
+    """The frame behind its stream id; COMPLETE is the merged stream's to say."""
+    data = frame.data
+    at = frame.start + 4
+    if not frame.flags & COMPLETE:
+        return data[at : frame.end]
+    return bytes([data[at], (data[at + 1] & ~COMPLETE & ~FOLLOWS & 0xFF) | NEXT]) + data[at + 2 : frame.end]
+
+
+def _size(item: list[bytes]) -> int:
+    total = 0
+    for raw in item:
+        total += len(raw)
+    return total
+
+
+def make(caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int) -> Multicast:
+    """The call for an interaction model."""
+    if model == REQUEST_RESPONSE:
+        return FirstAnswer(caller, caller_id, flow, model, now)
+    if model == REQUEST_FNF:
+        return Multicast(caller, caller_id, flow, model, now)
+    return Merge(caller, caller_id, flow, model, now, credit_n)

@@ -1,0 +1,175 @@
+"""A peer: the other end of one RSocket connection, with its streams and what waits to be written to it.
+
+Decides stream ids and how a forwarded frame is written: four bytes of stream id are replaced, nothing else. Does not
+know routes or tags, and writes nothing: `core.take_writes` hands the bytes out.
+"""
+
+from typing import Final
+
+from broker.forwarding.flows import Flow
+from broker.forwarding.settings import Settings
+from broker.rsocket.connection import OPEN, Connection
+from broker.rsocket.frames import MAX_STREAM_ID
+from broker.rsocket.framing import FrameCursor
+
+CALLER: Final = 1  # streams begun by the peer (the RSocket client) have odd ids
+ROUTE: Final = 0  # streams begun by us towards it have even ids
+
+
+class Stream:
+    """One stream of one or two peers, as the peers' tables of streams see it."""
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        """A frame of the peer that began the stream."""
+        raise NotImplementedError
+
+    def from_route(self, frame: FrameCursor) -> None:
+        """A frame of the peer that serves the stream (`frame.stream_id` tells which, where there are several)."""
+        raise NotImplementedError
+
+    def caller_lost(self, now: float) -> None:
+        """The peer that began it is gone."""
+        raise NotImplementedError
+
+    def route_lost(self, stream_id: int, peer: "Peer", now: float) -> None:
+        """A peer that served it is gone: `stream_id` was its stream there."""
+        raise NotImplementedError
+
+
+class Peer:
+    """One connection. The owner of a route, and what the edge holds in its hand."""
+
+    __slots__ = (
+        "_bytes_out",
+        "_dirty",
+        "_next_id",
+        "_out",
+        "begun",
+        "bytes_in",
+        "caller_service",
+        "connected_at",
+        "connected_at_ms",
+        "connection",
+        "end_detail",
+        "end_reason",
+        "flows",
+        "frame",
+        "gathered_bytes",
+        "heard_at",
+        "id",
+        "is_ending",
+        "is_framed",
+        "is_lost",
+        "mimes",
+        "name",
+        "pending_bytes",
+        "requests",
+        "route",
+        "settings",
+        "streams",
+    )
+
+    def __init__(
+        self, id: int, name: str, is_framed: bool, settings: Settings, dirty: "list[Peer]", now: float, at_ms: int
+    ) -> None:
+        self.id: Final = id
+        self.name: Final = name  # "tcp 10.0.0.4:5123"
+        self.is_framed: Final = is_framed
+        self.settings: Final = settings
+        self.connection: Final = Connection()
+        self.frame: Final = FrameCursor(is_framed, settings.max_frame_bytes)
+        self.streams: dict[
+            int, Stream
+        ] = {}  # by stream id; odd ones bounded by max_streams_per_connection, even by the callers'
+        self.flows: dict[int, Flow] = {}  # of its requests in this interval, see `engine`; bounded by flows.MAX_FLOWS
+        self.begun = 0  # open streams that the peer began
+        self.route: object | None = None  # the Route it offers; None: a caller only (D-17)
+        self.caller_service = ""  # service name of that route
+        self.mimes = -1  # number of its pair of mime types, see `translate`; -1 before the SETUP
+        self.gathered_bytes = 0  # fragments held back until their ADDRESS is whole; bounded by max_metadata_bytes
+        self.connected_at: Final = now
+        self.connected_at_ms: Final = at_ms
+        self.heard_at = now
+        self.bytes_in = 0
+        self._bytes_out = 0
+        self.requests = 0  # begun by the peer, ever
+        self.pending_bytes = 0  # in `_out`
+        self.is_ending = False  # nothing is read from it any more; the transport closes once `_out` is written
+        self.is_lost = False  # the transport is gone
+        self.end_reason = ""  # code word, once it is ending or lost
+        self.end_detail = ""
+        self._next_id = 2
+        self._out: list[bytes] = []
+        self._dirty: Final = dirty  # the core's list of peers with output
+
+    @property
+    def is_open(self) -> bool:
+        """The SETUP was accepted and nobody ended the connection."""
+        return self.connection.state == OPEN and not self.is_ending
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes handed to the transport, frame lengths included."""
+        return self._bytes_out
+
+    def open_id(self) -> int:
+        """A free even stream id for a request to the peer ("Stream Identifiers": after 2^31-1 wrap and skip)."""
+        stream_id = self._next_id
+        while stream_id in self.streams:
+            stream_id = stream_id + 2 if stream_id + 2 <= MAX_STREAM_ID else 2
+        self._next_id = stream_id + 2 if stream_id + 2 <= MAX_STREAM_ID else 2
+        return stream_id
+
+    def forward(self, frame: FrameCursor, stream_id: int) -> None:
+        """Writes the frame as it came, with another stream id."""
+        out = self._out
+        if not out:
+            self._dirty.append(self)
+        start = frame.start
+        end = frame.end
+        size = end - start
+        if self.is_framed:
+            out.append(((size << 32) | stream_id).to_bytes(7, "big"))
+            out.append(frame.data[start + 4 : end])
+            self.pending_bytes += size + 3
+        else:
+            out.append(stream_id.to_bytes(4, "big") + frame.data[start + 4 : end])
+            self.pending_bytes += size
+
+    def send(self, raw: bytes) -> None:
+        """Writes a whole frame, its stream id included."""
+        if self.is_lost:
+            return
+        out = self._out
+        if not out:
+            self._dirty.append(self)
+        if self.is_framed:
+            out.append(len(raw).to_bytes(3, "big"))
+            self.pending_bytes += 3
+        out.append(raw)
+        self.pending_bytes += len(raw)
+
+    def end(self, reason: str, detail: str) -> None:
+        """No more is read; the transport closes when the output is written. The first reason stays."""
+        if self.is_ending:
+            return
+        self.is_ending = True
+        self.end_reason = reason
+        self.end_detail = detail
+        self.frame.close()
+        if not self._out and not self.is_lost:
+            self._dirty.append(self)
+
+    def take_output(self) -> list[bytes]:
+        """What waits: pieces to join when framed, else one message each. It is the caller's then."""
+        out = self._out
+        self._out = []
+        self._bytes_out += self.pending_bytes
+        self.pending_bytes = 0
+        return out
+
+    def forget_output(self) -> None:
+        """The transport is gone: what waits is worth nothing."""
+        self._out = []
+        self.pending_bytes = 0
+        self.is_lost = True

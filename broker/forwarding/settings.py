@@ -1,0 +1,57 @@
+"""What can be set about the core: limits and policies, with units and reasons. Plain values, no files."""
+
+from typing import Final
+
+from broker.rsocket.framing import MAX_FRAME_BYTES
+
+
+class Settings:
+    """One broker's settings; the same for all its connections."""
+
+    __slots__ = (
+        "chooser",
+        "flow_interval_s",
+        "max_connections",
+        "max_frame_bytes",
+        "max_lookup_cache",
+        "max_metadata_bytes",
+        "max_streams_per_connection",
+        "max_tags_per_route",
+        "multicast_buffer_bytes",
+        "multicast_on_leave",
+        "multicast_prefetch_n",
+        "setup_timeout_s",
+        "strict_hints",
+    )
+
+    def __init__(
+        self,
+        chooser: str = "round_robin",
+        strict_hints: bool = False,
+        multicast_on_leave: str = "ignore",
+        multicast_prefetch_n: int = 32,
+        multicast_buffer_bytes: int = 16 << 20,
+        setup_timeout_s: float = 2.0,
+        flow_interval_s: float = 1.0,
+        max_connections: int = 10_000,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_metadata_bytes: int = 256 << 10,
+        max_streams_per_connection: int = 10_000,
+        max_tags_per_route: int = 64,
+        max_lookup_cache: int = 16_384,
+    ) -> None:
+        self.chooser: Final = chooser  # for unicast requests without a hint
+        self.strict_hints: Final = strict_hints  # D-12: hints among the tags take part in the AND
+        self.multicast_on_leave: Final = multicast_on_leave  # D-14: ignore, or error
+        self.multicast_prefetch_n: Final = multicast_prefetch_n  # items asked of a branch before the caller has room
+        self.multicast_buffer_bytes: Final = (
+            multicast_buffer_bytes  # of one multicast stream: items nobody asked for yet
+        )
+        self.setup_timeout_s: Final = setup_timeout_s  # a connection that says nothing is not worth a socket
+        self.flow_interval_s: Final = flow_interval_s  # between flow records
+        self.max_connections: Final = max_connections
+        self.max_frame_bytes: Final = max_frame_bytes
+        self.max_metadata_bytes: Final = max_metadata_bytes  # gathered, per connection, until an ADDRESS is whole
+        self.max_streams_per_connection: Final = max_streams_per_connection  # begun by the peer and not ended
+        self.max_tags_per_route: Final = max_tags_per_route
+        self.max_lookup_cache: Final = max_lookup_cache  # addresses that are remembered

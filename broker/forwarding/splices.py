@@ -1,0 +1,200 @@
+"""A splice: two streams on two peers joined for one unicast (or shard) request.
+
+Frames pass both ways with their stream id rewritten; the splice only watches for the end. Does not know routing, and
+reads neither metadata nor data.
+
+    model            | ends when
+    -----------------+--------------------------------------------------------------------------
+    fire_and_forget  | the last fragment of the request has passed
+    request_response | PAYLOAD without FOLLOWS, ERROR or CANCEL
+    request_stream   | PAYLOAD with COMPLETE, ERROR or CANCEL
+    request_channel  | both sides have completed; ERROR of either; CANCEL of the caller
+                     | (CANCEL of the route means "send no more": the caller's side has completed)
+    any              | the caller is lost: the route gets CANCEL; the route is lost: the caller gets ERROR CANCELED
+
+After that both stream ids are forgotten and late frames are ignored ("Handling the Unexpected").
+"""
+
+from typing import Final
+
+from broker.errors import CANCELED
+from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
+from broker.forwarding.peers import Peer, Stream
+from broker.routing.table import Route
+from broker.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    ERROR,
+    EXT,
+    FOLLOWS,
+    IGNORE,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_cancel,
+    encode_error,
+    initial_n,
+)
+from broker.rsocket.framing import FrameCursor
+
+
+class Splice(Stream):
+    """One open request between a caller and the peer of a route."""
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_completes",
+        "_items_in",
+        "_items_out",
+        "_opened_at",
+        "caller",
+        "caller_done",
+        "caller_id",
+        "flow",
+        "model",
+        "route",
+        "route_done",
+        "route_id",
+        "server",
+    )
+
+    def __init__(
+        self,
+        caller: Peer,
+        caller_id: int,
+        server: Peer,
+        route_id: int,
+        route: Route,
+        flow: Flow,
+        model: int,
+        now: float,
+    ) -> None:
+        self.caller: Final = caller
+        self.caller_id: Final = caller_id  # stream id at the caller
+        self.server: Final = server
+        self.route_id: Final = route_id  # stream id at the server
+        self.route: Final = route
+        self.flow: Final = flow
+        self.model: Final = model
+        self.caller_done = False  # the caller sends no more payloads
+        self.route_done = False  # the route sends no more payloads (only a channel outlives that)
+        self._opened_at: Final = now
+        self._completes = (
+            False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
+        )
+        self._items_in = 0
+        self._items_out = 0
+        self._bytes_in = 0
+        self._bytes_out = 0
+
+    def open(self, frame: FrameCursor) -> None:
+        """Enters the tables of both peers and passes the first frame on."""
+        self.caller.streams[self.caller_id] = self
+        self.server.streams[self.route_id] = self
+        self.caller.begun += 1
+        self.route.in_flight += 1
+        self.begin(frame.flags, frame.end - frame.start)
+        self.server.forward(frame, self.route_id)
+
+    def begin(self, flags: int, size: int) -> None:
+        """Notes what the first frame of the request says about its end."""
+        self._bytes_in += size
+        if flags & FOLLOWS:
+            self._completes = self.model == REQUEST_CHANNEL and flags & COMPLETE != 0
+            return
+        self._items_in = 1
+        self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        kind = frame.kind
+        if kind == PAYLOAD:
+            if self.caller_done:
+                return
+            flags = frame.flags
+            self._bytes_in += frame.end - frame.start
+            self.server.forward(frame, self.route_id)
+            if not flags & FOLLOWS:
+                self._items_in += 1
+                if self.model != REQUEST_CHANNEL or self._completes:
+                    self.caller_done = True
+            if flags & COMPLETE:  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
+                self.caller_done = True
+            if self.caller_done and (self.route_done or self.model == REQUEST_FNF):
+                self.finish(COMPLETED, frame.now)
+        elif kind == REQUEST_N:
+            if self.model >= REQUEST_STREAM and is_request_n(frame):
+                self._bytes_in += frame.end - frame.start
+                self.server.forward(frame, self.route_id)
+        elif kind == CANCEL:
+            self.server.forward(frame, self.route_id)
+            self.finish(CANCELLED, frame.now)
+        elif kind == ERROR:
+            if self.model == REQUEST_CHANNEL:
+                self._bytes_in += frame.end - frame.start
+                self.server.forward(frame, self.route_id)
+                self.finish(FAILED, frame.now)
+        elif kind == EXT and frame.flags & IGNORE:
+            self.server.forward(frame, self.route_id)
+
+    def from_route(self, frame: FrameCursor) -> None:
+        kind = frame.kind
+        if kind == PAYLOAD:
+            if self.route_done or self.model == REQUEST_FNF:
+                return
+            flags = frame.flags
+            self._bytes_out += frame.end - frame.start
+            if not flags & FOLLOWS:
+                self._items_out += 1
+            self.caller.forward(frame, self.caller_id)
+            if self.model == REQUEST_RESPONSE:
+                if flags & COMPLETE or not flags & FOLLOWS:  # complete even without C ("Handling the Unexpected")
+                    self.finish(COMPLETED, frame.now)
+            elif flags & COMPLETE:
+                self.route_done = True
+                if self.caller_done or self.model == REQUEST_STREAM:
+                    self.finish(COMPLETED, frame.now)
+        elif kind == ERROR:
+            self._bytes_out += frame.end - frame.start
+            if self.model != REQUEST_FNF:
+                self.caller.forward(frame, self.caller_id)
+            self.finish(FAILED, frame.now)
+        elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
+            if is_request_n(frame):
+                self._bytes_out += frame.end - frame.start
+                self.caller.forward(frame, self.caller_id)
+        elif self.model == REQUEST_CHANNEL and kind == CANCEL:
+            if not self.caller_done:
+                self.caller.forward(frame, self.caller_id)
+                self.caller_done = True
+                if self.route_done:
+                    self.finish(COMPLETED, frame.now)
+        elif kind == EXT and frame.flags & IGNORE:
+            self.caller.forward(frame, self.caller_id)
+
+    def caller_lost(self, now: float) -> None:
+        self.server.send(encode_cancel(self.route_id))
+        self.finish(CALLER_LOST, now)
+
+    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+        if self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
+            text = f"route-lost: the connection of {self.route.service} went away before the request ended"
+            self.caller.send(encode_error(self.caller_id, CANCELED, text))
+        self.finish(ROUTE_LOST, now)
+
+    def finish(self, outcome: int, now: float) -> None:
+        """Forgets both streams and counts the request; called once."""
+        del self.caller.streams[self.caller_id]
+        self.server.streams.pop(self.route_id, None)  # already taken out when the server is lost
+        self.caller.begun -= 1
+        self.route.in_flight -= 1
+        latency_us = int((now - self._opened_at) * 1e6)
+        self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
+
+
+def is_request_n(frame: FrameCursor) -> bool:
+    """A REQUEST_N whose credit is there and over 0 ("Value MUST be > 0"); others are ignored."""
+    return frame.end - frame.start >= 10 and initial_n(frame.data, frame.start) > 0

@@ -1,0 +1,131 @@
+"""Mime types are agreed per connection, so the metadata of a caller may be unreadable for a route (D-16).
+
+Decides, for two connections, whether a request passes as it is, and if not what its metadata becomes. Does not choose
+routes and does not split frames.
+
+    caller     route      what the route gets
+    ---------  ---------  -------------------------------------------------------------------------------------
+    composite  composite  the same; the data's mime type as an entry more, where the two connections differ in it
+    composite  broker     the ADDRESS alone; the caller's other entries become its wrapped metadata, unless it has some
+    broker     composite  the ADDRESS as an entry (and the data's mime type, where they differ)
+    broker     broker     the same
+    any        other      what the ADDRESS wraps; else the entry of exactly that mime type; else no metadata
+
+"composite", "broker" (either of our two mime types) and "other" are the connections' metadata mime types.
+"""
+
+from typing import Final
+
+from broker.rsocket.frames import HEADER_BYTES, METADATA, Setup
+from broker.rsocket.metadata import (
+    COMPOSITE_MIME,
+    STREAM_DATA_MIME_ID,
+    encode_entry,
+    encode_well_known_entry,
+    entries,
+)
+from broker.rsocket.mimes import encode_mime, mime_id
+from broker.wire.frames import MIME_TYPES, Address
+from broker.wire.ints import u24_bytes
+
+COMPOSITE: Final = 1
+BROKER: Final = 2
+OTHER: Final = 3
+
+
+class Mimes:
+    """The pair of mime types of a connection. Equal pairs are one object, with one number."""
+
+    __slots__ = ("data_mime", "kind", "metadata_mime", "number")
+
+    def __init__(self, number: int, setup: Setup) -> None:
+        self.number: Final = number
+        self.metadata_mime: Final = setup.metadata_mime
+        self.data_mime: Final = setup.data_mime
+        self.kind: Final = kind_of(setup.metadata_mime)
+
+
+def kind_of(metadata_mime: str) -> int:
+    """COMPOSITE, BROKER or OTHER."""
+    if metadata_mime == COMPOSITE_MIME:
+        return COMPOSITE
+    return BROKER if metadata_mime in MIME_TYPES else OTHER
+
+
+def passes(caller: Mimes, route: Mimes) -> bool:
+    """The route can read what the caller sends."""
+    if caller.number == route.number:
+        return caller.kind != OTHER
+    if caller.kind == COMPOSITE and route.kind == COMPOSITE:
+        return caller.data_mime == route.data_mime
+    return caller.kind == BROKER and route.kind == BROKER
+
+
+def translate(
+    metadata: bytes, raw_address: bytes, address: Address, caller: Mimes, route: Mimes, has_data: bool
+) -> bytes | None:
+    """The metadata for the route, None for none. `metadata` is whole; `raw_address` is the ADDRESS within it.
+
+    `has_data` False: a METADATA_PUSH, whose data has no mime type.
+    """
+    if route.kind == COMPOSITE:
+        if caller.kind == COMPOSITE:
+            translated = metadata
+        else:
+            translated = encode_entry(caller.metadata_mime.encode("ascii", "replace"), raw_address)
+        if has_data and caller.data_mime and caller.data_mime != route.data_mime and not _has_data_mime(translated):
+            translated = translated + encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(caller.data_mime))
+        return translated
+    if route.kind == BROKER:
+        return _wrapped(metadata, raw_address, address) if caller.kind == COMPOSITE else raw_address
+    if address.wrapped:
+        return address.wrapped  # Spec "Wrapping and Unwrapping Metadata in an ADDRESS"
+    return _entry_of(metadata, route.metadata_mime) if caller.kind == COMPOSITE else None
+
+
+def rebuild(data: bytes, start: int, metadata_at: int, metadata_to: int, end: int, metadata: bytes | None) -> bytes:
+    """The request frame `data[start:end]` with other metadata in place of `data[metadata_at:metadata_to]`."""
+    flags_low = data[start + 4] & ~(METADATA >> 8) & 0xFF
+    fields_to = metadata_at - 3 if data[start + 4] & (METADATA >> 8) else metadata_at
+    fields = data[start + HEADER_BYTES : fields_to]  # the initial credit, where the frame has one
+    rest = data[metadata_to:end]
+    if metadata is None:
+        return data[start : start + 4] + bytes([flags_low, data[start + 5]]) + fields + rest
+    flags_low |= METADATA >> 8
+    return (
+        data[start : start + 4]
+        + bytes([flags_low, data[start + 5]])
+        + fields
+        + u24_bytes(len(metadata))
+        + metadata
+        + rest
+    )
+
+
+def _wrapped(metadata: bytes, raw_address: bytes, address: Address) -> bytes:
+    """The ADDRESS as only metadata, the caller's other entries wrapped in it, as they are."""
+    if address.wrapped:
+        return raw_address  # Spec: "it MUST not mutate the wrapped metadata"
+    others = b""
+    for entry in entries(metadata) or []:
+        if metadata[entry.start : entry.end] != raw_address:
+            others += metadata[entry.begin : entry.end]
+    if not others:
+        return raw_address
+    return Address(address.origin_route_id, address.tags, address.metadata, others, address.flags).encode()
+
+
+def _has_data_mime(metadata: bytes) -> bool:
+    for entry in entries(metadata) or []:
+        if entry.id == STREAM_DATA_MIME_ID or entry.mime == b"message/x.rsocket.mime-type.v0":
+            return True
+    return False
+
+
+def _entry_of(metadata: bytes, mime: str) -> bytes | None:
+    wanted_id = mime_id(mime)
+    wanted = mime.encode("ascii", "replace")
+    for entry in entries(metadata) or []:
+        if (entry.id >= 0 and entry.id == wanted_id) or (entry.id < 0 and entry.mime == wanted):
+            return metadata[entry.start : entry.end]
+    return None

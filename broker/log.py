@@ -1,0 +1,136 @@
+"""What the process says on standard error: one line when something came or went, none per request.
+
+    2026-03-01T08:30:00.125Z info    route 1122…ff00 (orders): joined from tcp 10.0.0.4:5123, region=eu
+    {"at":"2026-03-01T08:30:00.125Z","level":"info","logger":"broker","text":"route …","event":"RouteJoined",…}
+
+Lines begin with their subject. Names and tags come from strangers: what could end a line or move the cursor is
+escaped, so that nobody can write a line for us. The core does not log, it reports events; `log_event` says one of
+them. Lines are written at once, by the thread that logs: they are few, since none is about a request.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from broker.errors import CODE_WORDS
+from broker.events import EVENTS_DROPPED, LIFECYCLE_FIELDS, LifecycleEvent
+
+LOGGER: Final = logging.getLogger("broker")
+OUR_LOGGERS: Final = ("broker", "admin_api", "spark_sink", "client_sdk")  # what `level` is about; others: warnings
+MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
+
+# Ways to go that are nobody's fault; any other code word is a warning.
+_ORDINARY_ENDS: Final = frozenset({"replaced", "broker-stopped", "closed-by-operator"})
+
+
+class TextFormatter(logging.Formatter):
+    """Moment (UTC), level, text; a traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_moment(record)} {record.levelname.lower():<7} {one_line(record.getMessage())}"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; a line about an event has the event's fields that are not empty."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, object] = {
+            "at": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "text": record.getMessage(),
+        }
+        event = getattr(record, "lifecycle", None)
+        if isinstance(event, LifecycleEvent):
+            said["event"] = event.name
+            fields = dict(zip(LIFECYCLE_FIELDS, event.row()[1:], strict=True))
+            said |= {name: value for name, value in fields.items() if value and name != "kind"}
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said, separators=(",", ":"))
+
+
+def setup(level: str, format: str, stream: TextIO | None = None) -> None:
+    """Send the process's log to `stream` (None: standard error), in place of wherever it went before.
+
+    `level` and `format` are those of `config.LogOptions`. Other libraries' loggers speak from warning on.
+    """
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    number = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(max(number, logging.WARNING))
+    for name in OUR_LOGGERS:
+        logging.getLogger(name).setLevel(number)
+
+
+def log_event(event: LifecycleEvent) -> None:
+    """The event's line: a warning when events were dropped or a peer or route went by its own fault, else info."""
+    is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
+    level = logging.WARNING if is_fault or event.kind == EVENTS_DROPPED else logging.INFO
+    if LOGGER.isEnabledFor(level):
+        LOGGER.log(level, "%s", event_line(event), extra={"lifecycle": event})
+
+
+def event_line(event: LifecycleEvent) -> str:
+    """The event in one sentence, subject first, not yet escaped."""
+    route = f"route {event.route_id} ({event.service})"
+    match event.name:
+        case "BrokerStarted":
+            return _with("broker: started", event.detail)
+        case "BrokerStopped":
+            return _with(f"broker: stopped after {_seconds(event)}", _why(event))
+        case "RouteJoined":
+            return f"{route}: joined from {event.peer}{_tags(event)}"
+        case "RouteLeft":
+            return _with(f"{route}: left after {_seconds(event)} and {event.requests} requests", _why(event))
+        case "RouteReplaced":
+            return _with(f"{route}: replaced from {event.peer}", event.detail)
+        case "PeerConnected":
+            return _with(f"peer {event.peer}: connected", event.detail)
+        case "PeerClosed":
+            return _with(f"peer {event.peer}: closed after {_seconds(event)}", _why(event))
+        case _:
+            return _with("broker: events dropped", _why(event))
+
+
+def one_line(text: str) -> str:
+    """The text with everything that is not printable escaped: `\\n`, `\\x1b`, `\\u2028`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _moment(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")
+
+
+def _seconds(event: LifecycleEvent) -> str:
+    return f"{event.uptime_ms / 1000:.1f} s"
+
+
+def _why(event: LifecycleEvent) -> str:
+    """`slow-peer: 9000000 bytes wait`; without the word when the detail begins with it already."""
+    if not event.detail or event.detail.startswith(f"{event.reason}:"):
+        return event.detail or event.reason
+    return f"{event.reason}: {event.detail}" if event.reason else event.detail
+
+
+def _with(text: str, more: str) -> str:
+    return f"{text}: {more}" if more else text
+
+
+def _tags(event: LifecycleEvent) -> str:
+    """`, region=eu zone=a`, at most MAX_TAGS_SHOWN of them."""
+    if not event.tags:
+        return ""
+    shown = " ".join(f"{name}={value}" for name, value in event.tags[:MAX_TAGS_SHOWN])
+    left_n = len(event.tags) - MAX_TAGS_SHOWN
+    return f", {shown} and {left_n} more" if left_n > 0 else f", {shown}"

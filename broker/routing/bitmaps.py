@@ -1,0 +1,41 @@
+"""The typed face of pyroaring: sets of slot numbers. Nothing else in the house imports pyroaring."""
+
+from pyroaring import BitMap
+
+
+class Slots:
+    """A set of slot numbers (0..2^32-1)."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: BitMap | None = None) -> None:
+        self.bits: BitMap = BitMap() if bits is None else bits
+
+    def add(self, slot: int) -> None:
+        """Adds a slot; once is as good as twice."""
+        self.bits.add(slot)
+
+    def discard(self, slot: int) -> None:
+        """Takes a slot out, if it is in."""
+        self.bits.discard(slot)
+
+    def meet(self, other: "Slots") -> "Slots":
+        """The slots that are in both: the bitwise AND of the specification."""
+        return Slots(self.bits & other.bits)
+
+    def join(self, other: "Slots") -> "Slots":
+        """The slots that are in either."""
+        return Slots(self.bits | other.bits)
+
+    def size(self) -> int:
+        """How many slots."""
+        return len(self.bits)
+
+    def slot_at(self, position: int) -> int:
+        """The slot at a position 0 ≤ position < size, in ascending order."""
+        slot: int = self.bits[position]
+        return slot
+
+    def to_list(self) -> list[int]:
+        """All slots, ascending."""
+        return list(self.bits)

@@ -1,0 +1,46 @@
+"""The tag index: for every tag the set of slots that carry it.
+
+    token (key and value)      slots, a roaring bitmap
+    ServiceName=orders    ->   0 1   3     7 …
+    Region=eu             ->   0     3 4   7 …
+                               AND
+    orders in eu          ->   0     3     7
+
+Decides which slots match tags. Does not know what a slot stands for: `table` gives slots to routes and takes them back.
+"""
+
+from broker.routing.bitmaps import Slots
+
+
+class TagIndex:
+    """Sets of slots by tag token (`Tag.token()`). A tag that nobody carries has no entry."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: dict[bytes, Slots] = {}  # bounded by routes times tags per route, both limited
+
+    def add(self, slot: int, tokens: list[bytes]) -> None:
+        """The slot carries these tags."""
+        for token in tokens:
+            slots = self._slots.get(token)
+            if slots is None:
+                slots = self._slots[token] = Slots()
+            slots.add(slot)
+
+    def remove(self, slot: int, tokens: list[bytes]) -> None:
+        """The slot carries these tags no longer: exactly those that were added."""
+        for token in tokens:
+            slots = self._slots.get(token)
+            if slots is not None:
+                slots.discard(slot)
+                if slots.size() == 0:
+                    del self._slots[token]
+
+    def find(self, token: bytes) -> Slots | None:
+        """The slots that carry the tag, live: do not change them. None when nobody does."""
+        return self._slots.get(token)
+
+    def size(self) -> int:
+        """How many different tags are carried."""
+        return len(self._slots)

@@ -1,0 +1,164 @@
+"""The routing table: every route once, by its Route Id, with its tags in the index.
+
+Decides which of two entries for one Route Id stays (D-08) and adds the default tags. Does not know connections: a
+route's `owner` is whatever carries requests to it.
+
+    spec "Routing Table":   The route table MUST not allow duplicate Route Id entries.
+    spec "Default Tags":    ServiceName and RouteId are added if they are not already present.
+"""
+
+import zlib
+from typing import Final
+
+from broker.errors import BrokerError
+from broker.routing.index import TagIndex
+from broker.wire.ids import id_text, parse_id
+from broker.wire.keys import ROUTE_ID, SERVICE_NAME
+from broker.wire.tags import Tag
+
+
+class Route:
+    """One offered destination. Immutable but for the counters; changed tags are a new Route in the old one's place."""
+
+    __slots__ = (
+        "id",
+        "id_text",
+        "in_flight",
+        "joined_at_ms",
+        "number",
+        "owner",
+        "requests",
+        "seed_high",
+        "seed_low",
+        "service",
+        "slot",
+        "tags",
+        "timestamp_ms",
+        "tokens",
+    )
+
+    def __init__(self, route_id: bytes, service: str, tags: list[Tag], owner: object) -> None:
+        self.id: Final = route_id  # 16 bytes
+        self.id_text: Final = id_text(route_id)
+        self.service: Final = service
+        self.tags: Final = with_default_tags(route_id, service, tags)
+        self.tokens: Final = [tag.token() for tag in self.tags]
+        self.owner: Final = owner
+        self.seed_high: Final = zlib.crc32(route_id) & 0x7FFFFFFF  # for rendezvous sharding, see `shards`
+        self.seed_low: Final = zlib.crc32(route_id, 0x5EED) & 0x7FFFFFFF
+        self.slot = -1  # -1 unless it is in the table
+        self.number = 0  # of the join, never used twice in a run
+        self.timestamp_ms = 0  # of the announcement, D-08
+        self.joined_at_ms = 0
+        self.requests = 0  # served, begun
+        self.in_flight = 0  # begun, not ended
+
+
+class Table:
+    """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
+
+    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "index")
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.index: Final = TagIndex()
+        self._by_id: dict[bytes, Route] = {}  # bounded by the connections: each has at most one route
+        self._slots: list[Route | None] = []
+        self._free: list[int] = []  # slots of routes that left, used again so that bitmaps stay dense
+        self._joins = 0
+
+    def join(self, route: Route, at_ms: int) -> Route | None:
+        """Puts a route announced at `at_ms` into the table; the route of the same Route Id that it replaced, or None.
+
+        Spec "Handling ROUTE_SETUP Frames": the existing route MUST be removed and replaced. Its timestamp becomes newer
+        than the old one's even when the clock went back (D-08).
+        """
+        old = self._by_id.get(route.id)
+        if old is not None:
+            self._remove(old)
+            if at_ms <= old.timestamp_ms:
+                at_ms = old.timestamp_ms + 1
+        self._insert(route, at_ms)
+        return old
+
+    def leave(self, route: Route) -> bool:
+        """Takes exactly this route out; False when it is not in the table any more, whoever has its id now (D-09)."""
+        if self._by_id.get(route.id) is not route:
+            return False
+        self._remove(route)
+        return True
+
+    def find(self, route_id: bytes) -> Route | None:
+        """The route with this id."""
+        return self._by_id.get(route_id)
+
+    def route_at(self, slot: int) -> Route:
+        """The route in a slot that the index gave."""
+        route = self._slots[slot]
+        assert route is not None  # the index holds slots of routes that are in the table, and no others
+        return route
+
+    def routes(self) -> list[Route]:
+        """All routes, in the order in which they joined."""
+        return list(self._by_id.values())
+
+    def size(self) -> int:
+        """How many routes."""
+        return len(self._by_id)
+
+    def _insert(self, route: Route, at_ms: int) -> None:
+        if self._free:
+            slot = self._free.pop()
+            self._slots[slot] = route
+        else:
+            slot = len(self._slots)
+            self._slots.append(route)
+        self._joins += 1
+        route.slot = slot
+        route.number = self._joins
+        route.timestamp_ms = at_ms
+        route.joined_at_ms = at_ms
+        self._by_id[route.id] = route
+        self.index.add(slot, route.tokens)
+        self.generation += 1
+
+    def _remove(self, route: Route) -> None:
+        self.index.remove(route.slot, route.tokens)
+        self._slots[route.slot] = None
+        self._free.append(route.slot)
+        route.slot = -1
+        del self._by_id[route.id]
+        self.generation += 1
+
+
+def with_default_tags(route_id: bytes, service: str, tags: list[Tag]) -> list[Tag]:
+    """The tags of a route: RouteId values in canonical form (D-18), ServiceName and RouteId added if absent.
+
+    The same tag twice is one tag; the same key with several values is several tags.
+    """
+    found: list[Tag] = []
+    has_service = False
+    has_id = False
+    for tag in tags:
+        tag = normal_tag(tag)
+        if tag.key == SERVICE_NAME:
+            has_service = True
+        elif tag.key == ROUTE_ID:
+            has_id = True
+        if tag not in found:
+            found.append(tag)
+    if not has_service and len(service.encode()) <= 127:  # a longer name does not fit a tag value (D-06)
+        found.append(Tag(SERVICE_NAME, service.encode()))
+    if not has_id:
+        found.append(Tag(ROUTE_ID, id_text(route_id).encode()))
+    return found
+
+
+def normal_tag(tag: Tag) -> Tag:
+    """The tag as it is matched: a RouteId's value in canonical uuid text, `Id{uuid}` of Java included (D-18)."""
+    if tag.key == ROUTE_ID and tag.raw is not None:
+        try:
+            return Tag(ROUTE_ID, id_text(parse_id(tag.raw.decode("utf-8", "replace"))).encode())
+        except BrokerError:
+            return tag  # not an id of ours; it still matches itself
+    return tag

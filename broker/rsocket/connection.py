@@ -1,0 +1,118 @@
+"""The state of one accepted RSocket connection: its SETUP, its keepalive, its end. No streams, no routing, no I/O.
+
+A connection begins without rights; the first frame must be a SETUP on stream 0 ("Connection Establishment"). Then it is
+open until one side ends it. What arrives on stream 0:
+
+    state   | SETUP          | RESUME            | KEEPALIVE | ERROR  | other
+    --------+----------------+-------------------+-----------+--------+----------------------------------
+    NEW     | OPEN, or refuse| REJECTED_RESUME   | refuse    | refuse | refuse: INVALID_SETUP
+    OPEN    | ignored        | ignored           | answered  | CLOSED | ignored, or refused (see `is_fatal`)
+    CLOSED  | ignored        | ignored           | ignored   | ignored| ignored
+
+"refuse" ends the connection with an ERROR on stream 0.
+"""
+
+from typing import Final
+
+from broker.errors import (
+    INVALID_SETUP,
+    REJECTED_RESUME,
+    REJECTED_SETUP,
+    UNSUPPORTED_SETUP,
+    InvalidFrame,
+    Refusal,
+)
+from broker.rsocket.frames import (
+    HEADER_BYTES,
+    IGNORE,
+    KIND_NAMES,
+    RESPOND,
+    RESUME,
+    RESUME_OK,
+    SETUP,
+    Setup,
+    decode_setup,
+    encode_keepalive,
+)
+from broker.rsocket.framing import FrameCursor
+from broker.wire.ints import u32_at
+
+NEW: Final = 0
+OPEN: Final = 1
+CLOSED: Final = 2
+
+MAX_KEEPALIVE_DATA_BYTES: Final = 4096  # echoed as it came; more is not a keepalive
+
+_SETUP_CODES: Final = (INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME)
+
+
+class Connection:
+    """One connection in the server's role."""
+
+    __slots__ = ("setup", "state")
+
+    def __init__(self) -> None:
+        self.state = NEW
+        self.setup: Setup | None = None  # None until the SETUP was accepted, then for ever what it said
+
+    @property
+    def lifetime_s(self) -> float:
+        """Silence after which the peer counts as lost, seconds; 0 before the SETUP.
+
+        A peer that promises less than its own keepalive interval could never be on time: it gets one interval more.
+        """
+        setup = self.setup
+        if setup is None:
+            return 0.0
+        ms = setup.lifetime_ms
+        if ms < setup.keepalive_ms:
+            ms += setup.keepalive_ms
+        return ms / 1000.0
+
+    def handle_first(self, frame: FrameCursor) -> Refusal | None:
+        """The first frame of the connection; None when it was a SETUP that opens it."""
+        if frame.kind == RESUME and frame.stream_id == 0:
+            return Refusal("unknown-session", "there is no session to resume, connect again with a SETUP")
+        if frame.kind != SETUP or frame.stream_id != 0:
+            name = KIND_NAMES.get(frame.kind, f"type 0x{frame.kind:02x}")
+            return Refusal("bad-setup", f"the first frame is {name} on stream {frame.stream_id}, it must be SETUP on 0")
+        try:
+            setup = decode_setup(frame.data, frame.start, frame.end, frame.flags)
+        except InvalidFrame as error:
+            return Refusal("bad-setup", error.text)
+        if setup.major != 1:
+            return Refusal("bad-version", f"RSocket {setup.major}.{setup.minor} asked for, this broker speaks 1.0")
+        if setup.keepalive_ms == 0 or setup.lifetime_ms == 0:
+            text = f"keepalive time {setup.keepalive_ms} ms and lifetime {setup.lifetime_ms} ms, both must be over 0"
+            return Refusal("bad-setup", text)
+        if setup.wants_resume:
+            return Refusal("resume-unsupported", "resumption is not offered, connect again without it")
+        if setup.wants_lease:
+            return Refusal("lease-unsupported", "leases are not offered, connect again without them")
+        self.setup = setup
+        self.state = OPEN
+        return None
+
+    def handle_keepalive(self, frame: FrameCursor) -> bytes | None:
+        """The KEEPALIVE to answer with, or None when no answer is asked for (or the data is beyond reason)."""
+        if not frame.flags & RESPOND:
+            return None
+        start = frame.start + HEADER_BYTES + 8  # behind the last received position
+        if start > frame.end or frame.end - start > MAX_KEEPALIVE_DATA_BYTES:
+            return None
+        return encode_keepalive(frame.data[start : frame.end])
+
+    def handle_error(self, frame: FrameCursor) -> bool:
+        """An ERROR on stream 0; True when it ends the connection."""
+        if frame.end - frame.start < HEADER_BYTES + 4:
+            return False
+        # "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame."
+        if u32_at(frame.data, frame.start + HEADER_BYTES) in _SETUP_CODES:
+            return False
+        self.state = CLOSED
+        return True
+
+
+def is_fatal(kind: int, flags: int) -> bool:
+    """A frame type that we do not understand and may not ignore ("Handling Ignore Flag")."""
+    return not flags & IGNORE and not SETUP <= kind <= RESUME_OK

@@ -1,0 +1,127 @@
+"""Cuts what a peer sends into frames, and holds the frame that is being looked at.
+
+Decides where a frame begins and ends, and refuses one that is too short or too long. Does not know what frames mean.
+
+On TCP and Unix sockets every frame has a 24-bit length before it; on WebSocket each message is one frame
+(RSocket protocol, "Framing"):
+
+     TCP   | length (24) | stream id (31) | type (6) | flags (10) | …      start ──┐
+     WS                  | stream id (31) | type (6) | flags (10) | …      ◄───────┘
+"""
+
+from typing import Final
+
+from broker.wire.ints import u24_at, u32_at
+
+MAX_FRAME_BYTES: Final = 0xFFFFFF  # what 24 bits can say, on every transport
+MIN_FRAME_BYTES: Final = 6  # stream id, type and flags
+LENGTH_BYTES: Final = 3
+
+
+class FrameCursor:
+    """A cursor over one peer's frames: `feed` bytes, then `advance` until it says False.
+
+    While `advance` said True, `data[start:end]` is the frame and the other fields are its header. Nothing is copied
+    but a frame that arrives in several pieces.
+    """
+
+    __slots__ = (
+        "_is_framed",
+        "_max_bytes",
+        "_missing",
+        "_next",
+        "_parts",
+        "data",
+        "end",
+        "fault",
+        "flags",
+        "kind",
+        "now",
+        "start",
+        "stream_id",
+    )
+
+    def __init__(self, is_framed: bool, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.data = b""
+        self.start = 0  # of the stream id
+        self.end = 0
+        self.stream_id = 0
+        self.kind = 0
+        self.flags = 0  # ten bits
+        self.now = 0.0  # seconds, monotonic: when these bytes arrived
+        self.fault = ""  # why no further frame can be cut, for ever; empty while all is well
+        self._is_framed: Final = is_framed
+        self._max_bytes: Final = max_bytes
+        self._next = 0  # where the next frame's length (or the message) begins
+        self._parts: list[bytes] = []  # pieces of a frame that is not whole; at most one frame, so max_bytes + one read
+        self._missing = 0  # bytes until that frame is whole; 0 when there are no parts
+
+    def feed(self, data: bytes, now: float) -> None:
+        """More bytes from the peer: any piece of the stream when framed, else exactly one message."""
+        self.now = now
+        if self._missing:
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                self.data = b""
+                self._next = 0
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+            self._missing = 0
+        self.data = data
+        self._next = 0
+
+    def advance(self) -> bool:
+        """Moves to the next whole frame; False when there is none yet, or never again because of a `fault`."""
+        data = self.data
+        at = self._next
+        left = len(data) - at
+        if self._is_framed:
+            if left < LENGTH_BYTES:
+                self._keep(at, LENGTH_BYTES - left)
+                return False
+            length = u24_at(data, at)
+            if length < MIN_FRAME_BYTES or length > self._max_bytes:
+                self._refuse(length)
+                return False
+            if left - LENGTH_BYTES < length:
+                self._keep(at, length + LENGTH_BYTES - left)
+                return False
+            at += LENGTH_BYTES
+        else:
+            if left <= 0 and at:
+                return False
+            length = left
+            if length < MIN_FRAME_BYTES or length > self._max_bytes:
+                self._refuse(length)
+                return False
+        self.start = at
+        self.end = self._next = at + length
+        self.stream_id = u32_at(data, at) & 0x7FFFFFFF
+        high = data[at + 4]
+        self.kind = high >> 2
+        self.flags = ((high & 3) << 8) | data[at + 5]
+        return True
+
+    def close(self) -> None:
+        """No further frames: what is left is forgotten."""
+        self.data = b""
+        self._next = 1  # an empty message is a fault, the end of a message is not
+        self._parts = []
+        self._missing = 0
+
+    def _keep(self, at: int, missing: int) -> None:
+        rest = self.data[at:]
+        if rest:
+            self._parts = [rest]
+            self._missing = missing
+        self.data = b""
+        self._next = 0
+
+    def _refuse(self, length: int) -> None:
+        if length < MIN_FRAME_BYTES:
+            self.fault = f"a frame of {length} bytes, a header has {MIN_FRAME_BYTES}"
+        else:
+            self.fault = f"a frame of {length} bytes, the limit is {self._max_bytes}"
+        self.close()

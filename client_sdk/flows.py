@@ -1,0 +1,236 @@
+"""Items with credit: what arrives on one stream, what may leave on one, and the iterator that a caller holds.
+
+    engine ── item() ended() ──► Inflow ── take() ──► Flow ── async for ──► the program
+    engine ◄── grant(n) stop() ──┘                    (a service's channel handler reads the Inflow itself)
+
+    program ── async for ──► engine's pump ── take() ── CreditGate ◄── REQUEST_N
+
+Decides when credit is given: for what the program has taken, and only when it comes back for more; so an item that is
+still being worked on is never overtaken by more than the window. Knows no frames and no connections. RSocket protocol,
+"Flow Control".
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from client_sdk.errors import ClientError, DeadlineExceeded
+from client_sdk.payload import Payload
+
+MAX_N: Final = 0x7FFFFFFF  # credit has 31 bits on the wire
+DEFAULT_WINDOW_N: Final = 32  # items that may be under way; enough to hide a round trip at ordinary rates
+
+
+class CreditGate:
+    """How many items may still be sent. One waiter."""
+
+    __slots__ = ("_credit_n", "_waiter")
+
+    def __init__(self, credit_n: int = 0) -> None:
+        self._credit_n = credit_n
+        self._waiter: asyncio.Future[None] | None = None  # set while the pump waits for credit
+
+    def add(self, n: int) -> None:
+        """`n` more; beyond 31 bits the rest is forgotten, as "Flow Control" allows. 0 changes nothing."""
+        self._credit_n = min(self._credit_n + n, MAX_N)
+        if self._credit_n and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def take(self) -> None:
+        """Waits for one credit and uses it up."""
+        while self._credit_n == 0:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._credit_n -= 1
+
+
+class Inflow(AsyncIterator[Payload]):
+    """Items that arrive on one stream; never more are under way or waiting than `window_n`. One reader.
+
+    The engine attaches itself, then says `item` and `ended`; the reader says `take` and `cancel`, or iterates.
+    """
+
+    __slots__ = ("_arrived_n", "_asked_n", "_error", "_grant", "_is_ended", "_items", "_owed_n", "_stop", "_waiter")
+
+    def __init__(self, window_n: int, asked_n: int) -> None:
+        """`asked_n`: items that the request frame asks for; 0 on the service's side of a channel."""
+        self._items: deque[Payload] = deque()  # bounded: `item` refuses what was not asked for
+        self._asked_n = asked_n
+        self._arrived_n = 0
+        self._owed_n = window_n - asked_n  # taken, or never asked for: the next credit to give
+        self._is_ended = False
+        self._error: BaseException | None = None  # why it ended, until the reader was told
+        self._waiter: asyncio.Future[None] | None = None  # set while the reader waits
+        self._grant: Callable[[int], None] | None = None  # set while the stream lives in the engine
+        self._stop: Callable[[], None] | None = None  # likewise
+
+    def attach(self, grant: Callable[[int], None], stop: Callable[[], None]) -> None:
+        """The stream is open: `grant(n)` asks for more items, `stop()` cancels it."""
+        self._grant = grant
+        self._stop = stop
+
+    def preload(self, payload: Payload) -> None:
+        """An item that needs no credit: the first of a channel, which came with the request."""
+        self._items.append(payload)
+        self._asked_n += 1
+        self._arrived_n += 1
+        self._owed_n -= 1
+        self._wake()
+
+    def item(self, payload: Payload) -> bool:
+        """An item arrived; False when nobody asked for it."""
+        if self._is_ended:
+            return True
+        if self._arrived_n >= self._asked_n:
+            return False
+        self._arrived_n += 1
+        self._items.append(payload)
+        self._wake()
+        return True
+
+    def ended(self, error: BaseException | None) -> None:
+        """No more items; the reader gets those that wait, then `error` if there is one. Only the first call counts."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._error = error
+        self._grant = self._stop = None
+        self._wake()
+
+    @property
+    def is_ended(self) -> bool:
+        """The engine has let go of the stream."""
+        return self._is_ended
+
+    def cancel(self) -> None:
+        """The reader wants no more: the other side gets a CANCEL unless the stream is over."""
+        stop = self._stop
+        self._items.clear()
+        self.ended(None)
+        self._error = None
+        if stop is not None:
+            stop()
+
+    async def take(self) -> Payload | None:
+        """The next item; None at the end. Raises what the stream ended with, once."""
+        self._give_credit()
+        while not self._items:
+            if self._is_ended:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                return None
+            if self._waiter is not None:
+                raise RuntimeError("this stream is already being read; one reader at a time")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._owed_n += 1
+        return self._items.popleft()
+
+    def __aiter__(self) -> "Inflow":
+        return self
+
+    async def __anext__(self) -> Payload:
+        payload = await self.take()
+        if payload is None:
+            raise StopAsyncIteration
+        return payload
+
+    def _give_credit(self) -> None:
+        """Half a window at a time, so that credit costs a frame per half window and not per item."""
+        under_way_n = self._asked_n - self._arrived_n + len(self._items)
+        if self._grant is not None and self._owed_n > 0 and self._owed_n >= under_way_n:
+            n = self._owed_n
+            self._owed_n = 0
+            self._asked_n += n
+            self._grant(n)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Flow(AsyncIterator[Payload]):
+    """The items of a stream or channel: `async for`, or `async with` to be sure of the end. One reader.
+
+    The request leaves with the first item that is asked for. Leaving the loop early, `aclose()`, a cancelled await and
+    a deadline all send CANCEL.
+
+    >>> async with client.request_stream(address("prices"), b"ACME") as prices:  # doctest: +SKIP
+    ...     async for price in prices:
+    ...         print(price.data)
+    """
+
+    _loop: asyncio.AbstractEventLoop | None = None  # None until the request was sent, also for one that was refused
+
+    def __init__(
+        self, open_stream: Callable[[Inflow], Awaitable[None]], initial_n: int, timeout_s: float | None, what: str
+    ) -> None:
+        """`open_stream` sends the request; `what` names it in errors. ValueError for an `initial_n` outside 31 bits."""
+        if not 1 <= initial_n <= MAX_N:
+            raise ValueError(f"initial_n is {initial_n}, it must be 1..{MAX_N}")
+        self._open_stream: Callable[[Inflow], Awaitable[None]] | None = open_stream  # None once it was sent
+        self._inflow: Final = Inflow(initial_n, initial_n)
+        self._timeout_s: Final = timeout_s
+        self._deadline_at: float | None = None  # loop time; None without a timeout
+        self._what: Final = what
+
+    def __aiter__(self) -> "Flow":
+        return self
+
+    async def __anext__(self) -> Payload:
+        try:
+            async with asyncio.timeout_at(self._deadline_at) as deadline:
+                if self._open_stream is not None:
+                    await self._start(deadline)
+                payload = await self._inflow.take()
+        except TimeoutError as error:
+            if isinstance(error, ClientError) or not deadline.expired():
+                raise  # what a channel's own iterable raised
+            self._inflow.cancel()
+            raise DeadlineExceeded(f"{self._what} had {self._timeout_s} s, which are over") from None
+        except asyncio.CancelledError:
+            self._inflow.cancel()
+            raise
+        if payload is None:
+            raise StopAsyncIteration
+        return payload
+
+    async def aclose(self) -> None:
+        """Ends the stream; the other side gets a CANCEL unless it is over."""
+        self._open_stream = None
+        self._inflow.cancel()
+
+    async def __aenter__(self) -> "Flow":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        # A loop that was left early drops its iterator, and nobody else holds it.
+        if self._loop is not None and not self._inflow.is_ended:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and the connection with it
+                self._loop.call_soon_threadsafe(self._inflow.cancel)
+
+    async def _start(self, deadline: asyncio.Timeout) -> None:
+        open_stream = self._open_stream
+        assert open_stream is not None  # the only caller has just looked
+        self._open_stream = None
+        self._loop = asyncio.get_running_loop()
+        if self._timeout_s is not None:
+            self._deadline_at = self._loop.time() + self._timeout_s
+            deadline.reschedule(self._deadline_at)
+        try:
+            await open_stream(self._inflow)
+        except BaseException:
+            self._inflow.cancel()
+            raise

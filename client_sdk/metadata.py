@@ -1,0 +1,84 @@
+"""The composite metadata of requests: which entries a caller writes, and what a service reads of them.
+
+Decides names of entries (mime types); their layout is `broker.rsocket.metadata`'s. Sources: RSocket extensions
+"Composite Metadata", "Routing", "Well-known MIME Types".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.rsocket.metadata import encode_entry, encode_well_known_entry, entries
+
+ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
+OCTET_STREAM_MIME: Final = "application/octet-stream"
+ROUTING_ID: Final = 0x7E
+MAX_ROUTE_BYTES: Final = 255  # a routing entry has 8 bits for the length of a name
+MAX_MIME_BYTES: Final = 128
+
+_NAMES: Final = (
+    *(f"application/{name}" for name in "avro cbor graphql gzip javascript json octet-stream pdf".split()),
+    "application/vnd.apache.thrift.binary",
+    "application/vnd.google.protobuf",
+    *("application/xml", "application/zip"),
+    *(f"audio/{name}" for name in "aac mp3 mp4 mpeg3 mpeg ogg opus vorbis".split()),
+    *(f"image/{name}" for name in "bmp gif heic-sequence heic heif-sequence heif jpeg png tiff".split()),
+    "multipart/mixed",
+    *(f"text/{name}" for name in "css csv html plain xml".split()),
+    *(f"video/{name}" for name in "H264 H265 VP8".split()),
+    *(f"application/{name}" for name in "x-hessian x-java-object cloudevents+json x-capnp x-flatbuffers".split()),
+)
+# "Well-known MIME Types": 0x00..0x2a and the five of RSocket itself
+WELL_KNOWN_MIMES: Final[dict[int, str]] = {
+    **dict(enumerate(_NAMES)),
+    0x7A: "message/x.rsocket.mime-type.v0",
+    0x7B: "message/x.rsocket.accept-mime-types.v0",
+    0x7C: "message/x.rsocket.authentication.v0",
+    0x7D: "message/x.rsocket.tracing-zipkin.v0",
+    0x7E: ROUTING_MIME,
+    0x7F: "message/x.rsocket.composite-metadata.v0",
+}
+_IDS: Final[dict[str, int]] = {name: id for id, name in WELL_KNOWN_MIMES.items()}
+
+
+def entry_bytes(mime_type: str, content: bytes) -> bytes:
+    """One entry; ValueError for a mime type that is not 1..128 characters of ASCII."""
+    known = _IDS.get(mime_type)
+    if known is not None:
+        return encode_well_known_entry(known, content)
+    if not mime_type.isascii() or not 1 <= len(mime_type) <= MAX_MIME_BYTES:
+        raise ValueError(f"mime type {mime_type[:40]!r}: needs 1..{MAX_MIME_BYTES} characters of ASCII")
+    return encode_entry(mime_type.encode("ascii"), content)
+
+
+def route_bytes(route: str) -> bytes:
+    """The routing entry that names a handler; ValueError for a name that is not 1..255 bytes."""
+    raw = route.encode()
+    if not 1 <= len(raw) <= MAX_ROUTE_BYTES:
+        raise ValueError(f"route {route[:40]!r}: has {len(raw)} bytes, 1..{MAX_ROUTE_BYTES} are allowed")
+    return encode_well_known_entry(ROUTING_ID, bytes([len(raw)]) + raw)
+
+
+def more_bytes(metadata: Mapping[str, bytes] | None) -> bytes:
+    """Further entries, mime type by mime type."""
+    if not metadata:
+        return b""
+    return b"".join(entry_bytes(mime_type, content) for mime_type, content in metadata.items())
+
+
+def read_entries(metadata: bytes) -> list[tuple[str, bytes]] | None:
+    """(mime type, content) of each entry in its order; None when the metadata is broken."""
+    found = entries(metadata)
+    if found is None:
+        return None
+    return [(_name(entry.id, entry.mime), metadata[entry.start : entry.end]) for entry in found]
+
+
+def route_of(content: bytes) -> str:
+    """The first name of a routing entry; empty when it holds none."""
+    return content[1 : 1 + content[0]].decode("utf-8", "replace") if content else ""
+
+
+def _name(id: int, mime: bytes) -> str:
+    if id < 0:
+        return mime.decode("ascii", "replace")
+    return WELL_KNOWN_MIMES.get(id, f"well-known-{id:#04x}")

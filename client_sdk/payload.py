@@ -1,0 +1,49 @@
+"""What goes to and fro: rsocket-py's `Payload`, so that programs written for rsocket-py fit.
+
+rsocket-py ships without type information; what type checkers shall know of its class is said here. At run time it is
+`rsocket.payload.Payload` itself.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+
+    class Payload:
+        """Data and metadata of one message; None means absent, which is not the same as empty.
+
+        >>> Payload(b"hello").data
+        b'hello'
+        """
+
+        data: bytes | None
+        metadata: bytes | None
+
+        def __init__(self, data: bytes | None = None, metadata: bytes | None = None) -> None: ...
+
+else:
+    from rsocket.payload import Payload
+
+
+def as_bytes(value: object, subject: str) -> bytes:
+    """`value` as bytes; None is empty. TypeError for what is not bytes; `subject` names it in the error."""
+    if type(value) is bytes:
+        return value
+    if value is None:
+        return b""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    hint = "; text becomes bytes with text.encode()" if isinstance(value, str) else ""
+    raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes{hint}")
+
+
+def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:
+    """(data, metadata) of bytes or a Payload; TypeError for anything else."""
+    if type(value) is bytes:
+        return value, None
+    if isinstance(value, Payload):
+        data = as_bytes(value.data, f"data of {subject}")
+        metadata = value.metadata
+        return data, None if metadata is None else as_bytes(metadata, f"metadata of {subject}")
+    if value is None:
+        raise TypeError(f"{subject} is None, it must be bytes or Payload")
+    return as_bytes(value, subject), None

@@ -1,0 +1,70 @@
+"""The commands of this room, for `rsocket-broker` to mount: `pipeline run` and `report`.
+
+Every expected failure is one sentence on standard error and an exit status: 2 a folder, 3 a part that is not installed.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from spark_sink.errors import SinkError
+from spark_sink.pipeline import Pipeline, is_every
+from spark_sink.report import build_report, markdown_report, print_report
+
+DEFAULT_MASTER: Final = "local[2]"
+DEFAULT_EVERY: Final = "5 seconds"
+
+
+def _interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not is_every(value):
+        raise click.BadParameter(f'{value!r} is no interval; write one like "5 seconds" or "1 minute"')
+    return value
+
+
+@click.group()
+def pipeline() -> None:
+    """Event files into tables, with Spark."""
+
+
+@pipeline.command()
+@click.option(
+    "--events", type=click.Path(path_type=Path), required=True, help="Folder that the broker writes events to."
+)
+@click.option("--tables", type=click.Path(path_type=Path), required=True, help="Folder of the tables, made if missing.")
+@click.option("--master", default=DEFAULT_MASTER, show_default=True, help="Where Spark runs.")
+@click.option("--once", is_flag=True, help="Read what is there and end.")
+@click.option("--every", callback=_interval, help=f'Read again and again, e.g. every "{DEFAULT_EVERY}" (default).')
+def run(events: Path, tables: Path, master: str, once: bool, every: str | None) -> None:
+    """Make tables of the event files: everything new, once or again and again."""
+    if once and every is not None:
+        raise click.UsageError("--once and --every exclude each other")
+    try:
+        Pipeline(events, tables, master, None if once else every or DEFAULT_EVERY).run()
+    except SinkError as error:
+        _end(error)
+
+
+@click.command()
+@click.argument("tables", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown to this file.")
+def report(tables: Path, out: Path | None) -> None:
+    """What happened, from the tables that the pipeline made. Needs no Java."""
+    try:
+        made = build_report(tables)
+        print_report(made, Console())
+        if out is not None:
+            out.write_text(markdown_report(made), encoding="utf-8")
+            click.echo(f"written to {out}")
+    except SinkError as error:
+        _end(error)
+    except OSError as error:
+        click.echo(f"the report cannot be written: {error}", err=True)
+        sys.exit(2)
+
+
+def _end(error: SinkError) -> None:
+    click.echo(f"{error}", err=True)
+    sys.exit(error.exit_status)

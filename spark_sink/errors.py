@@ -1,0 +1,31 @@
+"""What ends a command of this room, as one sentence and an exit status.
+
+SinkError                    one clear sentence; `exit_status` of the process
+ ├─ BadFrame        (1)      bytes from the broker that are no frame, header or row
+ ├─ BadFolder       (2)      a folder that is missing, empty, foreign or in use
+ └─ MissingPart     (3)      pyspark or a fit Java is not installed
+"""
+
+from typing import ClassVar
+
+
+class SinkError(Exception):
+    """One sentence for a person, with the numbers and names that it needs."""
+
+    exit_status: ClassVar[int] = 1
+
+
+class BadFrame(SinkError):
+    """Bytes from the pipe that cannot be understood; the text says where and why."""
+
+
+class BadFolder(SinkError):
+    """A folder of events or tables that cannot be used; the text names it and says what to do."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class MissingPart(SinkError):
+    """A program or library that is not installed; the text says how to install it."""
+
+    exit_status: ClassVar[int] = 3

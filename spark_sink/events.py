@@ -1,0 +1,109 @@
+"""The one schema of event files: which columns a lifecycle event and a flow record have, and of which type.
+
+It is made from the field tables of `broker.events`, so that a field added there is asked for here. Before them come
+the columns that say who tells it: broker id, broker name and epoch (one run of a broker); with `seq` they name a record
+in all the world. `docs/events.md` shows these columns and a test compares it with this module.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from broker.events import FLOW_FIELDS, LIFECYCLE_FIELDS
+from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME, Column, arrow_schema, spark_ddl
+
+SCHEMA_VERSION: Final = (
+    1  # in the metadata of every file; grows when a column changes its meaning, not when one is added
+)
+
+FLOWS: Final = "flows"
+LIFECYCLES: Final = "lifecycle"
+
+Bigint = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+AtMs = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # until the end of the year 9999, like Spark's timestamps
+LengthMs = Annotated[int, Meta(ge=0, le=86_400_000_000)]
+
+# field of a row -> its type on the pipe; whatever is not here is a text
+FIELD_TYPES: Final[dict[str, object]] = {
+    "kind": Bigint,
+    "seq": Bigint,
+    "at_ms": AtMs,
+    "interval_ms": LengthMs,
+    "uptime_ms": Bigint,
+    "requests": Bigint,
+    "items_in": Bigint,
+    "items_out": Bigint,
+    "bytes_in": Bigint,
+    "bytes_out": Bigint,
+    "latency_sum_us": Bigint,
+    "latency_max_us": Bigint,
+    "histogram": list[tuple[Bigint, Bigint]],
+}
+LIFECYCLE_TYPES: Final = FIELD_TYPES | {"tags": list[tuple[str, str | None]]}
+
+ORIGIN_COLUMNS: Final = (
+    Column("broker_id", TEXT, "the broker that tells it, uuid text"),
+    Column("broker_name", TEXT, "its name for people"),
+    Column("epoch", BIGINT, "the run of that broker: it grows with every start"),
+)
+
+# field of a row -> the columns that it becomes
+_SHARED: Final = {
+    "seq": (Column("seq", BIGINT, "1, 2, 3 … over all records of one broker and epoch: a missing number is a gap"),),
+    "route_id": (Column("route_id", TEXT, "the route, uuid text; empty: none"),),
+    "service": (Column("service", TEXT, "service name of the route, or of the address when no route was found"),),
+}
+LIFECYCLE_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
+    "kind": (
+        Column("kind", BIGINT, "what happened, as a number that never changes its meaning"),
+        Column("event", TEXT, "the same as a word, `RouteJoined`"),
+    ),
+    "at_ms": (Column("at", TIME, "when it happened"),),
+    "tags": (Column("tags", TAGS, "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`"),),
+    "peer": (Column("peer", TEXT, "the connection, `tcp 10.0.0.4:5123`"),),
+    "reason": (Column("reason", TEXT, "why it ended: a code word of docs/errors.md, or `left`"),),
+    "detail": (Column("detail", TEXT, "a sentence for people"),),
+    "uptime_ms": (Column("uptime_ms", BIGINT, "how long the route or connection that ended had lived"),),
+    "requests": (Column("requests", BIGINT, "requests that the route had served; of EventsDropped: that are missing"),),
+}
+FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
+    "at_ms": (Column("at", TIME, "when the interval ended"),),
+    "interval_ms": (
+        Column("started_at", TIME, "when the interval began"),
+        Column("interval_ms", BIGINT, "how long it was"),
+    ),
+    "caller_route": (Column("caller_route", TEXT, "route of the caller; empty: a caller without ROUTE_SETUP"),),
+    "caller_service": (Column("caller_service", TEXT, "service name of the caller, or empty"),),
+    "tags": (Column("tags", TEXT, "of the address, `service=orders region=eu`"),),
+    "model": (Column("model", TEXT, "`request_response`, `request_stream` …"),),
+    "routing": (Column("routing", TEXT, "`unicast`, `shard` or `multicast`"),),
+    "outcome": (Column("outcome", TEXT, "`completed`, `error`, `cancelled`, `rejected`, `route_lost`, `caller_lost`"),),
+    "word": (Column("word", TEXT, "code word of the broker's own error, or empty"),),
+    "requests": (Column("requests", BIGINT, "requests of this caller, route, model, routing and outcome that ended"),),
+    "items_in": (Column("items_in", BIGINT, "payloads from the caller"),),
+    "items_out": (Column("items_out", BIGINT, "payloads from the route"),),
+    "bytes_in": (Column("bytes_in", BIGINT, "frame bytes from the caller to the route"),),
+    "bytes_out": (Column("bytes_out", BIGINT, "frame bytes from the route to the caller"),),
+    "latency_sum_us": (Column("latency_sum_us", BIGINT, "sum over the requests, from first frame to end"),),
+    "latency_max_us": (Column("latency_max_us", BIGINT, "the slowest request"),),
+    "histogram": (
+        Column("latency_buckets", BIGINTS, "latency histogram: bucket numbers, ascending"),
+        Column("latency_counts", BIGINTS, "requests in each of these buckets, a list of the same length"),
+    ),
+}
+
+
+def _columns(fields: Sequence[str], columns_of: dict[str, tuple[Column, ...]]) -> tuple[Column, ...]:
+    """Origin first, then `seq` and the time, which every reader sorts by, then the others in the fields' order."""
+    first = [name for name in fields if name in ("seq", "at_ms")]
+    rest = [name for name in fields if name not in first]
+    return ORIGIN_COLUMNS + tuple(column for name in first + rest for column in columns_of[name])
+
+
+LIFECYCLE_COLUMNS: Final = _columns(LIFECYCLE_FIELDS, LIFECYCLE_FIELD_COLUMNS)
+FLOW_COLUMNS: Final = _columns(FLOW_FIELDS, FLOW_FIELD_COLUMNS)
+
+COLUMNS: Final[dict[str, tuple[Column, ...]]] = {FLOWS: FLOW_COLUMNS, LIFECYCLES: LIFECYCLE_COLUMNS}
+ARROW_SCHEMAS: Final = {source: arrow_schema(columns) for source, columns in COLUMNS.items()}
+SPARK_SCHEMAS: Final = {source: spark_ddl(columns) for source, columns in COLUMNS.items()}

@@ -1,0 +1,254 @@
+"""The PySpark job: reads sealed segments as they come and makes the tables of `spark_sink.tables`, exactly once.
+
+One streaming query per source on Spark's own Parquet file source. Each batch is grouped and handed to the driver as
+Arrow, which writes one file per table and day, named after the batch. Spark repeats a batch that a crash interrupted,
+with the same segments under the same number: the repetition overwrites its own files, so nothing is in a table twice.
+No state, no watermark: a late record is one more partial of an old minute.
+
+The checkpoint lies inside the tables' folder, since one is worth nothing without the other. Segments are known by their
+file names, which are unique in the world, so the events folder may move.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_sink.batches import parquet_bytes
+from spark_sink.errors import BadFolder, MissingPart, SinkError
+from spark_sink.events import FLOWS, LIFECYCLES, SCHEMA_VERSION, SPARK_SCHEMAS
+from spark_sink.java import ensure_java
+from spark_sink.segments import Disk, recover, seal
+from spark_sink.tables import (
+    CHECKPOINTS,
+    COLUMNS,
+    LIFECYCLE,
+    MAX_COLUMN,
+    PARTIALS,
+    SOURCES,
+    SUM_COLUMNS,
+    TIMES,
+    Partial,
+    date_folder,
+    has_tables,
+    table_schema,
+)
+
+MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
+KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
+POLL_S: Final = 0.5  # how often a signal and the end of the queries are looked for
+_EVERY: Final = re.compile(r"[1-9]\d* (second|minute|hour)s?")
+
+# Short jobs: the interpreter and the fast compiler alone, and a collector without threads, start twice as fast.
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # errors only; Spark's own tells its life story
+SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def is_every(text: str) -> bool:
+    """`text` is an interval as Spark spells it, "5 seconds"."""
+    return _EVERY.fullmatch(text) is not None
+
+
+class Pipeline:
+    """The queries of one events folder and one tables folder. `run` is all of their life."""
+
+    def __init__(self, events: Path, tables: Path, master: str, every: str | None) -> None:
+        """`every`: the trigger, "5 seconds"; None: everything that is there, once. `master`: as Spark spells it."""
+        self._events: Final = events.absolute()
+        self._tables: Final = tables.absolute()
+        self._master: Final = master
+        self._every: Final = every
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
+        check_folders(self._events, self._tables, is_once=self._every is None)
+        with _locked(self._tables), _signals(self._stop):
+            session = open_session(self._master, is_short=self._every is None)
+            try:
+                self._run_queries(session)
+            finally:
+                session.stop()
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_stopping = True
+
+    def _run_queries(self, session: Any) -> None:
+        queries = [self._start_query(session, source) for source in (FLOWS, LIFECYCLES)]
+        try:
+            while any(query.isActive for query in queries) and not self._is_stopping:
+                for query in queries:
+                    query.awaitTermination(POLL_S / len(queries))  # raises what ended it
+            for query in queries:
+                if not self._is_stopping:
+                    query.awaitTermination(POLL_S)
+        except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
+            raise SinkError(f"the pipeline ended: {_reason(error)}") from error
+        finally:
+            for query in queries:
+                query.stop()
+
+    def _start_query(self, session: Any, source: str) -> Any:
+        stream = read_segments(session, self._events, source)
+        writer = stream.writeStream.foreachBatch(BatchWriter(self._tables, source)).queryName(source)
+        writer = writer.option("checkpointLocation", str(self._tables / CHECKPOINTS / source))
+        if self._every is None:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=self._every).start()
+
+
+def check_folders(events: Path, tables: Path, *, is_once: bool) -> None:
+    """Make what the queries need and refuse what would give wrong tables. BadFolder: says what to do."""
+    if not events.is_dir():
+        raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
+    if is_once and not any(any((events / source).glob("[!._]*.parquet")) for source in (FLOWS, LIFECYCLES)):
+        raise BadFolder(f"the events folder {events} holds no segments yet: is a broker writing to it?")
+    if has_tables(tables) and not (tables / CHECKPOINTS).is_dir():
+        raise BadFolder(f"{tables} holds tables without their checkpoint: reading again would count twice; remove them")
+    try:
+        for folder in (events / FLOWS, events / LIFECYCLES, *(tables / table for table in COLUMNS)):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
+    for table in COLUMNS:
+        for day in (tables / table).glob("date=*"):
+            recover(day, "", time.time(), Disk())  # the lock says that no other pipeline writes here
+
+
+def open_session(master: str, *, is_short: bool) -> Any:
+    """A Spark session with the settings of this job. MissingPart: no pyspark, no Java. SinkError: it did not start."""
+    try:
+        from pyspark.sql import SparkSession  # optional: the extra spark
+    except ImportError as error:
+        raise MissingPart('the pipeline needs pyspark: pip install "rsocket-broker[spark]"') from error
+    os.environ["JAVA_HOME"] = str(ensure_java())
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName("rsocket-broker pipeline").master(master)
+    for key, value in session_settings(master, is_short=is_short).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # pyspark raises its own, py4j's and RuntimeError here
+        raise SinkError(f"Spark did not start: {_reason(error)}") from error
+    return session
+
+
+def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
+    """Spark's settings for this job."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",  # batches are small; the default of 200 makes each take seconds
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options
+    return settings
+
+
+def read_segments(session: Any, events: Path, source: str) -> Any:
+    """The segments of a source as a streaming DataFrame."""
+    reader = session.readStream.schema(SPARK_SCHEMAS[source]).format("parquet")
+    reader = reader.option("pathGlobFilter", "*.parquet").option("fileNameOnly", "true")
+    reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
+    return reader.load((events / source).as_uri())
+
+
+class BatchWriter:
+    """What is done with each batch of a source: make its tables' rows and publish them."""
+
+    def __init__(self, tables: Path, source: str) -> None:
+        self._tables: Final = tables
+        self._source: Final = source
+
+    def __call__(self, batch: Any, batch_id: int) -> None:
+        """Spark's foreachBatch. Doing it again for the same batch gives the same files."""
+        name = f"{self._source}-{batch_id:010d}.parquet"
+        for partial in PARTIALS:
+            if SOURCES[partial.name] == self._source:
+                publish(self._tables, partial.name, name, partial_rows(batch, partial).toArrow())
+        if SOURCES[LIFECYCLE] == self._source:
+            publish(self._tables, LIFECYCLE, name, batch.toArrow())
+
+
+def partial_rows(flows: Any, partial: Partial) -> Any:
+    """A DataFrame of flow records, grouped into the rows of a table of partials."""
+    from pyspark.sql import functions as F  # optional: the extra spark
+
+    keys = [column.name for column in partial.keys]
+    rows = flows.withColumn("minute", F.date_trunc("minute", "started_at"))
+    sums = [F.sum(name).alias(name) for name in SUM_COLUMNS] + [F.max(MAX_COLUMN).alias(MAX_COLUMN)]
+    names = [column.name for column in partial.columns]
+    if not partial.has_histogram:
+        return rows.groupBy(*keys).agg(*sums).select(*names)
+    # One row per bucket; the sums of a record go with its first bucket only. Grouped by bucket, then the buckets
+    # gathered: no join, and both groupings are partial on each side of the shuffle.
+    pairs = F.arrays_zip("latency_buckets", "latency_counts")
+    rows = rows.select("*", F.posexplode_outer(pairs).alias("place", "pair"))
+    is_first = F.coalesce(F.col("place"), F.lit(0)) == 0
+    by_bucket = rows.groupBy(*keys, F.col("pair.latency_buckets").alias("bucket")).agg(
+        *(F.sum(F.when(is_first, F.col(name)).otherwise(0)).alias(name) for name in SUM_COLUMNS),
+        F.max(MAX_COLUMN).alias(MAX_COLUMN),
+        F.sum("pair.latency_counts").alias("count"),
+    )
+    pair = F.when(F.col("bucket").isNotNull(), F.struct("bucket", "count"))  # collect_list passes over null
+    gathered = by_bucket.groupBy(*keys).agg(*sums, F.sort_array(F.collect_list(pair)).alias("pairs"))
+    return gathered.select(
+        "*", F.col("pairs.bucket").alias("latency_buckets"), F.col("pairs.count").alias("latency_counts")
+    ).select(*names)
+
+
+def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
+    """Write the rows into the table, one sealed file per day. OSError: they are not, or not all, there."""
+    rows = rows.select([column.name for column in COLUMNS[table]]).cast(table_schema(table))
+    days = pa.compute.strftime(rows[TIMES[table]], "%Y-%m-%d")
+    for day in sorted(days.unique().to_pylist()):
+        data = parquet_bytes(
+            rows.filter(pa.compute.equal(days, day)), {"schema_version": str(SCHEMA_VERSION), "table": table}
+        )
+        seal(date_folder(tables, table, day), name, data, Disk())
+
+
+@contextlib.contextmanager
+def _locked(tables: Path) -> Iterator[None]:
+    """No other pipeline on this machine writes these tables meanwhile. BadFolder: one does."""
+    with (tables / "_lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadFolder(f"another pipeline writes the tables in {tables}") from error
+        yield
+
+
+@contextlib.contextmanager
+def _signals(stop: Any) -> Iterator[None]:
+    """SIGINT and SIGTERM call `stop`, until the end of the block."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, stop) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Spark says, which is the reason; then come stacks."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

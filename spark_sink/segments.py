@@ -1,0 +1,109 @@
+"""Sealed files: how a file comes into a folder so that a reader sees all of it or nothing, and never twice.
+
+    write under a hidden name -> fsync of the file -> rename to its name -> fsync of the folder
+
+Spark, pyarrow and DuckDB pass over names that begin with a dot. A crash before the rename leaves a hidden file, which
+`recover` removes; a crash after it leaves a whole file under its final name. Knows nothing of what is in the files.
+
+    <events>/flows/      <broker>-<epoch>-<number>.parquet      one segment; the names sort by number
+    <events>/lifecycle/  <broker>-<epoch>-<number>.parquet
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+SUFFIX: Final = ".parquet"
+STALE_S: Final = 3600.0  # a hidden file of somebody else that nobody touched for so long has lost its writer
+
+_NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
+
+
+class Disk:
+    """The four things that sealing does to a file system; a test passes one that fails where it wants.
+
+    All raise OSError."""
+
+    def write_synced(self, path: Path, data: bytes | memoryview) -> None:
+        """Create or empty the file, write all of it, wait until it is on the disk."""
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """In one step, replacing what has the new name."""
+        os.replace(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Wait until the names in the folder are on the disk."""
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def remove(self, path: Path) -> None:
+        """Gone afterwards, and no error when it was gone before."""
+        path.unlink(missing_ok=True)
+
+
+def segment_name(broker_id: str, epoch: int, number: int) -> str:
+    """`<broker>-<epoch>-<number>.parquet`, the number in ten digits at least."""
+    return f"{broker_id}-{epoch}-{number:010d}{SUFFIX}"
+
+
+def seal(folder: Path, name: str, data: bytes | memoryview, disk: Disk) -> Path:
+    """Publish `data` as `folder/name`. OSError: it is not there (or, after a failed fsync of the folder, perhaps is:
+    sealing the same name again is always right)."""
+    hidden = folder / f".{name}"
+    path = folder / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        disk.write_synced(hidden, data)
+        disk.rename(hidden, path)
+    except OSError:
+        _remove_quietly(hidden, disk)  # a full disk wants its half file back
+        raise
+    disk.sync_folder(folder)
+    return path
+
+
+def recover(folder: Path, owner: str, now_s: float, disk: Disk) -> list[str]:
+    """Remove what crashed writers left: hidden files whose name begins with `owner`, and anybody's after `STALE_S`.
+
+    `now_s` is wall time, seconds since the epoch. Gives the removed names, sorted; a missing folder holds none."""
+    removed = []
+    for path in sorted(folder.glob(f".*{SUFFIX}")):
+        try:
+            is_stale = now_s - path.stat().st_mtime > STALE_S
+            if path.name.startswith(f".{owner}") or is_stale:
+                disk.remove(path)
+                removed.append(path.name)
+        except OSError:
+            continue  # it went away meanwhile, or cannot be removed: then sealing over it will tell
+    return removed
+
+
+def next_number(folder: Path, broker_id: str, epoch: int) -> int:
+    """One more than the highest number of this broker and epoch in the folder; 1 when it holds none."""
+    prefix = f"{broker_id}-{epoch}-"
+    highest = 0
+    for path in folder.glob(f"*{SUFFIX}"):
+        if path.name.startswith(prefix):
+            match = _NUMBER.fullmatch(path.name[len(prefix) :])
+            if match is not None:
+                highest = max(highest, int(match[1]))
+    return highest + 1
+
+
+def _remove_quietly(path: Path, disk: Disk) -> None:
+    try:
+        disk.remove(path)
+    except OSError:
+        return  # `recover` of the next writer will

@@ -1,0 +1,234 @@
+"""A fake wire: peers that speak RSocket frames to a core, on a clock that only the test moves."""
+
+from __future__ import annotations
+
+from broker.core import Core, CoreSettings
+from broker.forwarding.peers import Peer
+from broker.routing.dice import Dice
+from broker.rsocket.frames import (
+    COMPLETE,
+    ERROR,
+    KIND_NAMES,
+    METADATA,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Setup,
+    encode_cancel,
+    encode_error,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+    request_parts,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from broker.wire.frames import MIME_TYPE, UNICAST, Address, RouteSetup
+from broker.wire.keys import Key
+from broker.wire.tags import Tag
+
+START_MS = 1_700_000_000_000
+
+
+def route_id(number: int) -> bytes:
+    """A Route Id that a test can name."""
+    return number.to_bytes(16, "big")
+
+
+def tags_of(tags: dict[str, str | None]) -> list[Tag]:
+    """Tags by name; short names mean well-known keys."""
+    return [Tag.of(key, value) for key, value in tags.items()]
+
+
+def address(
+    flags: int = UNICAST, hints: list[tuple[Key, str]] | None = None, wrapped: bytes = b"", **tags: str | None
+) -> bytes:
+    """The bytes of an ADDRESS."""
+    metadata = [Tag.of(key, value) for key, value in hints or []]
+    return Address(route_id(0xCA11), tags_of(tags), metadata, wrapped, flags).encode()
+
+
+def composite(*entries: tuple[str, bytes]) -> bytes:
+    """Composite metadata of entries with these mime types."""
+    return b"".join(encode_entry(mime.encode(), content) for mime, content in entries)
+
+
+def addressed(raw: bytes, *entries: tuple[str, bytes]) -> bytes:
+    """Composite metadata with an ADDRESS first."""
+    return composite((MIME_TYPE, raw), *entries)
+
+
+class Frame:
+    """A frame that the broker wrote, taken apart for assertions; equal when all of it is equal."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.stream_id = int.from_bytes(raw[:4], "big")
+        self.kind = raw[4] >> 2
+        self.flags = ((raw[4] & 3) << 8) | raw[5]
+        self.n = 0
+        self.code = 0
+        self.metadata: bytes | None = None
+        self.data = raw[6:]
+        if self.kind == ERROR:
+            self.code = int.from_bytes(raw[6:10], "big")
+            self.data = raw[10:]
+        elif REQUEST_RESPONSE <= self.kind <= REQUEST_CHANNEL or self.kind == 0x0A:
+            at, to = request_parts(raw, 0, len(raw), self.kind, self.flags)
+            self.metadata = raw[at:to] if self.flags & METADATA else None
+            self.data = raw[to:]
+        if self.kind in (REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_N):
+            self.n = int.from_bytes(raw[6:10], "big")
+
+    @property
+    def name(self) -> str:
+        return KIND_NAMES[self.kind]
+
+    @property
+    def text(self) -> str:
+        return self.data.decode()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def __repr__(self) -> str:
+        more = f" n={self.n}" if self.n else f" code=0x{self.code:x}" if self.code else ""
+        return f"<{self.name} {self.stream_id} flags=0x{self.flags:03x}{more} {self.data!r}>"
+
+
+class World:
+    """One broker, a clock, and any number of wires."""
+
+    def __init__(self, settings: CoreSettings | None = None, seed: int = 1, number: int = 1) -> None:
+        self.now = 100.0
+        self.core = Core(settings or CoreSettings(), route_id(0xB0 + number), Dice(seed), self.now, START_MS)
+        self.wires: dict[int, Wire] = {}
+
+    @property
+    def at_ms(self) -> int:
+        return START_MS + int((self.now - 100.0) * 1000)
+
+    def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1") -> Wire:
+        """A connection that has said nothing yet."""
+        wire = Wire(self, self.core.connected(name, framed, self.now))
+        self.wires[wire.peer.id] = wire
+        return wire
+
+    def caller(self, framed: bool = True, metadata_mime: str = COMPOSITE_MIME, data_mime: str = "text/plain") -> Wire:
+        """A connection with a SETUP and without a route."""
+        wire = self.connect(framed)
+        wire.send(Setup(metadata_mime, data_mime, 20_000, 90_000).encode())
+        return wire
+
+    def service(
+        self,
+        name: str,
+        number: int,
+        framed: bool = True,
+        metadata_mime: str = COMPOSITE_MIME,
+        data_mime: str = "text/plain",
+        **tags: str | None,
+    ) -> Wire:
+        """A connection with a SETUP that announces a route."""
+        raw = RouteSetup(route_id(number), name, tags_of(tags)).encode()
+        metadata = composite((MIME_TYPE, raw)) if metadata_mime == COMPOSITE_MIME else raw
+        wire = self.connect(framed)
+        wire.send(Setup(metadata_mime, data_mime, 20_000, 90_000, metadata).encode())
+        return wire
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock, ticking at every deadline on the way."""
+        until = self.now + seconds
+        while self.core.next_deadline() <= until:
+            self.now = max(self.now, self.core.next_deadline())
+            self.core.tick(self.now, self.at_ms)
+            self.pump()
+        self.now = until
+        self.core.tick(self.now, self.at_ms)
+        self.pump()
+
+    def pump(self) -> None:
+        """Carries what the core wants written to the wires."""
+        for peer in self.core.take_writes():
+            self.wires[peer.id].take(peer.take_output(), peer.is_ending)
+
+
+class Wire:
+    """The other end of one connection."""
+
+    def __init__(self, world: World, peer: Peer) -> None:
+        self.world = world
+        self.peer = peer
+        self.frames: list[Frame] = []
+        self.is_closed = False
+        self._rest = b""
+
+    def send(self, *frames: bytes) -> None:
+        """Sends whole frames, then carries what the core answers."""
+        for raw in frames:
+            self.world.core.receive(
+                self.peer, len(raw).to_bytes(3, "big") + raw if self.peer.is_framed else raw, self.world.now
+            )
+        self.world.pump()
+
+    def send_bytes(self, data: bytes) -> None:
+        """Sends any bytes."""
+        self.world.core.receive(self.peer, data, self.world.now)
+        self.world.pump()
+
+    def lose(self) -> None:
+        """The transport breaks."""
+        self.world.core.lost(self.peer, "connection reset", self.world.now)
+        self.world.pump()
+
+    def take(self, pieces: list[bytes], is_ending: bool) -> None:
+        if self.peer.is_framed:
+            self._rest += b"".join(pieces)
+            while len(self._rest) >= 3:
+                size = int.from_bytes(self._rest[:3], "big")
+                assert len(self._rest) >= 3 + size, "the core writes whole frames"
+                self.frames.append(Frame(self._rest[3 : 3 + size]))
+                self._rest = self._rest[3 + size :]
+        else:
+            self.frames += [Frame(piece) for piece in pieces]
+        self.is_closed = self.is_closed or is_ending
+
+    def received(self) -> list[Frame]:
+        """Frames since the last call."""
+        frames, self.frames = self.frames, []
+        return frames
+
+    def one(self) -> Frame:
+        """The only frame since the last call."""
+        frames = self.received()
+        assert len(frames) == 1, frames
+        return frames[0]
+
+    def request(
+        self, kind: int, stream_id: int, raw_address: bytes, data: bytes = b"hi", n: int = 8, flags: int = 0
+    ) -> None:
+        """Sends a request with an ADDRESS as the connection's metadata mime type wants it."""
+        setup = self.peer.connection.setup
+        assert setup is not None
+        metadata = addressed(raw_address) if setup.metadata_mime == COMPOSITE_MIME else raw_address
+        self.send(encode_request(kind, stream_id, data, metadata, n, flags))
+
+    def answer(self, stream_id: int, data: bytes, flags: int = NEXT | COMPLETE) -> None:
+        self.send(encode_payload(stream_id, flags, data))
+
+    def fail(self, stream_id: int, code: int, text: str) -> None:
+        self.send(encode_error(stream_id, code, text))
+
+    def cancel(self, stream_id: int) -> None:
+        self.send(encode_cancel(stream_id))
+
+    def ask(self, stream_id: int, n: int) -> None:
+        self.send(encode_request_n(stream_id, n))
+
+    def push(self, metadata: bytes) -> None:
+        self.send(encode_metadata_push(metadata))

@@ -1,0 +1,155 @@
+"""broker.log: which line an event makes, and what a line looks like."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from broker.events import (
+    BROKER_STARTED,
+    BROKER_STOPPED,
+    EVENTS_DROPPED,
+    PEER_CLOSED,
+    PEER_CONNECTED,
+    ROUTE_JOINED,
+    ROUTE_LEFT,
+    ROUTE_REPLACED,
+    LifecycleEvent,
+)
+from broker.log import LOGGER, OUR_LOGGERS, JsonFormatter, TextFormatter, event_line, log_event, setup
+
+ROUTE = "11223344-5566-7788-99aa-bbccddeeff00"
+PEER = "tcp 10.0.0.4:5123"
+
+
+@pytest.fixture
+def out() -> Iterator[io.StringIO]:
+    """Where the log goes; afterwards the process's logging is as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name in OUR_LOGGERS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
+    made = logging.LogRecord("broker", level, __file__, 1, "%s", (text,), None)
+    made.created = 1_772_353_800.125
+    return made
+
+
+@pytest.mark.parametrize(
+    "event, line",
+    [
+        (LifecycleEvent(BROKER_STARTED, 1, 0, detail="core compiled"), "broker: started: core compiled"),
+        (
+            LifecycleEvent(BROKER_STOPPED, 2, 0, reason="broker-stopped", detail="SIGTERM", uptime_ms=61_250),
+            "broker: stopped after 61.2 s: broker-stopped: SIGTERM",
+        ),
+        (LifecycleEvent(PEER_CONNECTED, 3, 0, peer=PEER), f"peer {PEER}: connected"),
+        (
+            LifecycleEvent(
+                PEER_CLOSED, 4, 0, peer=PEER, reason="slow-peer", detail="slow-peer: 9 bytes", uptime_ms=100
+            ),
+            f"peer {PEER}: closed after 0.1 s: slow-peer: 9 bytes",
+        ),
+        (
+            LifecycleEvent(ROUTE_JOINED, 5, 0, ROUTE, "orders", [("region", "eu"), ("zone", "a")], PEER),
+            f"route {ROUTE} (orders): joined from {PEER}, region=eu zone=a",
+        ),
+        (
+            LifecycleEvent(ROUTE_LEFT, 6, 0, ROUTE, "orders", reason="left", uptime_ms=2_000, requests=7),
+            f"route {ROUTE} (orders): left after 2.0 s and 7 requests: left",
+        ),
+        (
+            LifecycleEvent(ROUTE_REPLACED, 7, 0, ROUTE, "orders", peer=PEER),
+            f"route {ROUTE} (orders): replaced from {PEER}",
+        ),
+        (LifecycleEvent(EVENTS_DROPPED, 8, 0, detail="12 records"), "broker: events dropped: 12 records"),
+    ],
+)
+def test_each_kind_of_event_has_its_line_with_the_subject_first(event: LifecycleEvent, line: str) -> None:
+    assert event_line(event) == line
+
+
+def test_a_line_shows_eight_tags_and_counts_the_others() -> None:
+    event = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", [(f"k{n}", "v") for n in range(10)], PEER)
+    assert event_line(event).endswith(", k0=v k1=v k2=v k3=v k4=v k5=v k6=v k7=v and 2 more")
+
+
+def test_a_text_line_begins_with_the_moment_in_utc_and_the_level() -> None:
+    assert TextFormatter().format(record("broker: started")) == "2026-03-01T08:30:00.125Z info    broker: started"
+
+
+def test_a_stranger_cannot_write_a_line_of_its_own() -> None:
+    line = TextFormatter().format(record("route x (a\n2026 info fake\x1b[2J\u2028é): joined"))
+    assert line.endswith("route x (a\\n2026 info fake\\x1b[2J\\u2028é): joined")
+
+
+def test_a_traceback_follows_its_line() -> None:
+    failed = record("edge: broke", logging.ERROR)
+    try:
+        raise OSError("no space")
+    except OSError:
+        failed.exc_info = sys.exc_info()
+    lines = TextFormatter().format(failed).splitlines()
+    assert (lines[0], lines[-1]) == ("2026-03-01T08:30:00.125Z error   edge: broke", "OSError: no space")
+    assert json.loads(JsonFormatter().format(failed))["traceback"].endswith("OSError: no space")
+
+
+def test_a_json_line_holds_the_event_without_its_empty_fields() -> None:
+    joined = record("route joined")
+    joined.lifecycle = LifecycleEvent(ROUTE_JOINED, 5, 1_772_353_800_120, ROUTE, "orders", [("region", "eu")], PEER)
+    assert json.loads(JsonFormatter().format(joined)) == {
+        "at": "2026-03-01T08:30:00.125Z",
+        "level": "info",
+        "logger": "broker",
+        "text": "route joined",
+        "event": "RouteJoined",
+        "seq": 5,
+        "at_ms": 1_772_353_800_120,
+        "route_id": ROUTE,
+        "service": "orders",
+        "tags": [["region", "eu"]],
+        "peer": PEER,
+    }
+
+
+def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
+    line = JsonFormatter().format(record("a\nb\u2028\udc80"))
+    assert line.isascii()
+    assert "\n" not in line
+    assert json.loads(line)["text"] == "a\nb\u2028\udc80"
+
+
+def test_ends_that_are_a_peers_fault_and_dropped_events_are_warnings(out: io.StringIO) -> None:
+    setup("warning", "text", out)
+    log_event(LifecycleEvent(PEER_CLOSED, 1, 0, peer="a", reason="left"))
+    log_event(LifecycleEvent(PEER_CLOSED, 2, 0, peer="b", reason="replaced"))
+    log_event(LifecycleEvent(PEER_CLOSED, 3, 0, peer="c", reason="bad-frame"))
+    log_event(LifecycleEvent(EVENTS_DROPPED, 4, 0))
+    assert [line[25:] for line in out.getvalue().splitlines()] == [
+        "warning peer c: closed after 0.0 s: bad-frame",
+        "warning broker: events dropped",
+    ]
+
+
+def test_other_libraries_speak_from_warning_on_and_we_from_the_level_that_was_set(out: io.StringIO) -> None:
+    setup("debug", "json", out)
+    logging.getLogger("aiohttp.access").info("GET /metrics")
+    logging.getLogger("asyncio").warning("slow callback")
+    LOGGER.debug("< frame")
+    assert [json.loads(line)["text"] for line in out.getvalue().splitlines()] == ["slow callback", "< frame"]
+
+
+def test_a_second_setup_takes_the_place_of_the_first(out: io.StringIO) -> None:
+    setup("info", "text", io.StringIO())
+    setup("error", "text", out)
+    LOGGER.warning("quiet")
+    LOGGER.error("loud")
+    assert [line[25:] for line in out.getvalue().splitlines()] == ["error   loud"]
