@@ -5,6 +5,7 @@ broker. The brokers of a row take turns within each round, so that a noisy minut
 """
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -29,7 +30,7 @@ BETWEEN_S: Final = 0.1  # for the sockets of the run before to be gone
 
 
 class Comparison:
-    """Runs the rows and keeps what came out. `problems` are sentences; one about ours makes the command fail."""
+    """Runs the rows and keeps what came out. `is_failed` after anything that was told about one of ours."""
 
     def __init__(self, console: Console, seconds: float, rounds: int) -> None:
         self.results: Final[list[Figures]] = []
@@ -64,11 +65,23 @@ class Comparison:
             self._tell(runner, f"left out: {error}")
             return None
         command = [
-            *("taskset", "--cpu-list", ",".join(map(str, self._load_cpus)), str(BUILD / runner.generator)),
-            *("--port", str(broker.port), "--cpu-of", str(broker.pid), *row.arguments(self._seconds)),
+            *(
+                str(BUILD / runner.generator),
+                "--port",
+                str(broker.port),
+                "--cpu-of",
+                str(broker.pid),
+                *row.arguments(self._seconds),
+            ),
         ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=self._seconds + RUN_LIMIT_S)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=self._seconds + RUN_LIMIT_S,
+                preexec_fn=lambda: os.sched_setaffinity(0, self._load_cpus),
+            )
         except subprocess.TimeoutExpired:
             self._tell(runner, f"{row.name}: the generator did not end")
             return None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from benchmarks import compiled_core
 from benchmarks.machine import BUILD, ROOT
 
 COMPILED: Final = "rsocket-broker compiled"
@@ -25,7 +26,7 @@ OURS: Final = (COMPILED, INTERPRETED)
 START_LIMIT_S: Final = 20.0  # until the line with the port is there; a cold interpreter with all imports needs about 1
 STOP_LIMIT_S: Final = 5.0  # between SIGTERM and SIGKILL
 POLL_S: Final = 0.02
-_PORT: Final = re.compile(r"(?:listening tcp://|client connections on )127\.0\.0\.1:(\d+)")
+_PORT: Final = re.compile(r"(?:listening (?:on )?tcp://|client connections on )127\.0\.0\.1:(\d+)")
 
 
 class CannotStart(Exception):
@@ -53,7 +54,7 @@ class Contestant:
             process = subprocess.Popen(
                 command,
                 cwd=empty,
-                env={**os.environ, **environment},
+                env={**_plain_environment(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -130,15 +131,19 @@ def find_nats_server() -> Path | None:
     return Path(found) if found else None
 
 
+def _plain_environment() -> dict[str, str]:
+    """Ours without the options of a broker that somebody has set: everybody runs with defaults."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RSB_")}
+
+
 def core_folder(is_compiled: bool) -> Path:
     """The folder whose `broker` package is compiled (built now), or the source tree; CannotStart without a compiler."""
     if not is_compiled:
         return ROOT
     try:
-        from benchmarks.compiled_core import build  # needs mypyc, which an installation without a compiler lacks
-    except ImportError as error:
-        raise CannotStart(f"the core cannot be compiled here: {error}") from error
-    return build()
+        return compiled_core.build()
+    except subprocess.CalledProcessError as error:
+        raise CannotStart("the core could not be compiled, its compiler said why") from error
 
 
 def _our_command(folder: Path) -> tuple[list[str], dict[str, str]]:

@@ -112,6 +112,7 @@ class Core:
         "_seq",
         "broker_id",
         "closed",
+        "closed_by_reason",
         "engine",
         "id_text",
         "query",
@@ -130,6 +131,7 @@ class Core:
         self.query: Final = Query(self.table, dice, settings.chooser, settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self.closed: list[ClosedPeer] = []  # the latest MAX_CLOSED, oldest first
+        self.closed_by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
         self._now = now
         self._at_ms = at_ms  # the wall clock at `_now`
         self._peers: dict[int, Peer] = {}  # bounded by max_connections
@@ -402,6 +404,7 @@ class Core:
                     requests=peer.requests,
                 )
             )
+        self.closed_by_reason[peer.end_reason] = self.closed_by_reason.get(peer.end_reason, 0) + 1
         self.closed.append(ClosedPeer(peer, left, at_ms))
         if len(self.closed) > MAX_CLOSED:
             del self.closed[: MAX_CLOSED // 10]

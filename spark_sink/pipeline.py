@@ -48,8 +48,8 @@ KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much
 POLL_S: Final = 0.5  # how often a signal and the end of the queries are looked for
 _EVERY: Final = re.compile(r"[1-9]\d* (second|minute|hour)s?")
 
-# Short jobs: the interpreter and the fast compiler alone, and a collector without threads, start twice as fast.
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # errors only; Spark's own tells its life story
+# Short jobs: the fast compiler alone and a collector without threads start a third faster.
 SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -72,17 +72,20 @@ class Pipeline:
     def run(self) -> None:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
         check_folders(self._events, self._tables, is_once=self._every is None)
-        with _locked(self._tables), _signals(self._stop):
+        with _locked(self._tables):
+            remove_leftovers(self._tables)
             session = open_session(self._master, is_short=self._every is None)
             try:
-                self._run_queries(session)
+                with _signals(self._stop):  # after the start of Spark, which takes SIGINT for itself
+                    self.run_queries(session)
             finally:
                 session.stop()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._is_stopping = True
 
-    def _run_queries(self, session: Any) -> None:
+    def run_queries(self, session: Any) -> None:
+        """The queries of all sources, on this session. SinkError: one of them ended with an error."""
         queries = [self._start_query(session, source) for source in (FLOWS, LIFECYCLES)]
         try:
             while any(query.isActive for query in queries) and not self._is_stopping:
@@ -100,7 +103,7 @@ class Pipeline:
     def _start_query(self, session: Any, source: str) -> Any:
         stream = read_segments(session, self._events, source)
         writer = stream.writeStream.foreachBatch(BatchWriter(self._tables, source)).queryName(source)
-        writer = writer.option("checkpointLocation", str(self._tables / CHECKPOINTS / source))
+        writer = writer.option("checkpointLocation", f"file://{self._tables / CHECKPOINTS / source}")
         if self._every is None:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=self._every).start()
@@ -119,9 +122,13 @@ def check_folders(events: Path, tables: Path, *, is_once: bool) -> None:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
+
+
+def remove_leftovers(tables: Path) -> None:
+    """Hidden files of a pipeline that was killed; only while no other one writes these tables."""
     for table in COLUMNS:
         for day in (tables / table).glob("date=*"):
-            recover(day, "", time.time(), Disk())  # the lock says that no other pipeline writes here
+            recover(day, "", time.time(), Disk())
 
 
 def open_session(master: str, *, is_short: bool) -> Any:
@@ -167,7 +174,7 @@ def read_segments(session: Any, events: Path, source: str) -> Any:
     reader = session.readStream.schema(SPARK_SCHEMAS[source]).format("parquet")
     reader = reader.option("pathGlobFilter", "*.parquet").option("fileNameOnly", "true")
     reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
-    return reader.load((events / source).as_uri())
+    return reader.load(f"file://{events / source}")  # no as_uri(): Hadoop takes %20 for three characters
 
 
 class BatchWriter:

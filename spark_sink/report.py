@@ -10,12 +10,15 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from broker.events import KIND_NAMES, ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED
+from broker.events import EVENTS_DROPPED, KIND_NAMES
 from spark_sink.errors import BadFolder
 from spark_sink.histograms import merged, percentile_us
+from spark_sink.sessions import sessions_of
 from spark_sink.tables import (
     CALLERS,
     FAILED_OUTCOMES,
@@ -30,6 +33,7 @@ from spark_sink.tables import (
 TOP_CALLERS: Final = 10
 MAX_ROUTES: Final = 30  # rows; a report is read by a person
 NO_NAME: Final = "-"  # stands for an empty name
+SHORT_ID: Final = 8  # characters of a route id; the tables have all of it
 
 
 class Section:
@@ -41,6 +45,7 @@ class Section:
         self, title: str, columns: Sequence[str], numeric: Sequence[str], rows: list[list[str]], note: str = ""
     ) -> None:
         self.title: Final = title
+        rows = [[_plain(cell) for cell in row] for row in rows]
         self.columns: Final = columns
         self.numeric: Final = frozenset(numeric)
         self.rows: Final = rows
@@ -67,6 +72,7 @@ def build_report(tables: Path) -> Report:
     lifecycle = read_table(tables, LIFECYCLE).sort_by([("at", "ascending"), ("seq", "ascending")])
     sections = [
         _traffic(traffic),
+        _volume(traffic),
         _outcomes(traffic),
         _callers(read_table(tables, CALLERS)),
         _routes(lifecycle),
@@ -77,15 +83,18 @@ def build_report(tables: Path) -> Report:
 
 def print_report(report: Report, console: Console) -> None:
     """To a terminal."""
-    console.print(f"[bold]{report.headline}[/bold]")
+    console.print(report.headline, style="bold", markup=False, highlight=False)
     for section in report.sections:
-        table = Table(title=section.title, title_justify="left", caption=section.note or None, caption_justify="left")
+        console.print()
+        console.print(section.title, style="bold", markup=False, highlight=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in section.columns:
             table.add_column(column, justify="right" if column in section.numeric else "left", overflow="fold")
         for row in section.rows:
-            table.add_row(*(cell.replace("[", r"\[") for cell in row))
-        console.print()
+            table.add_row(*map(Text, row))  # names come from strangers and are no markup
         console.print(table)
+        if section.note:
+            console.print(section.note, style="dim", markup=False, highlight=False)
 
 
 def markdown_report(report: Report) -> str:
@@ -95,7 +104,7 @@ def markdown_report(report: Report) -> str:
         lines += ["", f"## {section.title}", ""]
         lines.append(f"| {' | '.join(section.columns)} |")
         lines.append(f"| {' | '.join('---:' if column in section.numeric else '---' for column in section.columns)} |")
-        lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in section.rows]
+        lines += [f"| {' | '.join(map(_escaped, row))} |" for row in section.rows]
         if section.note:
             lines += ["", section.note]
     return "\n".join(lines) + "\n"
@@ -118,27 +127,41 @@ def _traffic(traffic: pa.Table) -> Section:
     errors = np.zeros(len(rows), np.int64)
     np.add.at(errors, groups, np.where(failed, traffic["requests"].to_numpy(), 0))
     histograms = merged(groups, len(rows), traffic["latency_buckets"], traffic["latency_counts"])
+    rows_of = sorted(range(len(rows)), key=lambda index: (rows[index]["service"], rows[index]["model"]))
+    cells = [
+        [
+            rows[index]["service"] or NO_NAME,
+            rows[index]["model"],
+            _number(rows[index]["requests"]),
+            _number(int(errors[index])),
+            *(
+                _latency(min(percentile_us(histograms[index], fraction), rows[index][MAX_COLUMN]))
+                for fraction in (0.5, 0.99)
+            ),
+            _latency(rows[index][MAX_COLUMN]),
+        ]
+        for index in rows_of
+    ]
+    numeric = ["requests", "errors", "p50", "p99", "max"]
+    note = f"Errors: outcome {', '.join(FAILED_OUTCOMES)}. Percentiles are at most 1/32 from the truth."
+    return Section("Traffic per service and model", ["service", "model", *numeric], numeric, cells, note)
+
+
+def _volume(traffic: pa.Table) -> Section:
+    _, rows = _grouped(traffic, ["service", "model"])
     cells = [
         [
             row["service"] or NO_NAME,
             row["model"],
-            _number(row["requests"]),
-            _number(int(errors[index])),
             _number(row["items_in"]),
             _number(row["items_out"]),
             _bytes(row["bytes_in"]),
             _bytes(row["bytes_out"]),
-            _latency(min(percentile_us(histograms[index], 0.5), row[MAX_COLUMN])),
-            _latency(min(percentile_us(histograms[index], 0.99), row[MAX_COLUMN])),
-            _latency(row[MAX_COLUMN]),
         ]
-        for index, row in enumerate(rows)
+        for row in sorted(rows, key=lambda row: (row["service"], row["model"]))
     ]
-    numeric = ["requests", "errors", "items in", "items out", "bytes in", "bytes out", "p50", "p99", "max"]
-    note = (
-        f"Errors are requests whose outcome is {', '.join(FAILED_OUTCOMES)}; percentiles are within 1/32 of the truth."
-    )
-    return Section("Traffic per service and model", ["service", "model", *numeric], numeric, _sorted(cells), note)
+    numeric = ["items in", "items out", "bytes in", "bytes out"]
+    return Section("Payloads and bytes", ["service", "model", *numeric], numeric, cells)
 
 
 def _outcomes(traffic: pa.Table) -> Section:
@@ -163,7 +186,7 @@ def _callers(callers: pa.Table) -> Section:
     cells = [
         [
             row["caller_service"] or NO_NAME,
-            row["caller_route"] or NO_NAME,
+            _short(row["caller_route"]),
             row["service"] or NO_NAME,
             _number(row["requests"]),
             _bytes(row["bytes_in"]),
@@ -178,34 +201,22 @@ def _callers(callers: pa.Table) -> Section:
 
 
 def _routes(lifecycle: pa.Table) -> Section:
-    """One row per stay of a route: from its RouteJoined to its end, or to now as far as the events tell."""
-    kinds = pa.array([ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED], pa.int64())
-    events = lifecycle.filter(pa.compute.is_in(lifecycle["kind"], kinds)).to_pylist()
-    open_stays: dict[tuple[str, int, str], dict[str, Any]] = {}
-    stays = []
-    for event in events:
-        key = (event["broker_id"], event["epoch"], event["route_id"])
-        if event["kind"] == ROUTE_JOINED:
-            open_stays[key] = event
-            continue
-        open_stays.pop(key, None)
-        ended = [
-            event["service"] or NO_NAME,
-            event["route_id"],
-            _duration(event["uptime_ms"]),
-            _number(event["requests"]),
+    """One row per stay of a route, by service, the longest first."""
+    sessions = sessions_of(lifecycle.to_pylist())
+    sessions.sort(key=lambda session: (session.service, -session.uptime_ms, session.route_id))
+    cells = [
+        [
+            session.service or NO_NAME,
+            _short(session.route_id),
+            _moment(session.joined_at),
+            _duration(session.uptime_ms),
+            NO_NAME if session.requests is None else _number(session.requests),
+            session.end + (f": {session.reason}" if session.reason not in ("", session.end) else ""),
         ]
-        stays.append([*ended, event["event"], event["reason"] or NO_NAME])
-    last_at = max((event for event in lifecycle["at"].to_pylist()), default=None)
-    for event in open_stays.values():
-        assert last_at is not None  # there is an event, so there is a last one
-        uptime_ms = int((last_at - event["at"]).total_seconds() * 1000)
-        here = [event["service"] or NO_NAME, event["route_id"], f"{_duration(uptime_ms)} +", NO_NAME]
-        stays.append([*here, "still there", NO_NAME])
-    stays.sort()
-    columns = ["service", "route", "uptime", "requests", "end", "reason"]
-    note = _shown(min(len(stays), MAX_ROUTES), len(stays))
-    return Section("Routes", columns, ["uptime", "requests"], stays[:MAX_ROUTES], note)
+        for session in sessions[:MAX_ROUTES]
+    ]
+    columns = ["service", "route", "joined", "uptime", "requests", "end"]
+    return Section("Routes", columns, ["uptime", "requests"], cells, _shown(len(cells), len(sessions)))
 
 
 def _lifecycle(lifecycle: pa.Table) -> Section:
@@ -215,7 +226,10 @@ def _lifecycle(lifecycle: pa.Table) -> Section:
     cells = [
         [row["event"], _number(row["count_all"]), _moment(row["at_min"]), _moment(row["at_max"])] for row in counts
     ]
-    return Section("Lifecycle events", ["event", "count", "first", "last"], ["count"], cells)
+    gaps = [dict(row["tags"]) for row in lifecycle.to_pylist() if row["kind"] == EVENTS_DROPPED]
+    missing = sum(int(gap.get("records") or 0) for gap in gaps)
+    note = f"{_count(missing, 'record')} are missing: see the EventsDropped events." if gaps else ""
+    return Section("Lifecycle events", ["event", "count", "first", "last"], ["count"], cells, note)
 
 
 def _grouped(partials: pa.Table, keys: list[str]) -> tuple[Any, list[dict[str, Any]]]:
@@ -243,12 +257,21 @@ def _sum(column: pa.ChunkedArray) -> int:
     return int(pa.compute.sum(column).as_py() or 0)
 
 
-def _sorted(cells: list[list[str]]) -> list[list[str]]:
-    return sorted(cells, key=lambda row: row[:2])
-
-
 def _shown(shown: int, total: int) -> str:
     return f"{shown} of {_number(total)} are shown." if shown < total else ""
+
+
+def _plain(text: str) -> str:
+    """Without control characters: names come from strangers, and terminals obey."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _short(route_id: str) -> str:
+    return route_id[:SHORT_ID] or NO_NAME
 
 
 def _count(number: int, noun: str) -> str:

@@ -36,7 +36,7 @@ enum {
 
 #define WARM_UP_SHARE 0.2 /* of --seconds; not measured */
 
-/* -- errors and memory ------------------------------------------------------------------------------------------- */
+/* -- errors and memory -------------------------------------------------------------------------------------------- */
 
 /* Ends the program with one sentence on stderr and exit status 1. */
 __attribute__((noreturn, format(printf, 1, 2))) static inline void die(const char *format, ...) {
@@ -95,8 +95,8 @@ static inline int64_t coarse_cpu_ns_of(int pid) {
     text[length] = 0;
     const char *after_name = strrchr(text, ')'); /* the name may hold spaces and parentheses */
     unsigned long long utime, stime;
-    if (!after_name || sscanf(after_name + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &utime, &stime) != 2)
-        return -1;
+    const char *format = "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu";
+    if (!after_name || sscanf(after_name + 2, format, &utime, &stime) != 2) return -1;
     return (int64_t)((utime + stime) * (1000000000u / (unsigned long long)sysconf(_SC_CLK_TCK)));
 }
 
@@ -122,7 +122,7 @@ static inline uint64_t cpu_ns_of(int pid) {
     return (uint64_t)sum;
 }
 
-/* -- latency histogram ---------------------------------------------------------------------------------------------- */
+/* -- latency histogram -------------------------------------------------------------------------------------------- */
 
 /* 128 buckets per octave: a percentile is wrong by at most 0.4 %. Counting is one increment, no sorting at the end. */
 enum { SUB_BITS = 7, SUB_BUCKETS = 1 << SUB_BITS, BUCKETS = SUB_BUCKETS * (64 - SUB_BITS + 1) };
@@ -134,8 +134,8 @@ struct histogram {
 
 static inline void histogram_add(struct histogram *histogram, uint64_t ns) {
     unsigned octave = ns < SUB_BUCKETS ? 0 : 64 - SUB_BITS - (unsigned)__builtin_clzll(ns);
-    unsigned bucket = octave ? octave * SUB_BUCKETS + (unsigned)((ns >> (octave - 1)) & (SUB_BUCKETS - 1)) : (unsigned)ns;
-    histogram->counts[bucket]++;
+    uint64_t low = octave ? (ns >> (octave - 1)) & (SUB_BUCKETS - 1) : ns;
+    histogram->counts[octave * SUB_BUCKETS + low]++;
     histogram->total++;
 }
 
@@ -153,7 +153,7 @@ static inline double histogram_us(const struct histogram *histogram, double shar
     return 0;
 }
 
-/* -- options -------------------------------------------------------------------------------------------------------- */
+/* -- options ------------------------------------------------------------------------------------------------------ */
 
 struct options {
     int port;
@@ -202,21 +202,23 @@ static inline void set_option(struct options *options, const char *name, const c
 
 static inline struct options parse_options(int count, char **arguments) {
     static const struct option known[] = {
-        {"port", required_argument, 0, 0},      {"model", required_argument, 0, 0},
-        {"connections", required_argument, 0, 0}, {"in-flight", required_argument, 0, 0},
+        {"port", required_argument, 0, 0},          {"model", required_argument, 0, 0},
+        {"connections", required_argument, 0, 0},   {"in-flight", required_argument, 0, 0},
         {"payload-bytes", required_argument, 0, 0}, {"seconds", required_argument, 0, 0},
-        {"services", required_argument, 0, 0},  {"routing", required_argument, 0, 0},
-        {"mime", required_argument, 0, 0},      {"cpu-of", required_argument, 0, 0},
-        {"items", required_argument, 0, 0},     {"credit", required_argument, 0, 0},
-        {"keys", required_argument, 0, 0},      {0, 0, 0, 0},
+        {"services", required_argument, 0, 0},      {"routing", required_argument, 0, 0},
+        {"mime", required_argument, 0, 0},          {"cpu-of", required_argument, 0, 0},
+        {"items", required_argument, 0, 0},         {"credit", required_argument, 0, 0},
+        {"keys", required_argument, 0, 0},          {0, 0, 0, 0},
     };
     struct options options = {
-        .model = "request_response", .connections = 1, .in_flight = 1, .payload_bytes = 100, .seconds = 5, .services = 1,
-        .routing = "unicast", .mime = "message/x.rsocket.forwarding", .items = 1024, .credit = 128, .keys = 64,
+        .model = "request_response", .connections = 1, .in_flight = 1, .payload_bytes = 100, .seconds = 5,
+        .services = 1, .routing = "unicast", .mime = "message/x.rsocket.forwarding", .items = 1024, .credit = 128,
+        .keys = 64,
     };
     for (int which, result; (result = getopt_long(count, arguments, "", known, &which)) != -1;) {
-        if (result == '?') die("known options: --port --model --connections --in-flight --payload-bytes --seconds --services "
-                               "--routing --mime --cpu-of --items --credit --keys");
+        if (result == '?')
+            die("known options: --port --model --connections --in-flight --payload-bytes --seconds --services "
+                "--routing --mime --cpu-of --items --credit --keys");
         set_option(&options, known[which].name, optarg);
     }
     if (optind < count) die("%s: only named options are understood", arguments[optind]);
@@ -224,7 +226,7 @@ static inline struct options parse_options(int count, char **arguments) {
     return options;
 }
 
-/* -- the measured window ---------------------------------------------------------------------------------------------- */
+/* -- the measured window ------------------------------------------------------------------------------------------ */
 
 /* Counts from the end of the warm-up on; `errors` counts from the start, because no error is allowed at any time. */
 struct window {
@@ -258,7 +260,8 @@ static inline void window_item(struct window *window, uint64_t now) {
 }
 
 static inline void print_report(const struct options *options, const struct window *window, uint64_t now) {
-    if (!window->requests && !window->items) die("nothing completed in the window (%llu errors)", (unsigned long long)window->errors);
+    if (!window->requests && !window->items)
+        die("nothing completed in the window (%llu errors)", (unsigned long long)window->errors);
     double window_s = (double)(now - window->begun_at_ns) / 1e9;
     double requests = window->requests ? (double)window->requests : 1;
     printf("{\"model\": \"%s\", \"connections\": %d, \"in_flight\": %d, \"payload_bytes\": %zu, ", options->model,
@@ -266,8 +269,9 @@ static inline void print_report(const struct options *options, const struct wind
     printf("\"requests\": %llu, \"items\": %llu, \"requests_per_s\": %.1f, \"items_per_s\": %.1f, \"errors\": %llu, ",
            (unsigned long long)window->requests, (unsigned long long)window->items, (double)window->requests / window_s,
            (double)window->items / window_s, (unsigned long long)window->errors);
-    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"window_s\": %.3f, ", histogram_us(&window->latency, 0.5),
-           histogram_us(&window->latency, 0.99), histogram_us(&window->latency, 0.999), window_s);
+    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"window_s\": %.3f, ",
+           histogram_us(&window->latency, 0.5), histogram_us(&window->latency, 0.99),
+           histogram_us(&window->latency, 0.999), window_s);
     if (options->cpu_of) {
         double broker_us = (double)(cpu_ns_of(options->cpu_of) - window->broker_cpu_ns) / 1e3;
         printf("\"cpu_us_per_request\": %.3f, ", broker_us / requests);
@@ -296,7 +300,7 @@ static inline bool window_goes_on(struct window *window, const struct options *o
     return true;
 }
 
-/* -- connections ---------------------------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------------------------------- */
 
 /* Bytes from `start` to `end` wait to be written, or to be understood. */
 struct buffer {

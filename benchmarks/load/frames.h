@@ -67,7 +67,8 @@ static inline uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t count) {
 }
 
 /* The length prefix and the header of a frame whose body has `body_bytes`. Returns where the body begins. */
-static inline uint8_t *put_header(uint8_t *at, uint32_t stream_id, enum frame_type type, unsigned flags, size_t body_bytes) {
+static inline uint8_t *put_header(uint8_t *at, uint32_t stream_id, enum frame_type type, unsigned flags,
+                                  size_t body_bytes) {
     at = put_u24(at, (uint32_t)(HEADER_BYTES + body_bytes));
     at = put_u32(at, stream_id);
     return put_u16(at, (uint32_t)type << 10 | flags);
@@ -96,6 +97,13 @@ static inline bool next_frame(const struct buffer *in, size_t *taken, struct fra
     frame->flags = type_and_flags & 0x3ff;
     *taken += frame->size;
     return true;
+}
+
+/* The text of an ERROR, for "%.*s": behind its code, up to the end of the frame. */
+static inline const char *error_text(const struct frame *frame, int *bytes) {
+    size_t text_at = FRAME_OVERHEAD + 4;
+    *bytes = frame->size > text_at ? (int)(frame->size - text_at) : 0;
+    return (const char *)frame->bytes + text_at;
 }
 
 /* The credit of a REQUEST_N, REQUEST_STREAM or REQUEST_CHANNEL. */

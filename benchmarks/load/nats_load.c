@@ -114,7 +114,8 @@ static size_t handle_operation(struct load *load, struct peer *peer, const char 
 static void read_peer(struct load *load, struct peer *peer) {
     struct buffer *in = &peer->wire.in;
     size_t taken = 0, size;
-    if (connection_read(&peer->wire) < 0) die("nats-server closed the connection of a %s", peer->is_service ? "service" : "caller");
+    if (connection_read(&peer->wire) < 0)
+        die("nats-server closed the connection of a %s", peer->is_service ? "service" : "caller");
     uint64_t now = now_ns();
     while (in->start + taken < in->end) {
         const char *text = (const char *)in->bytes + in->start + taken;

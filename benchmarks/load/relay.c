@@ -1,7 +1,7 @@
 /*
  * The floor of the comparison: a relay that takes REQUEST_RESPONSE frames of any connection to the one service, and
- * the answers back, and does nothing else. It rewrites the stream id and forwards the bytes; no tags, no table of routes,
- * no limits, no checks. What a broker costs beyond this is what it does beyond this.
+ * the answers back, and does nothing else. It rewrites the stream id and forwards the bytes; no tags, no table of
+ * routes, no limits, no checks. What a broker costs beyond this is what it does beyond this.
  *
  *   relay --port 0        prints "listening tcp://127.0.0.1:PORT" and runs until it is killed
  */
@@ -20,10 +20,10 @@ struct request {
 struct relay {
     struct reactor reactor;
     struct connection listener;
-    struct peer *service;          /* the last connection that said in its SETUP that it is "echo"; NULL before */
-    uint32_t last_id;              /* towards the service */
-    struct id_map open_ids;        /* ids towards the service -> slot in `requests` */
-    struct request *requests;      /* grows; free slots are chained in `free_slots` */
+    struct peer *service;     /* the last connection that said in its SETUP that it is "echo"; NULL before */
+    uint32_t last_id;         /* towards the service */
+    struct id_map open_ids;   /* ids towards the service -> slot in `requests` */
+    struct request *requests; /* grows; slots that are free again are listed in `free_slots` */
     uint32_t *free_slots, free_n, requests_n;
 };
 

@@ -11,12 +11,12 @@
  *   request_stream     the stream is complete               each PAYLOAD that the caller gets, --items per service
  *   request_channel    both halves are complete             each PAYLOAD that the caller gets, --items per service
  *
- * Callers and services live in one process, so that what has no answer is counted where it arrives: the last bytes of its
- * payload name the caller and the request. Streams and channels obey REQUEST_N on both sides; an item beyond the credit
- * that was given is counted as an error.
+ * Callers and services live in one process, so that what has no answer is counted where it arrives: the last bytes of
+ * its payload name the caller and the request. Streams and channels obey REQUEST_N on both sides; an item beyond the
+ * credit that was given is counted as an error.
  *
- * It must be cheaper than any broker: no memory is taken per request, each socket is read once and written once per loop
- * turn, and metadata is encoded once, before the start.
+ * It must be cheaper than any broker: no memory is taken per request, each socket is read once and written once per
+ * loop turn, and metadata is encoded once, before the start.
  */
 #include "frames.h"
 
@@ -59,7 +59,7 @@ struct peer {
     uint32_t index;
     uint32_t last_id;       /* caller: of the last request */
     struct id_map open_ids; /* stream id -> slot */
-    struct stream *streams; /* caller: --in-flight slots; service: grows, free ones are chained in `free_slots` */
+    struct stream *streams; /* caller: --in-flight slots; service: grows, free ones are listed in `free_slots` */
     uint32_t *free_slots, free_n, streams_n;
 };
 
@@ -68,10 +68,10 @@ struct load {
     struct reactor reactor;
     struct window window;
     enum frame_type request_type;
-    uint32_t copies;      /* services that get each fire_and_forget and metadata_push */
-    struct peer *peers;   /* the services, then the callers */
+    uint32_t copies;    /* services that get each fire_and_forget and metadata_push */
+    struct peer *peers; /* the services, then the callers */
     uint32_t peers_n;
-    uint8_t **requests;   /* encoded requests, one per shard key, in turn; stream id and mark are patched in the output */
+    uint8_t **requests; /* encoded, one per shard key, sent in turn; id and mark are patched in the output */
     size_t *request_bytes;
     uint32_t requests_n, next_request;
     uint8_t *payload; /* --payload-bytes of 'x' */
@@ -82,7 +82,7 @@ static void send_bytes(struct load *load, struct peer *peer, const void *bytes, 
     reactor_mark(&load->reactor, &peer->wire);
 }
 
-/* -- encoding, before the start ------------------------------------------------------------------------------------- */
+/* -- encoding, before the start ----------------------------------------------------------------------------------- */
 
 static uint8_t *put_broker_header(uint8_t *at, unsigned kind, unsigned flags) {
     at = put_u32(at, 1); /* version 0.1 */
@@ -137,7 +137,8 @@ static void send_opening(struct load *load, struct peer *peer) {
  */
 static uint8_t *put_address(uint8_t *at, const char *routing, uint32_t key) {
     bool is_shard = !strcmp(routing, "shard"), is_multicast = !strcmp(routing, "multicast");
-    at = put_broker_header(at, BROKER_ADDRESS, is_shard ? ADDRESS_SHARD : is_multicast ? ADDRESS_MULTICAST : ADDRESS_UNICAST);
+    unsigned flags = is_shard ? ADDRESS_SHARD : is_multicast ? ADDRESS_MULTICAST : ADDRESS_UNICAST;
+    at = put_broker_header(at, BROKER_ADDRESS, flags);
     at = put_route_id(at, 0xffffff);
     if (is_shard) {
         *at++ = WELL_KNOWN | KEY_SHARD_KEY;
@@ -183,7 +184,7 @@ static size_t encode_request(const struct load *load, uint32_t key, uint8_t **by
     return size;
 }
 
-/* -- both sides ------------------------------------------------------------------------------------------------------- */
+/* -- both sides --------------------------------------------------------------------------------------------------- */
 
 static void send_item(struct load *load, struct peer *peer, uint32_t stream_id, unsigned flags) {
     size_t bytes = load->options.payload_bytes;
@@ -232,8 +233,9 @@ static struct stream *find_stream(struct peer *peer, uint32_t id) {
 }
 
 static void handle_stream_zero(struct load *load, struct peer *peer, struct frame *frame) {
-    if (frame->type == ERROR)
-        die("the broker ended the connection: %.*s", (int)(frame->size - FRAME_OVERHEAD - 4), frame->bytes + FRAME_OVERHEAD + 4);
+    int bytes;
+    const char *text = error_text(frame, &bytes);
+    if (frame->type == ERROR) die("the broker ended the connection: %.*s", bytes, text);
     if (frame->type != KEEPALIVE) return;
     if (frame->flags & FLAG_RESPOND) {
         frame->bytes[8] &= (uint8_t)~FLAG_RESPOND;
@@ -243,7 +245,7 @@ static void handle_stream_zero(struct load *load, struct peer *peer, struct fram
     }
 }
 
-/* -- the caller ------------------------------------------------------------------------------------------------------- */
+/* -- the caller --------------------------------------------------------------------------------------------------- */
 
 /* Sends the next request from this slot. */
 static void begin_request(struct load *load, struct peer *caller, uint32_t slot, uint64_t now) {
@@ -273,16 +275,18 @@ static void complete_request(struct load *load, struct peer *caller, struct stre
     end_request(load, caller, stream, now);
 }
 
-static void fail_request(struct load *load, struct peer *caller, struct stream *stream, struct frame *frame, uint64_t now) {
+static void fail_request(struct load *load, struct peer *caller, struct stream *stream, const struct frame *frame,
+                         uint64_t now) {
     struct window *window = &load->window;
-    int text_bytes = frame->size > FRAME_OVERHEAD + 4 ? (int)(frame->size - FRAME_OVERHEAD - 4) : 0;
-    if (window->errors++ == 0)
-        fprintf(stderr, "first error: %.*s\n", text_bytes, (char *)frame->bytes + FRAME_OVERHEAD + 4);
+    int bytes;
+    const char *text = error_text(frame, &bytes);
+    if (window->errors++ == 0) fprintf(stderr, "first error: %.*s\n", bytes, text);
     if (window->errors > 1000 && !window->requests) die("1000 errors and no answer: stopped");
     end_request(load, caller, stream, now);
 }
 
-static void handle_caller_payload(struct load *load, struct peer *caller, struct stream *stream, struct frame *frame, uint64_t now) {
+static void handle_caller_payload(struct load *load, struct peer *caller, struct stream *stream,
+                                  const struct frame *frame, uint64_t now) {
     if (load->request_type == REQUEST_RESPONSE) {
         complete_request(load, caller, stream, now);
         return;
@@ -312,7 +316,7 @@ static void handle_caller_frame(struct load *load, struct peer *caller, struct f
     }
 }
 
-/* -- the service ------------------------------------------------------------------------------------------------------ */
+/* -- the service -------------------------------------------------------------------------------------------------- */
 
 static struct stream *open_stream(struct peer *service, uint32_t id) {
     uint32_t slot;
@@ -415,7 +419,7 @@ static void handle_service_frame(struct load *load, struct peer *service, struct
     }
 }
 
-/* -- the loop --------------------------------------------------------------------------------------------------------- */
+/* -- the loop ----------------------------------------------------------------------------------------------------- */
 
 static void read_peer(struct load *load, struct peer *peer) {
     struct frame frame;
@@ -460,14 +464,16 @@ static void connect_peers(struct load *load) {
         peer->index = index;
         peer->is_service = index < (uint32_t)options->services;
         peer->last_id = MAX_STREAM_ID; /* the next one is 1 */
-        id_map_start(&peer->open_ids, (size_t)options->in_flight * (peer->is_service ? (size_t)options->connections : 1));
+        int open_n = options->in_flight * (peer->is_service ? options->connections : 1);
+        id_map_start(&peer->open_ids, (size_t)open_n);
         if (!peer->is_service) peer->streams = allocate((size_t)options->in_flight, sizeof *peer->streams);
         connection_open(&load->reactor, &peer->wire, options->port);
         send_opening(load, peer);
     }
     while (!are_all_ready(load)) {
         turn(load);
-        if (now_ns() > limit) die("the broker did not answer the KEEPALIVE of every connection within %d s", READY_LIMIT_S);
+        if (now_ns() > limit)
+            die("the broker did not answer the KEEPALIVE of every connection within %d s", READY_LIMIT_S);
     }
 }
 
@@ -476,8 +482,8 @@ static enum frame_type type_of_model(const char *model) {
         const char *model;
         enum frame_type type;
     } known[] = {
-        {"request_response", REQUEST_RESPONSE}, {"fire_and_forget", REQUEST_FNF},     {"request_stream", REQUEST_STREAM},
-        {"request_channel", REQUEST_CHANNEL},   {"metadata_push", METADATA_PUSH},
+        {"request_response", REQUEST_RESPONSE}, {"fire_and_forget", REQUEST_FNF}, {"metadata_push", METADATA_PUSH},
+        {"request_stream", REQUEST_STREAM},     {"request_channel", REQUEST_CHANNEL},
     };
     for (size_t at = 0; at < sizeof known / sizeof *known; at++)
         if (!strcmp(known[at].model, model)) return known[at].type;

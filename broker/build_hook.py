@@ -1,0 +1,111 @@
+"""Compiles the core with mypyc: while a wheel is built, and into a copy of the tree for tests and benchmarks.
+
+The list of compiled modules stands once, in pyproject.toml under [tool.rsocket-broker]. One unit, so that calls bind
+early. Without a C compiler a wheel is still built, of the same source, interpreted: it says so and goes on.
+
+    python broker/build_hook.py build/compiled      the copy: broker, client_sdk, admin_api, spark_sink
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("broker", "client_sdk", "admin_api", "spark_sink")
+STAMP = "source.sha256"
+
+_SETUP = """
+import sys
+from mypyc.build import mypycify
+from setuptools import setup
+modules = sys.argv[1:]
+setup(
+    name="rsocket-broker-core",
+    packages=[],
+    ext_modules=mypycify([*modules, "--config-file=mypy-build.ini"], opt_level="3", debug_level="0"),
+    script_args=["--quiet", "build_ext", "--inplace"],
+)
+"""
+
+
+def compiled_modules(root: Path = ROOT) -> list[str]:
+    """Paths of the modules in the unit, relative to the root."""
+    with open(root / "pyproject.toml", "rb") as file:
+        patterns: list[str] = tomllib.load(file)["tool"]["rsocket-broker"]["compiled"]
+    found: list[str] = []
+    for pattern in patterns:
+        found += sorted(str(path.relative_to(root)) for path in root.glob(pattern) if path.name != "__init__.py")
+    return found
+
+
+def compile_tree(root: Path, modules: list[str]) -> None:
+    """Compiles the modules beside their sources. Raises CalledProcessError when that fails; its output has the reason."""
+    (root / "mypy-build.ini").write_text("[mypy]\nignore_missing_imports = True\nfollow_imports = normal\n")
+    command = [sys.executable, "-c", _SETUP, *modules]
+    subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def copy_and_compile(target: Path) -> None:
+    """A compiled copy of the packages in `target`, made anew only when a source has changed."""
+    modules = compiled_modules()
+    digest = hashlib.sha256(sys.version.encode())
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    stamp = target / STAMP
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    shutil.rmtree(target, ignore_errors=True)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    compile_tree(target, modules)
+    shutil.rmtree(target / "build", ignore_errors=True)
+    stamp.write_text(digest.hexdigest())
+
+
+def _first_lines(error: subprocess.CalledProcessError) -> str:
+    lines = [line for line in str(error.stdout).splitlines() if "error" in line.lower()]
+    return (lines or str(error.stdout).splitlines() or ["no reason given"])[0]
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a program
+    pass
+else:
+
+    class CoreBuildHook(BuildHookInterface[Any]):
+        """Adds the compiled modules to a wheel."""
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            """Called by hatchling before the wheel is packed."""
+            if self.target_name != "wheel" or version == "editable" or os.environ.get("RSOCKET_BROKER_PURE"):
+                return
+            root = Path(self.root)
+            work = root / "build" / "wheel"
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.copytree(root / "broker", work / "broker", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+            try:
+                compile_tree(work, compiled_modules(root))
+            except (subprocess.CalledProcessError, OSError) as error:
+                reason = _first_lines(error) if isinstance(error, subprocess.CalledProcessError) else str(error)
+                self.app.display_warning(f"the core is not compiled and will run interpreted: {reason}")
+                return
+            for path in work.rglob("*.so"):
+                build_data["force_include"][str(path)] = str(path.relative_to(work))
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+
+if __name__ == "__main__":
+    try:
+        copy_and_compile(Path(sys.argv[1]).resolve())
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"the core could not be compiled:\n{error.stdout[-4000:]}")

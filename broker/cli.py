@@ -1,0 +1,95 @@
+"""The command `rsocket-broker` and its sub-commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+from aiohttp import web
+
+from broker import VERSION
+from broker.config import Config, ConfigErrors, load, options_toml
+from broker.errors import BrokerError
+from broker.log import setup as setup_log
+from broker.server import Server
+
+EXIT_BAD_CONFIG = 2
+EXIT_CANNOT_START = 1
+
+
+@click.group()
+@click.version_option(VERSION, prog_name="rsocket-broker")
+def main() -> None:
+    """An RSocket broker: tags in, frames forwarded, every request in a table."""
+
+
+@main.command()
+@click.option("--listen", multiple=True, metavar="URL", help="Listen on tcp://, tls://, ws://, wss:// or unix://; again for more.")
+@click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
+@click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
+@click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
+def serve(listen: tuple[str, ...], admin: str | None, events: str | None, config_path: str | None) -> None:
+    """Run a broker until SIGTERM or SIGINT."""
+    flags: dict[str, object] = {"server.listen": listen or None, "admin.listen": admin, "events.dir": events}
+    config = _load(config_path, flags)
+    setup_log(config.log.level, config.log.format)
+    sys.exit(run(config))
+
+
+@main.command()
+@click.argument("path", required=False, metavar="[FILE]")
+@click.option("--options", is_flag=True, help="Print every option with its default instead, as TOML.")
+def check(path: str | None, options: bool) -> None:
+    """Check a configuration: the file, and RSB_ variables of the environment. All mistakes are told at once."""
+    if options:
+        click.echo(options_toml(), nl=False)
+        return
+    _load(path, {})
+    click.echo(f"{path or 'environment'}: ok")
+
+
+def run(config: Config) -> int:
+    """Runs a broker to its end; the exit status."""
+    try:
+        import uvloop  # optional: not on every system
+    except ImportError:
+        return asyncio.run(_serve(config))
+    return int(uvloop.run(_serve(config)))
+
+
+async def _serve(config: Config) -> int:
+    server = Server(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.wish_stop)
+    admin: web.AppRunner | None = None
+    try:
+        await server.start()
+        if config.admin.listen is not None:
+            admin, url = await _start_admin(server, config.admin.listen)
+            server.listeners.append(url)
+    except BrokerError as error:
+        click.echo(f"rsocket-broker: {error.text}", err=True)
+        if server.is_ready:
+            await server.stop()
+        return EXIT_CANNOT_START
+    for url in server.listeners:
+        click.echo(f"listening {url}")
+    sys.stdout.flush()
+    await server.wait_for_wish()
+    await server.stop()
+    if admin is not None:
+        await admin.cleanup()
+    return 0
+
+
+def _load(path: str | None, flags: dict[str, Any]) -> Config:
+    try:
+        return load(path, os.environ, flags)
+    except ConfigErrors as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXIT_BAD_CONFIG)

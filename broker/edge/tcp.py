@@ -1,0 +1,89 @@
+"""RSocket over TCP, TLS and Unix sockets: bytes between a transport and the shell. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import stat
+from typing import cast
+
+from broker.edge.shell import Shell
+from broker.forwarding.peers import Peer
+
+BACKLOG = 1024  # connections that the system accepts for us while the loop is busy
+
+
+class TcpLink(asyncio.Protocol):
+    """One accepted stream connection."""
+
+    def __init__(self, shell: Shell, scheme: str) -> None:
+        self._shell = shell
+        self._scheme = scheme
+        self._peer: Peer | None = None  # None until the transport is there
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
+        self._peer = self._shell.connected(peer_name(self._scheme, transport), True, self)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._peer is not None
+        self._shell.received(self._peer, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._peer is not None:
+            self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+
+    def pending_bytes(self) -> int:
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size()
+
+    def write(self, pieces: list[bytes]) -> None:
+        assert self._transport is not None
+        self._transport.write(b"".join(pieces))
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    def abort(self) -> None:
+        assert self._transport is not None
+        self._transport.abort()
+
+
+async def listen_tcp(shell: Shell, host: str, port: int, context: ssl.SSLContext | None) -> tuple[asyncio.Server, int]:
+    """Accepts on a TCP port, with TLS if there is a context; the server and the port (0 lets the system choose)."""
+    scheme = "tcp" if context is None else "tls"
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: TcpLink(shell, scheme), host or None, port, ssl=context, backlog=BACKLOG, reuse_address=True
+    )
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
+    """Accepts on a Unix socket; a socket file that nobody listens on any more is replaced."""
+    if _is_stale(path):
+        os.unlink(path)
+    loop = asyncio.get_running_loop()
+    return await loop.create_unix_server(lambda: TcpLink(shell, "unix"), path, backlog=BACKLOG)
+
+
+def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
+    """`tcp 10.0.0.4:5123`."""
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        host = f"[{name[0]}]" if ":" in name[0] else name[0]
+        return f"{scheme} {host}:{name[1]}"
+    return f"{scheme} {transport.get_extra_info('sockname') or ''}".strip()
+
+
+def _is_stale(path: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                return probe.connect_ex(path) != 0
+    return False

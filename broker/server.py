@@ -1,0 +1,194 @@
+"""One broker process: a core, its shell, its listeners and its end.
+
+Decides the order of starting and stopping. Stop is a feature: no new connections, no new requests, what runs may end
+within `stop_grace_s`, then everybody is told CONNECTION_CLOSE and the last events are handed out. A second wish to stop
+ends the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable
+
+from broker.config import Config, Listen
+from broker.core import COMPILED, Core, CoreSettings
+from broker.edge.event_pipe import EventPipe
+from broker.edge.shell import Shell
+from broker.edge.tcp import listen_tcp, listen_unix
+from broker.edge.tls import server_context
+from broker.edge.websocket import WebSocketListener
+from broker.errors import BrokerError
+from broker.events import FlowRecord, LifecycleEvent
+from broker.log import log_event
+from broker.routing.dice import Dice
+from broker.wire.ids import parse_id
+
+POLL_S = 0.02  # how often a stopping server looks whether all is done
+LAST_WRITES_S = 1.0  # for peers to take the last bytes
+EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
+
+_log = logging.getLogger("broker")
+
+
+class Server:
+    """A broker that can be started and stopped once."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.listeners: list[str] = []  # the URLs that are listened on, ports as the system gave them
+        self.is_ready = False
+        self.is_stopping = False
+        broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
+        dice = Dice(int.from_bytes(os.urandom(4), "big"))
+        self.core = Core(settings_of(config), broker_id, dice, time.monotonic(), time.time_ns() // 1_000_000)
+        self.event_pipe: EventPipe | None = None  # None when no events are written
+        self._shell: Shell | None = None  # None until started
+        self._servers: list[asyncio.Server] = []
+        self._unix_paths: list[str] = []
+        self._websockets: list[WebSocketListener] = []
+        self._stop_wishes = 0
+        self._wish = asyncio.Event()
+
+    @property
+    def shell(self) -> Shell:
+        """The shell of a started server."""
+        assert self._shell is not None  # start() was called
+        return self._shell
+
+    async def start(self) -> None:
+        """Listens on everything that is configured, or raises BrokerError and listens on nothing."""
+        config = self.config
+        self._shell = Shell(self.core, config.limits.max_pending_bytes, self._take_events)
+        try:
+            context = self._context()
+            if config.events.dir:
+                self.event_pipe = EventPipe()
+                header = {
+                    "broker_id": self.core.id_text,
+                    "broker_name": config.broker.name,
+                    "epoch": self.core.started_at_ms,
+                    "version": 1,
+                }
+                await self.event_pipe.start(config.events.dir, header, config.events.roll_s)
+            for listen in config.server.listen:
+                await self._listen(listen, context)
+        except BaseException:
+            await self._close_listeners()
+            if self.event_pipe is not None:
+                await self.event_pipe.stop(EVENTS_STOP_S)
+            raise
+        self._shell.start()
+        self.is_ready = True
+        _log.info(
+            "broker %s (%s): started, core: %s, listening on %s",
+            config.broker.name,
+            self.core.id_text,
+            "compiled" if COMPILED else "interpreted",
+            " ".join(self.listeners) or "nothing",
+        )
+
+    def wish_stop(self) -> None:
+        """Somebody wants the server to stop; the second time at once. Safe as a signal handler of the loop."""
+        self._stop_wishes += 1
+        self._wish.set()
+
+    async def wait_for_wish(self) -> None:
+        """Until somebody wants the server to stop."""
+        await self._wish.wait()
+
+    async def stop(self) -> None:
+        """Stops as the module says; returns when nothing is left."""
+        self.is_ready = False
+        self.is_stopping = True
+        self.core.drain()
+        for server in self._servers:
+            server.close()
+        for websocket in self._websockets:
+            await websocket.stop_accepting()
+        await self._wait(self._is_idle, self.config.server.stop_grace_s)
+        left = sum(peer.begun for peer in self.core.peers())
+        if left:
+            _log.warning("broker %s: stopping with %d requests unfinished", self.config.broker.name, left)
+        self.core.stop("the broker stops", time.monotonic())
+        self.shell.stop()
+        await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S)
+        self.shell.abort_all()
+        await self._close_listeners()
+        if self.event_pipe is not None:
+            await self.event_pipe.stop(EVENTS_STOP_S)
+        _log.info("broker %s: stopped", self.config.broker.name)
+
+    def _is_idle(self) -> bool:
+        return all(peer.begun == 0 for peer in self.core.peers())
+
+    async def _wait(self, is_done: Callable[[], bool], longest_s: float) -> None:
+        until = time.monotonic() + longest_s
+        while not is_done() and time.monotonic() < until and self._stop_wishes < 2:
+            await asyncio.sleep(POLL_S)
+
+    def _take_events(self, events: list[LifecycleEvent | FlowRecord]) -> None:
+        for event in events:
+            if isinstance(event, LifecycleEvent):
+                log_event(event)
+        if self.event_pipe is not None:
+            self.event_pipe.append(events)
+
+    def _context(self) -> ssl.SSLContext | None:
+        tls = self.config.tls
+        if not any(listen.is_tls for listen in self.config.server.listen):
+            return None
+        return server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+
+    async def _listen(self, listen: Listen, context: ssl.SSLContext | None) -> None:
+        used = context if listen.is_tls else None
+        try:
+            if listen.scheme == "unix":
+                self._servers.append(await listen_unix(self.shell, listen.path))
+                self._unix_paths.append(listen.path)
+                self.listeners.append(str(listen))
+                return
+            if listen.scheme in ("tcp", "tls"):
+                server, port = await listen_tcp(self.shell, listen.host, listen.port, used)
+                self._servers.append(server)
+            else:
+                websocket = WebSocketListener(self.shell, listen.scheme, listen.path)
+                self._websockets.append(websocket)
+                port = await websocket.listen(listen.host, listen.port, used)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise BrokerError("cannot-listen", f"{listen}: {reason.lower()}") from None
+        self.listeners.append(str(Listen(listen.scheme, listen.host, port, listen.path)))
+
+    async def _close_listeners(self) -> None:
+        for server in self._servers:
+            server.close()
+        for websocket in self._websockets:
+            await websocket.close()
+        for path in self._unix_paths:
+            if os.path.exists(path):
+                os.unlink(path)
+        self._unix_paths = []
+
+
+def settings_of(config: Config) -> CoreSettings:
+    """What of the configuration concerns the core."""
+    limits = config.limits
+    return CoreSettings(
+        chooser=config.routing.chooser,
+        strict_hints=config.routing.strict_hints,
+        multicast_on_leave=config.routing.multicast_on_leave,
+        multicast_prefetch_n=limits.multicast_prefetch_n,
+        multicast_buffer_bytes=limits.multicast_buffer_bytes,
+        setup_timeout_s=limits.setup_timeout_s,
+        flow_interval_s=config.events.flow_interval_s,
+        max_connections=limits.max_connections,
+        max_frame_bytes=limits.max_frame_bytes,
+        max_metadata_bytes=limits.max_metadata_bytes,
+        max_streams_per_connection=limits.max_streams_per_connection,
+        max_tags_per_route=limits.max_tags_per_route,
+        max_lookup_cache=limits.max_lookup_cache,
+    )

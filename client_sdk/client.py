@@ -1,0 +1,290 @@
+"""A client: calls through whatever connection there is, and a new connection when the old one is lost.
+
+    connected ── the connection ends ──► reconnecting ── SETUP accepted ──► connected
+        └── close(), or "replaced" ──────────┴──► closed (for ever)
+
+Decides when to reconnect, and what metadata a call carries. Does not know frames; connections are `engine`'s.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Final
+
+from broker.wire.ids import id_text
+from client_sdk.address import Address
+from client_sdk.engine import Connection
+from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded
+from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
+from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes, route_bytes
+from client_sdk.payload import Payload, as_bytes
+from client_sdk.retry import Backoff
+
+MAX_CACHED_ADDRESSES: Final = 1024  # encoded; beyond, all are forgotten and made again
+_log: Final = logging.getLogger("client_sdk")
+
+
+class Client:
+    """A connection to the broker that comes back by itself. Made by `connect`.
+
+    Calls fail at once with ConnectionLost while there is no connection, and the calls that wait when it is lost do,
+    too: nothing hangs, and what was sent is never sent twice. All methods belong to the event loop of `connect`.
+
+    >>> async with connect("tcp://127.0.0.1:7000") as client:  # doctest: +SKIP
+    ...     answer = await client.request_response(address("orders"), b"42", route="find", timeout_s=1.0)
+    ...     print(answer.data)
+    """
+
+    def __init__(
+        self,
+        dial: Callable[[], Awaitable[Connection]],
+        route_id: bytes,
+        mime_type: str,
+        backoff: Backoff,
+    ) -> None:
+        """`dial` opens a connection to any of the brokers."""
+        self._dial: Final = dial
+        self._origin: Final = route_id
+        self._mime_type: Final = mime_type
+        self._backoff: Final = backoff
+        self._addresses: Final[dict[Address, bytes]] = {}  # composite entries; bounded by MAX_CACHED_ADDRESSES
+        self._connection: Connection | None = None  # None while there is none
+        self._reason: ClientError | None = None  # why there is none; None before the first
+        self._is_closing = False
+        self._changed: Final = asyncio.Event()  # set while connected or closed
+        self._closed: Final = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None  # None until the first connection
+
+    async def start(self) -> None:
+        """The first connection; raises SetupRejected or ConnectionLost. `connect` calls it."""
+        await self._connect()
+        self._keeper = asyncio.create_task(self._keep_connected(), name="rsocket client")
+
+    @property
+    def route_id(self) -> str:
+        """This client's Route Id, a uuid; the same after each reconnect."""
+        return id_text(self._origin)
+
+    @property
+    def is_connected(self) -> bool:
+        """Calls can be made now."""
+        connection = self._connection
+        return connection is not None and connection.reason is None
+
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Returns when calls can be made. DeadlineExceeded after `timeout_s`; ConnectionLost when closed for ever.
+
+        >>> await client.wait_connected(timeout_s=5)  # doctest: +SKIP
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.is_connected:
+                    if self._closed.is_set() or self._is_closing:
+                        raise self._loss()
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError as error:
+            if isinstance(error, ClientError):
+                raise
+            raise DeadlineExceeded(f"no connection within {timeout_s} s; the last attempt: {self._reason}") from None
+
+    async def closed(self) -> None:
+        """Returns when the client is closed for ever: by `close()`, or because another one took its Route Id.
+
+        >>> await client.closed()  # doctest: +SKIP
+        """
+        await self._closed.wait()
+
+    async def close(self) -> None:
+        """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost."""
+        self._is_closing = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        if self._connection is not None:
+            await self._connection.close()
+        self._closed.set()
+        self._changed.set()
+
+    async def request_response(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> Payload:
+        """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
+
+        >>> answer = await client.request_response(address("orders"), b"42", timeout_s=1.0)  # doctest: +SKIP
+        """
+        head = self._metadata(address, route, metadata)
+        connection = self._connected()
+        if timeout_s is None:
+            return await connection.request_response(as_bytes(data, "data"), head)
+        async with _Deadline(timeout_s, "request_response"):
+            return await connection.request_response(as_bytes(data, "data"), head)
+
+    async def fire_and_forget(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """No answer: returns when the request is about to be written; whether it arrives, nobody says.
+
+        >>> await client.fire_and_forget(address("log"), b"a line", route="line")  # doctest: +SKIP
+        """
+        head = self._metadata(address, route, metadata)
+        async with _Deadline(timeout_s, "fire_and_forget"):
+            await self._connected().fire_and_forget(as_bytes(data, "data"), head)
+
+    def request_stream(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+    ) -> Flow:
+        """Items, to be read with `async for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
+
+        >>> async for tick in client.request_stream(address("clock"), route="ticks", initial_n=8):  # doctest: +SKIP
+        ...     print(tick.data)
+        """
+        head = self._metadata(address, route, metadata)
+        body = as_bytes(data, "data")
+
+        async def open_stream(inflow: Inflow) -> None:
+            await self._connected().request_stream(body, head, initial_n, inflow)
+
+        return Flow(open_stream, initial_n, timeout_s, "request_stream")
+
+    def request_channel(
+        self,
+        address: Address,
+        items: AsyncIterable[bytes | Payload],
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+    ) -> Flow:
+        """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
+
+        Without any item nothing is sent. `timeout_s` is for all of it.
+
+        >>> async for answer in client.request_channel(address("echo"), numbers()):  # doctest: +SKIP
+        ...     print(answer.data)
+        """
+        head = self._metadata(address, route, metadata)
+
+        async def open_channel(inflow: Inflow) -> None:
+            await self._connected().request_channel(aiter(items), head, initial_n, inflow)
+
+        return Flow(open_channel, initial_n, timeout_s, "request_channel")
+
+    async def metadata_push(
+        self,
+        address: Address,
+        metadata: bytes,
+        *,
+        route: str | None = None,
+        mime_type: str = OCTET_STREAM_MIME,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
+
+        >>> await client.metadata_push(multicast("cache"), b"flush")  # doctest: +SKIP
+        """
+        entry = entry_bytes(mime_type, as_bytes(metadata, "metadata"))
+        head = self._metadata(address, route, None) + entry
+        async with _Deadline(timeout_s, "metadata_push"):
+            await self._connected().metadata_push(head)
+
+    def _metadata(self, address: Address, route: str | None, metadata: Mapping[str, bytes] | None) -> bytes:
+        """The composite metadata of one call."""
+        head = self._addresses.get(address)
+        if head is None:
+            if not isinstance(address, Address):
+                raise TypeError(
+                    f"the address is {type(address).__name__}; make one with address('service', tag='value')"
+                )
+            if len(self._addresses) >= MAX_CACHED_ADDRESSES:
+                self._addresses.clear()
+            head = self._addresses[address] = entry_bytes(self._mime_type, address.frame_bytes(self._origin))
+        if route is not None:
+            head += route_bytes(route)
+        return head + more_bytes(metadata) if metadata else head
+
+    def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is None or connection.reason is not None:
+            raise self._loss()
+        return connection
+
+    def _loss(self) -> ConnectionLost:
+        reason = self._reason if self._connection is None else self._connection.reason
+        if self._is_closing or reason is None:
+            return ConnectionLost("this client was closed", word="closed")
+        return ConnectionLost(f"not connected: {reason.text}", word=reason.word, code=reason.code)
+
+    async def _connect(self) -> None:
+        connection = await self._dial()
+        self._connection = connection
+        self._changed.set()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            connection = self._connection
+            assert connection is not None  # `start`, and the end of this loop
+            await connection.ended.wait()
+            self._reason = reason = connection.reason or ConnectionLost("the connection ended")
+            self._connection = None
+            if reason.word == "replaced":
+                # Two clients with one Route Id would replace each other for ever.
+                break
+            _log.info("route %s: connection lost: %s", self.route_id, reason)
+            await self._reconnect()
+        self._closed.set()
+        self._changed.set()
+
+    async def _reconnect(self) -> None:
+        while True:
+            await asyncio.sleep(self._backoff.next_s())
+            try:
+                await self._connect()
+            except ClientError as error:
+                if self._reason is None or self._reason.text != error.text:
+                    _log.warning("route %s: cannot reconnect: %s", self.route_id, error)
+                self._reason = error
+            else:
+                self._backoff.reset()
+                _log.info("route %s: connected again", self.route_id)
+                return
+
+
+class _Deadline:
+    """`async with`: DeadlineExceeded when the block takes longer."""
+
+    def __init__(self, timeout_s: float | None, what: str) -> None:
+        self._timeout: Final = asyncio.timeout(timeout_s)
+        self._text: Final = f"{what} had {timeout_s} s, which are over"
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            raise DeadlineExceeded(self._text) from None

@@ -1,0 +1,161 @@
+"""`connect`: from a URL, a service and its tags to a client that is connected.
+
+Decides what the SETUP says and which of several brokers is tried when. Section "Routing Protocol Semantics" of the
+specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the same Route Id.
+"""
+
+import asyncio
+import ssl as tls
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Final
+
+from broker.errors import BrokerError
+from broker.rsocket.frames import Setup
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.frames import MIME_TYPE, RouteSetup
+from broker.wire.ids import parse_id
+from client_sdk.address import route_tags
+from client_sdk.client import Client
+from client_sdk.engine import Connection, Responder
+from client_sdk.errors import BadAddress, ClientError, ConnectionLost
+from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes
+from client_sdk.retry import Backoff
+from client_sdk.rsocket_py import RSocketPyHandler, RSocketPyResponder
+from client_sdk.service import Service, ServiceResponder
+from client_sdk.transports import Target, dial
+
+MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
+
+
+class Connecting:
+    """What `connect` gives: `async with` it, or `await` it and close the client yourself."""
+
+    def __init__(self, client: Client) -> None:
+        self._client: Final = client
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Client:
+        await self._client.start()
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+
+def connect(
+    urls: str | Sequence[str],
+    *,
+    service: str | Service | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    route_id: str | None = None,
+    handler: Callable[[], RSocketPyHandler] | None = None,
+    keepalive_s: float = 5.0,
+    lifetime_s: float = 20.0,
+    mime_type: str = MIME_TYPE,
+    connect_timeout_s: float = 5.0,
+    ssl: tls.SSLContext | None = None,
+) -> Connecting:
+    """A client, connected to the first of `urls` that answers, as `async with` or with `await`.
+
+    urls          tcp:// tls:// ws:// wss:// unix://, default ports 7000 and 7001; the others are for reconnecting
+    service       a Service with handlers, or a name; None: a caller only, which nobody can call
+    tags          what others may ask for; added to the Service's own
+    route_id      a uuid; random when absent, and the same over all reconnects
+    handler       instead of a Service: a factory of rsocket-py request handlers, for the service that `service` names
+    keepalive_s   between signs of life; without any for lifetime_s the connection counts as lost, on both sides
+    mime_type     of broker frames; "message/x.rsocket.broker.frame.v0" for the Java broker
+    connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
+    ssl           for tls:// and wss://; None: the system's certificates
+
+    Entering raises ConnectionLost when no broker can be reached and SetupRejected when it refuses. ValueError for
+    arguments that make no sense, BadAddress for a name or tags that cannot be sent.
+
+    >>> async with connect("tcp://127.0.0.1:7000", service="orders", tags={"region": "eu"}) as client:  # doctest: +SKIP
+    ...     await client.closed()
+    """
+    targets = [Target(url) for url in ([urls] if isinstance(urls, str) else urls)]
+    if not targets:
+        raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7000")
+    if not 0 < keepalive_s <= lifetime_s <= MAX_MS / 1000:
+        raise ValueError(f"keepalive_s {keepalive_s} and lifetime_s {lifetime_s}: 0 < keepalive_s <= lifetime_s")
+    if handler is not None and not isinstance(service, str):
+        raise ValueError("handler= needs service='name': only a named service can be called")
+    if service is None and tags:
+        raise ValueError("tags= needs service=...: a caller without a service is no route")
+    try:
+        origin = uuid.uuid4().bytes if route_id is None else parse_id(route_id)
+    except BrokerError as error:
+        raise ValueError(error.text) from None
+    if handler is not None:
+        responder: Responder | None = RSocketPyResponder(handler)
+    elif isinstance(service, Service):
+        responder = ServiceResponder(service)
+    else:
+        responder = None
+    setup = Setup(
+        COMPOSITE_MIME,
+        OCTET_STREAM_MIME,
+        max(1, round(keepalive_s * 1000)),
+        max(1, round(lifetime_s * 1000)),
+        None if service is None else entry_bytes(mime_type, _route_setup(origin, service, tags)),
+    )
+    dialer = _Dialer(targets, setup, responder, connect_timeout_s, ssl)
+    return Connecting(Client(dialer.dial, origin, mime_type, Backoff()))
+
+
+def _route_setup(origin: bytes, service: str | Service, tags: Mapping[str, str | None] | None) -> bytes:
+    name = service if isinstance(service, str) else service.name
+    own = {} if isinstance(service, str) else service.tags
+    try:
+        return RouteSetup(origin, name, route_tags({**own, **(tags or {})})).encode()
+    except BrokerError as error:
+        raise BadAddress(error.text, word=error.word) from None
+
+
+class _Dialer:
+    """Opens a connection to one of several brokers, beginning with the one that was reached last."""
+
+    def __init__(
+        self,
+        targets: list[Target],
+        setup: Setup,
+        responder: Responder | None,
+        timeout_s: float,
+        ssl: tls.SSLContext | None,
+    ) -> None:
+        self._targets: Final = targets
+        self._setup: Final = setup
+        self._responder: Final = responder
+        self._timeout_s: Final = timeout_s
+        self._ssl: Final = ssl
+
+    async def dial(self) -> Connection:
+        """Raises what the last of the brokers said: ConnectionLost or SetupRejected."""
+        failure: ClientError | None = None
+        for target in list(self._targets):
+            try:
+                connection = await self._dial_one(target)
+            except ClientError as error:
+                failure = error
+            else:
+                self._targets.remove(target)
+                self._targets.insert(0, target)
+                return connection
+        assert failure is not None  # there is at least one target
+        raise failure
+
+    async def _dial_one(self, target: Target) -> Connection:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                wire = await dial(target, self._ssl)
+                return await Connection.open(wire, self._setup, self._responder)
+        except ClientError as error:
+            raise type(error)(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
+        except TimeoutError:
+            text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
+            raise ConnectionLost(text, word="connect-timeout") from None
+        except (OSError, ValueError) as error:
+            raise ConnectionLost(f"{target.url}: {error}", word="connect-failed") from error

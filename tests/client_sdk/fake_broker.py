@@ -1,0 +1,214 @@
+"""A broker with one power each for the tests: it forwards by tags, keeps all frames, and can be made to misbehave.
+
+Reads frames with rsocket-py's classes and plain arithmetic, so that a mistake of ours is not made twice.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import WSMsgType, web
+from rsocket.extensions.composite_metadata import CompositeMetadata
+from rsocket.frame import SetupFrame
+
+from broker.wire.frames import MIME_TYPES, Address, RouteSetup, decode_frame
+
+SETUP, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = (
+    *range(1, 2),
+    *range(3, 13),
+)
+REQUESTS = (RESPONSE, FNF, STREAM, CHANNEL)
+REJECTED, CLOSE = 0x202, 0x102
+
+
+def header(stream_id: int, kind: int, flags: int = 0) -> bytes:
+    return stream_id.to_bytes(4) + (kind << 10 | flags).to_bytes(2)
+
+
+def error_frame(stream_id: int, code: int, text: str) -> bytes:
+    return header(stream_id, ERROR) + code.to_bytes(4) + text.encode()
+
+
+class Peer:
+    """One connection to the fake broker, and every frame that came through it: (kind, stream id, flags, frame)."""
+
+    def __init__(self, broker: "FakeBroker", write: Callable[[bytes], Any], abort: Callable[[], Any]) -> None:
+        self.broker = broker
+        self.send = write
+        self.abort = abort
+        self.route: RouteSetup | None = None
+        self.setup: SetupFrame | None = None
+        self.frames: list[tuple[int, int, int, bytes]] = []
+        self.next_id = 2
+        self.joined: dict[int, tuple[Peer, int]] = {}  # stream id here -> (other peer, stream id there)
+        self.changed = asyncio.Condition()
+        self.gone = asyncio.Event()
+
+    async def expect(self, kind: int, count: int = 1) -> list[tuple[int, int, int, bytes]]:
+        """Waits until so many frames of this kind have come."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)
+
+    def of(self, kind: int) -> list[tuple[int, int, int, bytes]]:
+        return [frame for frame in self.frames if frame[0] == kind]
+
+    async def receive(self, frame: bytes) -> None:
+        stream_id = int.from_bytes(frame[:4])
+        kind = frame[4] >> 2
+        flags = int.from_bytes(frame[4:6]) & 0x3FF
+        async with self.changed:
+            self.frames.append((kind, stream_id, flags, frame))
+            self.changed.notify_all()
+        if self.broker.is_silent:
+            return
+        if kind == SETUP:
+            self.receive_setup(frame)
+        elif kind == KEEPALIVE and flags & 0x80:
+            self.send(header(0, KEEPALIVE) + frame[6:])
+        elif kind in REQUESTS or kind == PUSH:
+            self.receive_request(kind, stream_id, flags, frame)
+        elif stream_id in self.joined:
+            other, there = self.joined[stream_id]
+            other.send(there.to_bytes(4) + frame[4:])
+
+    def receive_setup(self, frame: bytes) -> None:
+        if self.broker.refusal is not None:
+            self.send(error_frame(0, *self.broker.refusal))
+            return
+        self.setup = SetupFrame()
+        self.setup.parse(frame, 0)
+        if self.setup.metadata:
+            found = broker_frame(bytes(self.setup.metadata))
+            assert isinstance(found, RouteSetup)
+            self.route = found
+
+    def receive_request(self, kind: int, stream_id: int, flags: int, frame: bytes) -> None:
+        at = 6 + (4 if kind in (STREAM, CHANNEL) else 0) + (0 if kind == PUSH else 3)
+        length = len(frame) - at if kind == PUSH else int.from_bytes(frame[at - 3 : at])
+        address = broker_frame(frame[at : at + length])
+        assert isinstance(address, Address)
+        destination = self.broker.find(address)
+        if destination is None:
+            if kind not in (FNF, PUSH):
+                self.send(error_frame(stream_id, REJECTED, "no-route: nobody has these tags"))
+        elif kind == PUSH:
+            destination.send(frame)
+        else:
+            there = destination.next_id
+            destination.next_id += 2
+            self.joined[stream_id] = (destination, there)
+            destination.joined[there] = (self, stream_id)
+            destination.send(there.to_bytes(4) + frame[4:])
+
+
+class FakeBroker:
+    def __init__(self) -> None:
+        self.peers: list[Peer] = []
+        self.refusal: tuple[int, str] | None = None  # ERROR on stream 0 instead of accepting a SETUP
+        self.is_silent = False
+        self.url = ""
+        self.arrived = asyncio.Condition()
+        self._server: asyncio.Server | None = None
+        self._runner: web.AppRunner | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self, port: int = 0, **options: Any) -> "FakeBroker":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, **options)
+        self.url = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def start_unix(self, path: str) -> "FakeBroker":
+        self._server = await asyncio.start_unix_server(self._serve, path)
+        self.url = f"unix://{path}"
+        return self
+
+    async def start_websocket(self) -> "FakeBroker":
+        app = web.Application()
+        app.router.add_get("/", self._serve_websocket)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"ws://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    async def stop(self) -> None:
+        """No more connections, and the ends of those that are there."""
+        if self._server is not None:
+            self._server.close()
+        for peer in self.peers:
+            peer.abort()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def peer(self, number: int) -> Peer:
+        """The peer that came as the `number`th, 0 first; waits for it."""
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: len(self.peers) > number)
+        return self.peers[number]
+
+    def find(self, address: Address) -> Peer | None:
+        for peer in self.peers:
+            if peer.route is None or peer.gone.is_set():
+                continue
+            tags = {tag.key.name: tag.value for tag in peer.route.tags}
+            tags["io.rsocket.routing.ServiceName"] = peer.route.service_name
+            if all(tags.get(tag.key.name) == tag.value for tag in address.tags):
+                return peer
+        return None
+
+    async def _add(self, peer: Peer) -> None:
+        async with self.arrived:
+            self.peers.append(peer)
+            self.arrived.notify_all()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        peer = Peer(self, lambda frame: writer.write(len(frame).to_bytes(3) + frame), writer.transport.abort)
+        await self._add(peer)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                length = int.from_bytes(await reader.readexactly(3))
+                await peer.receive(await reader.readexactly(length))
+        peer.gone.set()
+        writer.close()
+
+    async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(max_msg_size=0)
+        await socket.prepare(request)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+        async def write() -> None:
+            while (frame := await queue.get()) is not None:
+                await socket.send_bytes(frame)
+            await socket.close()
+
+        writer = asyncio.create_task(write())
+        peer = Peer(self, queue.put_nowait, lambda: queue.put_nowait(None))
+        await self._add(peer)
+        async for message in socket:
+            if message.type is WSMsgType.BINARY:
+                await peer.receive(message.data)
+        peer.gone.set()
+        queue.put_nowait(None)
+        await writer
+        return socket
+
+
+def broker_frame(metadata: bytes) -> Any:
+    items = CompositeMetadata().parse(metadata).items
+    content = next(item.content for item in items if item.encoding.decode() in MIME_TYPES)
+    return decode_frame(bytes(content))
