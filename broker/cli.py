@@ -11,11 +11,17 @@ from typing import Any
 import click
 from aiohttp import web
 
+from admin_api.app import make_app, start_admin
+from admin_api.ctl import ctl
 from broker import VERSION
-from broker.config import Config, ConfigErrors, load, options_toml
+from broker.bench import bench
+from broker.call import call
+from broker.config import Config, ConfigErrors, Listen, load, options_toml
+from broker.demo import demo
 from broker.errors import BrokerError
 from broker.log import setup as setup_log
 from broker.server import Server
+from spark_sink.cli import pipeline, report
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
@@ -28,7 +34,9 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--listen", multiple=True, metavar="URL", help="Listen on tcp://, tls://, ws://, wss:// or unix://; again for more.")
+@click.option(
+    "--listen", multiple=True, metavar="URL", help="Listen on tcp://, tls://, ws://, wss:// or unix://; again for more."
+)
 @click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
 @click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
 @click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
@@ -52,13 +60,17 @@ def check(path: str | None, options: bool) -> None:
     click.echo(f"{path or 'environment'}: ok")
 
 
+for command in (call, bench, demo, ctl, pipeline, report):
+    main.add_command(command)
+
+
 def run(config: Config) -> int:
     """Runs a broker to its end; the exit status."""
     try:
         import uvloop  # optional: not on every system
     except ImportError:
         return asyncio.run(_serve(config))
-    return int(uvloop.run(_serve(config)))
+    return uvloop.run(_serve(config))
 
 
 async def _serve(config: Config) -> int:
@@ -87,9 +99,22 @@ async def _serve(config: Config) -> int:
     return 0
 
 
+async def _start_admin(server: Server, listen: Listen) -> tuple[web.AppRunner, str]:
+    try:
+        runner, port = await start_admin(make_app(server), listen.host, listen.port)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise BrokerError("cannot-listen", f"admin {listen}: {reason.lower()}") from None
+    return runner, str(Listen("http", listen.host, port))
+
+
 def _load(path: str | None, flags: dict[str, Any]) -> Config:
     try:
         return load(path, os.environ, flags)
     except ConfigErrors as error:
         click.echo(str(error), err=True)
         sys.exit(EXIT_BAD_CONFIG)
+
+
+if __name__ == "__main__":
+    main(prog_name="rsocket-broker")

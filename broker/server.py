@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from broker.config import Config, Listen
 from broker.core import COMPILED, Core, CoreSettings
-from broker.edge.event_pipe import EventPipe
+from broker.edge.event_pipe import EventPipe, PipeState
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
 from broker.edge.tls import server_context
@@ -25,6 +25,7 @@ from broker.errors import BrokerError
 from broker.events import FlowRecord, LifecycleEvent
 from broker.log import log_event
 from broker.routing.dice import Dice
+from broker.views import Moment
 from broker.wire.ids import parse_id
 
 POLL_S = 0.02  # how often a stopping server looks whether all is done
@@ -90,6 +91,14 @@ class Server:
             "compiled" if COMPILED else "interpreted",
             " ".join(self.listeners) or "nothing",
         )
+
+    def moment(self) -> Moment:
+        """Now, on the core's clock and on the wall."""
+        return Moment(time.monotonic(), time.time_ns() // 1_000_000)
+
+    def event_state(self) -> PipeState | None:
+        """How the event files are; None when none are written."""
+        return self.event_pipe.state() if self.event_pipe is not None else None
 
     def wish_stop(self) -> None:
         """Somebody wants the server to stop; the second time at once. Safe as a signal handler of the loop."""

@@ -1,45 +1,28 @@
 """The composite metadata of requests: which entries a caller writes, and what a service reads of them.
 
 Decides names of entries (mime types); their layout is `broker.rsocket.metadata`'s. Sources: RSocket extensions
-"Composite Metadata", "Routing", "Well-known MIME Types".
+"Composite Metadata" and "Routing".
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from broker.rsocket.metadata import encode_entry, encode_well_known_entry, entries
+from broker.rsocket.mimes import WELL_KNOWN_MIMES, mime_id
 
 ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 OCTET_STREAM_MIME: Final = "application/octet-stream"
-ROUTING_ID: Final = 0x7E
+ROUTING_ID: Final = WELL_KNOWN_MIMES[ROUTING_MIME]
 MAX_ROUTE_BYTES: Final = 255  # a routing entry has 8 bits for the length of a name
 MAX_MIME_BYTES: Final = 128
 
-_NAMES: Final = """
-application/avro application/cbor application/graphql application/gzip application/javascript application/json
-application/octet-stream application/pdf application/vnd.apache.thrift.binary application/vnd.google.protobuf
-application/xml application/zip audio/aac audio/mp3 audio/mp4 audio/mpeg3 audio/mpeg audio/ogg audio/opus audio/vorbis
-image/bmp image/gif image/heic-sequence image/heic image/heif-sequence image/heif image/jpeg image/png image/tiff
-multipart/mixed text/css text/csv text/html text/plain text/xml video/H264 video/H265 video/VP8 application/x-hessian
-application/x-java-object application/cloudevents+json application/x-capnp application/x-flatbuffers
-"""
-# "Well-known MIME Types": 0x00..0x2a and the five of RSocket itself
-WELL_KNOWN_MIMES: Final[dict[int, str]] = {
-    **dict(enumerate(_NAMES.split())),
-    0x7A: "message/x.rsocket.mime-type.v0",
-    0x7B: "message/x.rsocket.accept-mime-types.v0",
-    0x7C: "message/x.rsocket.authentication.v0",
-    0x7D: "message/x.rsocket.tracing-zipkin.v0",
-    0x7E: ROUTING_MIME,
-    0x7F: "message/x.rsocket.composite-metadata.v0",
-}
-_IDS: Final[dict[str, int]] = {name: id for id, name in WELL_KNOWN_MIMES.items()}
+_NAMES: Final[dict[int, str]] = {id: name for name, id in WELL_KNOWN_MIMES.items()}
 
 
 def entry_bytes(mime_type: str, content: bytes) -> bytes:
     """One entry; ValueError for a mime type that is not 1..128 characters of ASCII."""
-    known = _IDS.get(mime_type)
-    if known is not None:
+    known = mime_id(mime_type)
+    if known >= 0:
         return encode_well_known_entry(known, content)
     if not mime_type.isascii() or not 1 <= len(mime_type) <= MAX_MIME_BYTES:
         raise ValueError(f"mime type {mime_type[:40]!r}: needs 1..{MAX_MIME_BYTES} characters of ASCII")
@@ -77,4 +60,4 @@ def route_of(content: bytes) -> str:
 def _name(id: int, mime: bytes) -> str:
     if id < 0:
         return mime.decode("ascii", "replace")
-    return WELL_KNOWN_MIMES.get(id, f"well-known-{id:#04x}")
+    return _NAMES.get(id, f"well-known-{id:#04x}")

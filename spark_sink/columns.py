@@ -50,5 +50,5 @@ def spark_ddl(columns: Sequence[Column]) -> str:
 def markdown_table(columns: Sequence[Column]) -> str:
     """The same for people: one line of a Markdown table per column."""
     lines = ["| column | type | meaning |", "| --- | --- | --- |"]
-    lines += [f"| `{column.name}` | {column.kind} | {column.meaning} |" for column in columns]
+    lines += [f"| `{column.name}` | `{column.kind}` | {column.meaning} |" for column in columns]
     return "\n".join(lines)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from broker.core import Core, CoreSettings
+from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
+from broker.routing.table import Route
 from broker.rsocket.frames import (
     COMPLETE,
     ERROR,
+    FOLLOWS,
     KIND_NAMES,
     METADATA,
     NEXT,
@@ -60,6 +63,60 @@ def addressed(raw: bytes, *entries: tuple[str, bytes]) -> bytes:
     return composite((MIME_TYPE, raw), *entries)
 
 
+def fragments(
+    kind: int,
+    stream_id: int,
+    metadata: bytes,
+    data: bytes,
+    cuts: list[int],
+    n: int = 8,
+    flags: int = 0,
+    last_flags: int = NEXT,
+) -> list[bytes]:
+    """A request cut into frames: `cuts` are ascending places in metadata + data; flags of the first and last frame.
+
+    A frame behind the first has the M flag while it carries metadata: what rsocket-java and rsocket-js write.
+    """
+    bounds = [0, *cuts, len(metadata) + len(data)]
+    border = len(metadata)
+    frames: list[bytes] = []
+    for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        part = metadata[begin:end] if begin < border or not number else None
+        rest = data[max(begin, border) - border : max(end, border) - border]
+        is_last = number == len(cuts)
+        follows = 0 if is_last else FOLLOWS
+        if number == 0:
+            frames.append(encode_request(kind, stream_id, rest, part, n, flags | follows))
+        else:
+            frames.append(encode_payload(stream_id, (last_flags if is_last else NEXT) | follows, rest, part))
+    return frames
+
+
+def moved(raw: bytes, stream_id: int) -> Frame:
+    """A frame as the other side must see it: the four bytes of the stream id differ, and nothing else."""
+    return Frame(stream_id.to_bytes(4, "big") + raw[4:])
+
+
+def error(stream_id: int, code: int, text: str) -> Frame:
+    """An ERROR of the broker's own."""
+    return Frame(encode_error(stream_id, code, text))
+
+
+def cancelled(stream_id: int) -> Frame:
+    """A CANCEL."""
+    return Frame(encode_cancel(stream_id))
+
+
+def completed(stream_id: int) -> Frame:
+    """A PAYLOAD that only completes."""
+    return Frame(encode_payload(stream_id, COMPLETE))
+
+
+def asked(stream_id: int, n: int) -> Frame:
+    """A REQUEST_N."""
+    return Frame(encode_request_n(stream_id, n))
+
+
 class Frame:
     """A frame that the broker wrote, taken apart for assertions; equal when all of it is equal."""
 
@@ -108,6 +165,7 @@ class World:
         self.now = 100.0
         self.core = Core(settings or CoreSettings(), route_id(0xB0 + number), Dice(seed), self.now, START_MS)
         self.wires: dict[int, Wire] = {}
+        self.routes: set[Route] = set()  # all that ever were
 
     @property
     def at_ms(self) -> int:
@@ -156,6 +214,34 @@ class World:
         """Carries what the core wants written to the wires."""
         for peer in self.core.take_writes():
             self.wires[peer.id].take(peer.take_output(), peer.is_ending)
+            if isinstance(peer.route, Route):
+                self.routes.add(peer.route)
+
+    def events(self) -> list[LifecycleEvent]:
+        """Lifecycle events since the last call; flow records are dropped."""
+        return [event for event in self.core.take_events() if isinstance(event, LifecycleEvent)]
+
+    def flows(self) -> list[FlowRecord]:
+        """Flow records of everything since the last call, ended by the tick that they need; other events are dropped."""
+        self.advance(max(0.0, self.core.settings.flow_interval_s))
+        return [event for event in self.core.take_events() if isinstance(event, FlowRecord)]
+
+    def left_over(self) -> list[str]:
+        """What streams have left behind in any table; empty when all of them have ended without a trace."""
+        found: list[str] = []
+        for wire in self.wires.values():
+            peer = wire.peer
+            for name, value in (
+                ("streams", len(peer.streams)),
+                ("begun", peer.begun),
+                ("gathered_bytes", peer.gathered_bytes),
+            ):
+                if value:
+                    found.append(f"{name}={value} at peer {peer.id}")
+            if isinstance(peer.route, Route):
+                self.routes.add(peer.route)
+        found += [f"in_flight={route.in_flight} of {route.id_text}" for route in self.routes if route.in_flight]
+        return found
 
 
 class Wire:
@@ -166,6 +252,7 @@ class Wire:
         self.peer = peer
         self.frames: list[Frame] = []
         self.is_closed = False
+        self.is_lost = False
         self._rest = b""
 
     def send(self, *frames: bytes) -> None:
@@ -183,10 +270,13 @@ class Wire:
 
     def lose(self) -> None:
         """The transport breaks."""
+        self.is_lost = True
         self.world.core.lost(self.peer, "connection reset", self.world.now)
         self.world.pump()
 
     def take(self, pieces: list[bytes], is_ending: bool) -> None:
+        assert not (pieces and self.is_lost), "nothing is written to a transport that is gone"
+        assert not (pieces and self.is_closed), "nothing is written behind the last frame of a connection"
         if self.peer.is_framed:
             self._rest += b"".join(pieces)
             while len(self._rest) >= 3:
@@ -211,12 +301,14 @@ class Wire:
 
     def request(
         self, kind: int, stream_id: int, raw_address: bytes, data: bytes = b"hi", n: int = 8, flags: int = 0
-    ) -> None:
-        """Sends a request with an ADDRESS as the connection's metadata mime type wants it."""
+    ) -> bytes:
+        """Sends a request with an ADDRESS as the connection's metadata mime type wants it; the frame that was sent."""
         setup = self.peer.connection.setup
         assert setup is not None
         metadata = addressed(raw_address) if setup.metadata_mime == COMPOSITE_MIME else raw_address
-        self.send(encode_request(kind, stream_id, data, metadata, n, flags))
+        raw = encode_request(kind, stream_id, data, metadata, n, flags)
+        self.send(raw)
+        return raw
 
     def answer(self, stream_id: int, data: bytes, flags: int = NEXT | COMPLETE) -> None:
         self.send(encode_payload(stream_id, flags, data))

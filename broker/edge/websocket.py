@@ -90,7 +90,9 @@ class WebSocketListener:
             protocols=("rsocket",), max_msg_size=MAX_FRAME_BYTES + 1, compress=False, heartbeat=HEARTBEAT_S
         )
         if not ws.can_prepare(request).ok:
-            return web.Response(status=426, text="This port speaks RSocket over WebSocket.\n", headers={"Upgrade": "websocket"})
+            return web.Response(
+                status=426, text="This port speaks RSocket over WebSocket.\n", headers={"Upgrade": "websocket"}
+            )
         await ws.prepare(request)
         link = WebSocketLink(ws, request.transport)
         host = request.transport.get_extra_info("peername") if request.transport is not None else None

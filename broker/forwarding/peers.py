@@ -137,8 +137,8 @@ class Peer:
             self.pending_bytes += size
 
     def send(self, raw: bytes) -> None:
-        """Writes a whole frame, its stream id included."""
-        if self.is_lost:
+        """Writes a whole frame, its stream id included; nothing behind the ERROR that ended the connection."""
+        if self.is_ending or self.is_lost:
             return
         out = self._out
         if not out:

@@ -11,6 +11,7 @@ reads neither metadata nor data.
     request_channel  | both sides have completed; ERROR of either; CANCEL of the caller
                      | (CANCEL of the route means "send no more": the caller's side has completed)
     any              | the caller is lost: the route gets CANCEL; the route is lost: the caller gets ERROR CANCELED
+                     | (CANCEL if the route had completed its half of a channel: one end of a half is enough)
 
 After that both stream ids are forgotten and late frames are ignored ("Handling the Unexpected").
 """
@@ -27,7 +28,9 @@ from broker.rsocket.frames import (
     ERROR,
     EXT,
     FOLLOWS,
+    HEADER_BYTES,
     IGNORE,
+    NEXT,
     PAYLOAD,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -117,14 +120,14 @@ class Splice(Stream):
             flags = frame.flags
             self._bytes_in += frame.end - frame.start
             self.server.forward(frame, self.route_id)
-            if not flags & FOLLOWS:
+            if flags & FOLLOWS and not flags & COMPLETE:
+                return  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
+            if flags & NEXT or frame.end - frame.start > HEADER_BYTES:  # else it only completes
                 self._items_in += 1
-                if self.model != REQUEST_CHANNEL or self._completes:
-                    self.caller_done = True
-            if flags & COMPLETE:  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
+            if flags & COMPLETE or self.model != REQUEST_CHANNEL or self._completes:
                 self.caller_done = True
-            if self.caller_done and (self.route_done or self.model == REQUEST_FNF):
-                self.finish(COMPLETED, frame.now)
+                if self.route_done or self.model == REQUEST_FNF:
+                    self.finish(COMPLETED, frame.now)
         elif kind == REQUEST_N:
             if self.model >= REQUEST_STREAM and is_request_n(frame):
                 self._bytes_in += frame.end - frame.start
@@ -147,12 +150,13 @@ class Splice(Stream):
                 return
             flags = frame.flags
             self._bytes_out += frame.end - frame.start
-            if not flags & FOLLOWS:
-                self._items_out += 1
             self.caller.forward(frame, self.caller_id)
-            if self.model == REQUEST_RESPONSE:
-                if flags & COMPLETE or not flags & FOLLOWS:  # complete even without C ("Handling the Unexpected")
-                    self.finish(COMPLETED, frame.now)
+            if flags & FOLLOWS and not flags & COMPLETE:
+                return
+            if flags & NEXT or frame.end - frame.start > HEADER_BYTES:
+                self._items_out += 1
+            if self.model == REQUEST_RESPONSE:  # complete even without C ("Handling the Unexpected")
+                self.finish(COMPLETED, frame.now)
             elif flags & COMPLETE:
                 self.route_done = True
                 if self.caller_done or self.model == REQUEST_STREAM:
@@ -180,7 +184,9 @@ class Splice(Stream):
         self.finish(CALLER_LOST, now)
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        if self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
+        if self.route_done:
+            self.caller.send(encode_cancel(self.caller_id))
+        elif self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
             text = f"route-lost: the connection of {self.route.service} went away before the request ended"
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
         self.finish(ROUTE_LOST, now)

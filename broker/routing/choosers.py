@@ -15,12 +15,16 @@ RANDOM: Final = "random"
 
 
 class Turn:
-    """Whose turn it is at one address; outlives the generations of its candidates."""
+    """Whose turn it is at one address; outlives the generations of its candidates.
+
+    The first is drawn: addresses that are met only once (each with a trace id of its own) shall not all meet the first
+    route.
+    """
 
     __slots__ = ("position",)
 
     def __init__(self) -> None:
-        self.position = 0
+        self.position = -1  # until the first choice
 
 
 class Chooser:
@@ -32,11 +36,13 @@ class Chooser:
 
 
 class RoundRobin(Chooser):
-    """Each in turn, by address."""
+    """Each in turn, by address, from one that is drawn."""
 
     def choose(self, candidates: Candidates, turn: Turn, dice: Dice) -> Route:
         position = turn.position
-        if position >= candidates.size:
+        if position < 0:
+            position = dice.below(candidates.size)
+        elif position >= candidates.size:
             position = 0
         turn.position = position + 1
         return candidates.route_at(position)

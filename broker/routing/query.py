@@ -10,7 +10,7 @@ into a dict.
 
 from typing import Final
 
-from broker.errors import InvalidFrame, Refusal
+from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
 from broker.routing.choosers import ROUND_ROBIN, Chooser, Turn, choosers, plain_name
@@ -21,7 +21,11 @@ from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, decode_frame
 from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, keys_named
 from broker.wire.tags import Tag
 
-MAX_REMEMBERED_BYTES: Final = 4096  # of one address; a longer one (long wrapped metadata) is looked up each time
+# What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
+# it is some 10 KiB, and not the 50 KiB of 255 short tags. An address beyond that is looked up each time.
+MAX_REMEMBERED_BYTES: Final = 2048  # wrapped metadata included
+MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
+MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
 _ORIGIN_AT: Final = 6  # the origin's Route Id does not take part in the answer: 16 bytes from here
 _REST_AT: Final = 22
 
@@ -42,6 +46,7 @@ class Target:
         "routing",
         "selectors",
         "shard_hash",
+        "tags_n",
         "turn",
         "wanted",
     )
@@ -55,6 +60,7 @@ class Target:
         self.routing = 0  # UNICAST, MULTICAST or SHARD
         self.wanted: list[Tag] = []  # the tags of the AND
         self.selectors: list[Tag] = []  # those of them that are not ShardKeys
+        self.tags_n = 0  # entries of both maps
         self.shard_hash = 0
         self.chooser: Chooser | None = None
         self.turn: Final = Turn()
@@ -69,7 +75,8 @@ class Target:
     def label(self) -> str:
         """The selecting tags for people and tables: `service=orders region=eu`; shard keys are left out."""
         if not self._label:
-            self._label = label_of(self.selectors)
+            label = label_of(self.selectors)
+            self._label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
         return self._label
 
     @property
@@ -100,7 +107,7 @@ class Query:
     def __init__(
         self, table: Table, dice: Dice, chooser: str = ROUND_ROBIN, strict_hints: bool = False, limit: int = 16384
     ) -> None:
-        """`limit`: addresses that are remembered; at the bound all are forgotten and learnt again."""
+        """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self._table: Final = table
         self._dice: Final = dice
         self._choosers: Final = choosers()
@@ -114,13 +121,13 @@ class Query:
 
     def resolve(self, data: bytes, start: int, end: int) -> Target:
         """The target of the ADDRESS in `data[start:end]`, looked up anew if the table has changed."""
+        if end - start < _REST_AT:  # cut within the origin's Route Id: it has no bytes that name it
+            return self._meet(data[start:end])
         key = data[start : start + _ORIGIN_AT] + data[start + _REST_AT : end]
         target = self._known.get(key)
         if target is None:
-            self.misses += 1
-            target = Target(self.misses)
-            self._understand(target, data[start:end])
-            if len(key) <= MAX_REMEMBERED_BYTES:
+            target = self._meet(data[start:end])
+            if self._limit and len(key) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
                 if len(self._known) >= self._limit:
                     self._known.clear()
                 self._known[key] = target
@@ -161,6 +168,13 @@ class Query:
         """How many addresses are remembered."""
         return len(self._known)
 
+    def _meet(self, raw: bytes) -> Target:
+        """A new target for an address that is not remembered; not looked up yet."""
+        self.misses += 1
+        target = Target(self.misses)
+        self._understand(target, raw)
+        return target
+
     def _understand(self, target: Target, raw: bytes) -> None:
         """What the address asks for; this part of the answer never changes."""
         try:
@@ -174,6 +188,7 @@ class Query:
             )
             return
         target.address = address
+        target.tags_n = len(address.metadata) + len(address.tags)
         target.routing = address.flags & (UNICAST | MULTICAST | SHARD)
         if target.routing not in _ROUTING_NAMES:
             # D-11. Spec: "A request that has more than one of these flags set is considered invalid".
@@ -214,20 +229,26 @@ class Query:
         if not names:  # Spec "Shard Routing": one or more ShardKeys MUST be present.
             target.refusal = Refusal("bad-shard-key", "a shard request needs at least one ShardKey")
             return
+        by_key: dict[bytes, list[Tag]] = {}
+        for tag in target.wanted:
+            by_key.setdefault(tag.key.wire, []).append(tag)
         values: list[bytes] = []
-        keyed: list[Tag] = []
+        keyed: set[bytes] = set()  # keys that were named; twice, and in many spellings, is as good as once
         for name in names:
-            meant = keys_named(name)
-            found = [tag for tag in target.wanted if tag.key in meant]
-            if not found:  # Spec: a ShardKey that is not a tag of the request makes it invalid.
+            is_found = False
+            for wire in _wires_named(name):
+                if wire in by_key:
+                    is_found = True
+                    if wire not in keyed:
+                        keyed.add(wire)
+                        for tag in by_key[wire]:
+                            values.append(tag.raw if tag.raw is not None else b"")
+            if not is_found:  # Spec: a ShardKey that is not a tag of the request makes it invalid.
                 target.refusal = Refusal("bad-shard-key", f"ShardKey {name!r} names no tag of the ADDRESS")
                 return
-            for tag in found:
-                values.append(tag.raw if tag.raw is not None else b"")
-                keyed.append(tag)
         target.shard_hash = key_hash(values)
         if not self._strict_hints:
-            target.selectors = [tag for tag in target.wanted if tag not in keyed]
+            target.selectors = [tag for tag in target.wanted if tag.key.wire not in keyed]
 
     def _look_up(self, target: Target) -> None:
         """The candidates in the table as it is now."""
@@ -279,3 +300,11 @@ def label_of(tags: list[Tag]) -> str:
         name = tag.key.short_name
         parts.append(name if value is None else f"{name}={value}")
     return " ".join(parts)
+
+
+def _wires_named(name: str) -> list[bytes]:
+    """What the keys that a ShardKey may mean look like on the wire; none when no key can have that name."""
+    try:
+        return [key.wire for key in keys_named(name)]
+    except BrokerError:  # empty, or over 127 bytes: hints are any bytes
+        return []

@@ -35,7 +35,7 @@ from broker.rsocket.frames import (
     encode_keepalive,
 )
 from broker.rsocket.framing import FrameCursor
-from broker.wire.ints import u32_at
+from broker.wire.ints import u16_at, u32_at
 
 NEW: Final = 0
 OPEN: Final = 1
@@ -59,13 +59,13 @@ class Connection:
     def lifetime_s(self) -> float:
         """Silence after which the peer counts as lost, seconds; 0 before the SETUP.
 
-        A peer that promises less than its own keepalive interval could never be on time: it gets one interval more.
+        A peer that promises no more than its own keepalive interval could not be on time: it gets one interval more.
         """
         setup = self.setup
         if setup is None:
             return 0.0
         ms = setup.lifetime_ms
-        if ms < setup.keepalive_ms:
+        if ms <= setup.keepalive_ms:
             ms += setup.keepalive_ms
         return ms / 1000.0
 
@@ -76,12 +76,14 @@ class Connection:
         if frame.kind != SETUP or frame.stream_id != 0:
             name = KIND_NAMES.get(frame.kind, f"type 0x{frame.kind:02x}")
             return Refusal("bad-setup", f"the first frame is {name} on stream {frame.stream_id}, it must be SETUP on 0")
+        at = frame.start + HEADER_BYTES
+        if frame.end - at >= 4 and u16_at(frame.data, at) != 1:  # before the rest, which may look otherwise there
+            version = f"{u16_at(frame.data, at)}.{u16_at(frame.data, at + 2)}"
+            return Refusal("bad-version", f"RSocket {version} asked for, this broker speaks 1.0")
         try:
             setup = decode_setup(frame.data, frame.start, frame.end, frame.flags)
         except InvalidFrame as error:
             return Refusal("bad-setup", error.text)
-        if setup.major != 1:
-            return Refusal("bad-version", f"RSocket {setup.major}.{setup.minor} asked for, this broker speaks 1.0")
         if setup.keepalive_ms == 0 or setup.lifetime_ms == 0:
             text = f"keepalive time {setup.keepalive_ms} ms and lifetime {setup.lifetime_ms} ms, both must be over 0"
             return Refusal("bad-setup", text)

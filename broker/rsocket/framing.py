@@ -16,6 +16,7 @@ from broker.wire.ints import u24_at, u32_at
 MAX_FRAME_BYTES: Final = 0xFFFFFF  # what 24 bits can say, on every transport
 MIN_FRAME_BYTES: Final = 6  # stream id, type and flags
 LENGTH_BYTES: Final = 3
+FOLD_PIECES: Final = 512  # a piece costs some 50 bytes beside its content, so a peer may not make us hold millions
 
 
 class FrameCursor:
@@ -26,7 +27,9 @@ class FrameCursor:
     """
 
     __slots__ = (
+        "_is_closed",
         "_is_framed",
+        "_loose",
         "_max_bytes",
         "_missing",
         "_next",
@@ -55,20 +58,26 @@ class FrameCursor:
         self._next = 0  # where the next frame's length (or the message) begins
         self._parts: list[bytes] = []  # pieces of a frame that is not whole; at most one frame, so max_bytes + one read
         self._missing = 0  # bytes until that frame is whole; 0 when there are no parts
+        self._loose = 0  # parts at the end of the list that are as small as they came; the others are folded
+        self._is_closed = False  # by `close` or by a fault, for ever
 
     def feed(self, data: bytes, now: float) -> None:
         """More bytes from the peer: any piece of the stream when framed, else exactly one message."""
         self.now = now
+        if self._is_closed:
+            return
         if self._missing:
             self._parts.append(data)
             self._missing -= len(data)
             if self._missing > 0:
-                self.data = b""
-                self._next = 0
+                self._loose += 1
+                if self._loose == FOLD_PIECES:
+                    self._fold()
                 return
             data = b"".join(self._parts)
             self._parts = []
             self._missing = 0
+            self._loose = 0
         self.data = data
         self._next = 0
 
@@ -91,6 +100,7 @@ class FrameCursor:
             at += LENGTH_BYTES
         else:
             if left <= 0 and at:
+                self.data = b""  # or a silent peer's last message would stay in memory
                 return False
             length = left
             if length < MIN_FRAME_BYTES or length > self._max_bytes:
@@ -105,11 +115,13 @@ class FrameCursor:
         return True
 
     def close(self) -> None:
-        """No further frames: what is left is forgotten."""
+        """No further frames, whatever is fed: what is left is forgotten."""
+        self._is_closed = True
         self.data = b""
         self._next = 1  # an empty message is a fault, the end of a message is not
         self._parts = []
         self._missing = 0
+        self._loose = 0
 
     def _keep(self, at: int, missing: int) -> None:
         rest = self.data[at:]
@@ -118,6 +130,13 @@ class FrameCursor:
             self._missing = missing
         self.data = b""
         self._next = 0
+
+    def _fold(self) -> None:
+        """Makes one part of the loose ones. Each byte is folded once and joined once, however small the pieces."""
+        folded = b"".join(self._parts[-FOLD_PIECES:])
+        del self._parts[-FOLD_PIECES:]
+        self._parts.append(folded)
+        self._loose = 0
 
     def _refuse(self, length: int) -> None:
         if length < MIN_FRAME_BYTES:

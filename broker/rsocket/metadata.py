@@ -17,7 +17,7 @@ MAX_ENTRIES: Final = 256  # a request with more is refused: nobody needs them an
 
 ABSENT: Final = -1  # the metadata is whole and has no such entry
 CUT: Final = -2  # the metadata ends before the entry does: more may come
-BROKEN: Final = -3  # an entry that cannot be one
+BROKEN: Final = -3  # more than MAX_ENTRIES entries
 
 _BROKER_MIME: Final = MIME_TYPE.encode()
 _BROKER_MIME_V0: Final = MIME_TYPE_V0.encode()
@@ -51,7 +51,7 @@ def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
         if is_broker_frame:
             return at, at + length
         at += length
-    return BROKEN, 0
+    return ABSENT if at == end else BROKEN, 0
 
 
 class Entry:

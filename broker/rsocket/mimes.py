@@ -2,6 +2,10 @@
 
 from typing import Final
 
+from broker.errors import BrokerError
+
+MAX_MIME_BYTES: Final = 128  # 7 bits that say length - 1
+
 WELL_KNOWN_MIMES: Final[dict[str, int]] = {
     "application/avro": 0x00,
     "application/cbor": 0x01,
@@ -61,9 +65,15 @@ def mime_id(mime: str) -> int:
 
 
 def encode_mime(mime: str) -> bytes:
-    """A mime type as the stream data mime type extension writes it: |1| id (7) | or |0| length - 1 (7) | text."""
+    """A mime type as the stream data mime type extension writes it: |1| id (7) | or |0| length - 1 (7) | text.
+
+    BrokerError "bad-setup" unless it has 1..128 characters of ASCII: a SETUP may say up to 255.
+    """
     known = mime_id(mime)
     if known >= 0:
         return bytes([0x80 | known])
-    raw = mime.encode("ascii")[:128]
+    if not mime or len(mime) > MAX_MIME_BYTES or not mime.isascii():
+        text = f"data mime type {mime[:32]!r} has {len(mime)} characters, 1..{MAX_MIME_BYTES} of ASCII can be passed on"
+        raise BrokerError("bad-setup", text)
+    raw = mime.encode("ascii")
     return bytes([len(raw) - 1]) + raw

@@ -47,7 +47,11 @@ async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeB
         )
         assert (answer.data, answer.metadata) == (b"created a book", b"meta")
         request = seen[0]
-        assert (request.model, request.route, request.entry("application/json")) == ("request_response", "create", b"{}")
+        assert (request.model, request.route, request.entry("application/json")) == (
+            "request_response",
+            "create",
+            b"{}",
+        )
         assert request.address is not None
         assert request.address.tags == to.tags
         assert request.address.origin_route_id == client.route_id
@@ -293,9 +297,11 @@ async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(br
         raise TimeoutError("my own")
 
     async with Pair(broker, echo) as client:
+        channel = client.request_channel(address("echo"), broken())
+        assert (await anext(channel)).data == b"1"
+        answered.set()
         with pytest.raises(TimeoutError, match="my own"):
-            async for _ in client.request_channel(address("echo"), broken()):
-                answered.set()
+            await anext(channel)
         await ended.wait()
 
 

@@ -9,6 +9,7 @@ import pytest
 from client_sdk import (
     ApplicationError,
     BadRequest,
+    Client,
     ClientError,
     DeadlineExceeded,
     NoRoute,
@@ -115,7 +116,7 @@ async def test_handler_that_cancels_itself_or_answers_nonsense_is_a_failure_and_
 
 async def test_missing_handler_is_a_bad_request_that_names_what_is_missing(broker: FakeBroker) -> None:
     async with Pair(broker, Service("empty")) as client:
-        with pytest.raises(BadRequest, match="no-handler.*request_response.*'create'"):
+        with pytest.raises(BadRequest, match=r"no-handler.*request_response.*'create'"):
             await client.request_response(address("empty"), route="create")
         with pytest.raises(BadRequest, match="no-handler"):
             await anext(client.request_stream(address("empty")))
@@ -135,7 +136,9 @@ async def test_broken_metadata_is_refused_and_the_connection_lives_on(broker: Fa
         metadata = b"\xfe\xff\xff\xff"
         peer.send((2).to_bytes(4) + (RESPONSE << 10 | 0x100).to_bytes(2) + len(metadata).to_bytes(3) + metadata)
         assert b"bad-metadata" in (await peer.expect(ERROR))[0][3]
-        peer.send((4).to_bytes(4) + (RESPONSE << 10 | 0x100).to_bytes(2) + (6).to_bytes(3) + b"\xfe\x00\x00\x02\x01a" + b"x")
+        peer.send(
+            (4).to_bytes(4) + (RESPONSE << 10 | 0x100).to_bytes(2) + (6).to_bytes(3) + b"\xfe\x00\x00\x02\x01a" + b"x"
+        )
         assert (await peer.expect(PAYLOAD))[0][3][6:] == b"x"
 
 
@@ -156,20 +159,26 @@ async def test_every_error_code_ends_the_call(broker: FakeBroker, code: int) -> 
             assert caught.value.code == code
 
 
-async def test_deadline_ends_each_model_and_sends_cancel(broker: FakeBroker) -> None:
-    for number in range(3):
-        stuck = Stuck()
-        async with Pair(broker, stuck.service) as client:
-            to = address("stuck")
-            with pytest.raises(DeadlineExceeded, match=r"0\.05 s"):
-                if number == 0:
-                    await client.request_response(to, timeout_s=0.05)
-                elif number == 1:
-                    await anext(client.request_stream(to, timeout_s=0.05))
-                else:
-                    await anext(client.request_channel(to, items_of(b"1"), timeout_s=0.05))
-            await broker.peers[-1].expect(CANCEL)
-            await stuck.cancelled.wait()
+MODELS = ("request_response", "request_stream", "request_channel")
+
+
+async def first_answer(client: Client, model: str, timeout_s: float | None = None) -> Payload:
+    to = address("stuck")
+    if model == "request_response":
+        return await client.request_response(to, timeout_s=timeout_s)
+    if model == "request_stream":
+        return await anext(client.request_stream(to, timeout_s=timeout_s))
+    return await anext(client.request_channel(to, items_of(b"1"), timeout_s=timeout_s))
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_deadline_ends_the_call_and_sends_cancel(broker: FakeBroker, model: str) -> None:
+    stuck = Stuck()
+    async with Pair(broker, stuck.service) as client:
+        with pytest.raises(DeadlineExceeded, match=r"0\.05 s"):
+            await first_answer(client, model, timeout_s=0.05)
+        await (await broker.peer(1)).expect(CANCEL)
+        await stuck.cancelled.wait()
 
 
 async def test_deadline_is_a_timeout_error(broker: FakeBroker) -> None:
@@ -179,21 +188,11 @@ async def test_deadline_is_a_timeout_error(broker: FakeBroker) -> None:
             await client.request_response(address("stuck"), timeout_s=0.01)
 
 
-@pytest.mark.parametrize("model", ["request_response", "request_stream", "request_channel"])
+@pytest.mark.parametrize("model", MODELS)
 async def test_cancelled_await_sends_cancel_and_cancels_the_handler(broker: FakeBroker, model: str) -> None:
     stuck = Stuck()
     async with Pair(broker, stuck.service) as client:
-        to = address("stuck")
-
-        async def call() -> None:
-            if model == "request_response":
-                await client.request_response(to)
-            elif model == "request_stream":
-                await anext(client.request_stream(to))
-            else:
-                await anext(client.request_channel(to, items_of(b"1")))
-
-        task = asyncio.create_task(call())
+        task = asyncio.create_task(first_answer(client, model))
         await stuck.began.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

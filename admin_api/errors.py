@@ -1,0 +1,115 @@
+"""What a request to the admin API can be told: problem details (RFC 9457) with stable code words.
+
+    {"type": "urn:rsocket-broker:problem:no-such-route", "title": "There is no such route", "status": 404,
+     "detail": "no route has the id 0000…", "code": "no-such-route", "instance": "/api/v1/routes/0000…"}
+
+Every answer of 400 and above is one, also those that aiohttp decides (404, 405), and what nobody expected (500): that
+one holds an id that stands in the log line, too, and nothing else of the inside.
+"""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+PROBLEM_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
+MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
+
+# code word -> (HTTP status, title)
+PROBLEMS: Final[dict[str, tuple[int, str]]] = {
+    "bad-parameter": (400, "A query parameter is unknown or has a wrong value"),
+    "bad-filter": (400, "A filter asks for a tag that cannot be"),
+    "no-such-path": (404, "There is nothing at this path"),
+    "no-such-route": (404, "There is no such route"),
+    "no-such-service": (404, "There is no such service"),
+    "method-not-allowed": (405, "The method cannot be used here"),
+    "bad-request": (400, "The request cannot be understood"),
+    "internal": (500, "The broker made a mistake"),
+    "not-ready": (503, "The broker takes no requests now"),
+}
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of an answer that is no success."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str
+    reasons: list[str] = []  # of not-ready
+    id: str = ""  # of internal: also in the log
+
+
+class AdminError(Exception):
+    """Ends one HTTP request with a problem."""
+
+    def __init__(self, code: str, detail: str, reasons: list[str] | None = None) -> None:
+        """`code` is one of PROBLEMS."""
+        super().__init__(f"{code}: {detail}")
+        self.code: Final = code
+        self.detail: Final = detail
+        self.reasons: Final = reasons or []
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Makes a problem of whatever is raised behind it."""
+    try:
+        return await handler(request)
+    except AdminError as error:
+        return problem_response(request, error.code, error.detail, reasons=error.reasons)
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        detail = f"{shown(request.method)} is not possible here; {allowed} is"
+        return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
+    except web.HTTPNotFound:
+        return problem_response(request, "no-such-path", f"nothing is at {shown(request.path)}; / lists what there is")
+    except web.HTTPException as error:
+        return problem_response(request, "bad-request", f"{error.reason}", status=error.status)
+    except Exception:  # the edge: one request ends, the others and the broker go on
+        id = uuid.uuid4().hex
+        _log.exception("admin %s %s: failed, id %s", request.method, shown(request.path), id)
+        return problem_response(request, "internal", f"the log of the broker has more under the id {id}", id=id)
+
+
+def problem_response(
+    request: web.Request,
+    code: str,
+    detail: str,
+    *,
+    status: int = 0,
+    reasons: list[str] | None = None,
+    id: str = "",
+    headers: dict[str, str] | None = None,
+) -> web.Response:
+    """The answer; `status` 0 means that of the code."""
+    usual_status, title = PROBLEMS[code]
+    problem = Problem(
+        type=f"{TYPE_PREFIX}{code}",
+        title=title,
+        status=status or usual_status,
+        detail=detail,
+        code=code,
+        instance=shown(request.path),
+        reasons=reasons or [],
+        id=id,
+    )
+    body = msgspec.json.format(msgspec.json.encode(problem)) + b"\n"
+    return web.Response(body=body, status=problem.status, content_type=PROBLEM_TYPE, headers=headers)
+
+
+def shown(text: str) -> str:
+    """A text of the caller in an answer or a log line: on one line, shortened."""
+    text = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

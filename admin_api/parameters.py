@@ -1,0 +1,56 @@
+"""Query parameters: which part of a list, and which tags. Decides what is a mistake, and names the parameter then."""
+
+from collections.abc import Set
+from typing import Final
+
+from aiohttp import web
+
+from admin_api.errors import AdminError, shown
+from broker.errors import BrokerError
+from broker.views import Part, TagFilter
+
+LIMIT: Final = 100  # items of a list, unless told otherwise
+MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
+MAX_OFFSET: Final = 2**31 - 1
+PART: Final = frozenset({"limit", "offset"})
+SERVICE: Final = "service"
+TAG: Final = "tag."
+
+
+def reject_unknown(request: web.Request, known: Set[str], takes_tags: bool) -> None:
+    """AdminError "bad-parameter" for a parameter that the endpoint does not have."""
+    for name in request.query:
+        if name not in known and not (takes_tags and name.startswith(TAG)):
+            has = sorted(known) + (["tag.NAME"] if takes_tags else [])
+            there = f"{', '.join(has)} can be used here" if has else "none can be used here"
+            raise AdminError("bad-parameter", f"there is no parameter {shown(name)!r}; {there}")
+
+
+def part_of(request: web.Request) -> Part:
+    """`limit` and `offset`."""
+    return Part(_number(request, "offset", 0, 0, MAX_OFFSET), _number(request, "limit", LIMIT, 1, MAX_LIMIT))
+
+
+def tags_of(request: web.Request) -> TagFilter:
+    """`service=orders` and `tag.NAME=VALUE`; the same name again means any of the values."""
+    wanted = TagFilter()
+    for name, value in request.query.items():
+        if name != SERVICE and not name.startswith(TAG):
+            continue
+        try:
+            wanted.add(name.removeprefix(TAG), value)
+        except BrokerError as error:
+            raise AdminError("bad-filter", f"{shown(name)}: {error.text}") from None
+    return wanted
+
+
+def _number(request: web.Request, name: str, default: int, low: int, high: int) -> int:
+    texts = request.query.getall(name, [])
+    if not texts:
+        return default
+    text = texts[0]
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(high))
+    if len(texts) > 1 or not is_number or not low <= int(text) <= high:
+        given = " and ".join(repr(shown(each)) for each in texts)
+        raise AdminError("bad-parameter", f"{name} must be one whole number from {low} to {high}, not {given}")
+    return int(text)

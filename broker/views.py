@@ -1,0 +1,484 @@
+"""What the broker is doing, as plain immutable values: for the REST API, the command line and the console.
+
+Decides what an operator sees of a core and under which names. Everything is computed on the loop's thread, between two
+requests, so no lock is needed and no value is half old; lists are cut to a `Part` before their values are made, so that
+a look at a large broker stays a short one. Does not know HTTP, JSON or Prometheus, and changes nothing.
+
+Moments are milliseconds since the epoch (`_at_ms`), durations seconds (`_s`), latencies microseconds (`_us`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from broker import VERSION
+from broker.config import Config, Listen
+from broker.core import COMPILED, ClosedPeer, Core
+from broker.edge.event_pipe import PipeState
+from broker.errors import BrokerError
+from broker.events import bucket_high_us, bucket_low_us
+from broker.forwarding.flows import Counts
+from broker.forwarding.peers import Peer
+from broker.routing.table import Route
+from broker.rsocket.connection import NEW
+from broker.wire.ids import parse_id
+from broker.wire.keys import keys_named
+from broker.wire.tags import Tag
+
+CORE: Final = "compiled" if COMPILED else "interpreted"
+T = TypeVar("T")
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One moment on both clocks: monotonic seconds as the core counts them, and milliseconds since the epoch."""
+
+    now: float
+    at_ms: int
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Which part of a list is wanted."""
+
+    offset: int = 0
+    limit: int = 100
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a list, and how long the whole is."""
+
+    items: list[T]
+    total: int
+    offset: int
+    limit: int
+
+
+class TagView(msgspec.Struct, frozen=True):
+    """One tag of a route. Two tags may have the same key; `value` None is a tag without a value."""
+
+    key: str  # full name: "io.rsocket.routing.Region", "user"
+    name: str  # short name: "region", "user"
+    value: str | None
+
+
+class RouteView(msgspec.Struct, frozen=True):
+    """One route."""
+
+    route_id: str
+    service: str
+    tags: list[TagView]  # those that requests are matched with, the default tags included
+    connection_id: int
+    peer: str  # "tcp 10.0.0.4:5123"
+    joined_at_ms: int
+    age_s: float
+    requests: int  # begun there, ever
+    in_flight: int  # begun and not ended
+
+
+class ServiceView(msgspec.Struct, frozen=True):
+    """All routes of one service name."""
+
+    service: str
+    routes: int
+    requests: int  # begun at the routes that are there now
+    in_flight: int
+
+
+class ConnectionView(msgspec.Struct, frozen=True):
+    """One connection that is not gone yet. The mime types are empty and the lifetime 0 before its SETUP."""
+
+    connection_id: int
+    peer: str
+    transport: str  # tcp, tls, ws, wss, unix
+    state: str  # connecting (no SETUP yet), open, ending (its last bytes are being written)
+    route_id: str  # empty: it offers no route (D-17)
+    service: str
+    metadata_mime: str
+    data_mime: str
+    lifetime_s: float  # silence after which it counts as lost
+    connected_at_ms: int
+    age_s: float
+    idle_s: float  # since something arrived
+    requests: int  # it made, ever
+    streams_begun: int  # its requests in flight
+    streams_served: int  # requests in flight that it serves
+    bytes_in: int  # that the broker received
+    bytes_out: int
+
+
+class ClosedConnectionView(msgspec.Struct, frozen=True):
+    """One connection that ended."""
+
+    connection_id: int
+    peer: str
+    reason: str  # a code word of docs/errors.md, or "left"
+    detail: str  # a sentence for people
+    route_id: str
+    service: str
+    connected_at_ms: int
+    closed_at_ms: int
+    duration_s: float
+    bytes_in: int
+    bytes_out: int
+
+
+class TrafficView(msgspec.Struct, frozen=True):
+    """Ended requests since the broker started. They are added up at the end of each flow interval, so the last moment
+    is not in it. Bytes are those of frames."""
+
+    service: str
+    model: str
+    routing: str
+    outcome: str
+    code: str  # code word of the broker's own error, or empty
+    requests: int
+    items_in: int  # payloads of the caller
+    items_out: int  # payloads of the route
+    bytes_in: int  # from caller to route
+    bytes_out: int
+    latency_mean_us: int
+    latency_p50_us: int  # percentiles are at most 1/32 wrong, see broker.events
+    latency_p95_us: int
+    latency_p99_us: int
+    latency_max_us: int
+
+
+class ServiceDetailView(msgspec.Struct, frozen=True):
+    """One service with its routes and its traffic."""
+
+    service: ServiceView
+    routes: Listed[RouteView]
+    traffic: list[TrafficView]
+
+
+class LookupView(msgspec.Struct, frozen=True):
+    """How addresses are resolved."""
+
+    hits: int  # requests whose address was remembered
+    misses: int
+    remembered: int  # addresses
+    unknown_methods: int  # LBMethod hints that name no chooser; the default was taken
+
+
+class StatusView(msgspec.Struct, frozen=True):
+    """The broker in one look."""
+
+    broker_id: str
+    name: str
+    version: str
+    core: str  # compiled or interpreted
+    state: str  # starting, ready or stopping
+    started_at_ms: int
+    uptime_s: float
+    listeners: list[str]
+    connections: int  # not gone yet
+    connections_accepted: int  # ever
+    routes: int
+    services: int
+    tags: int  # different ones that routes carry
+    generation: int  # number of the routing table's last change
+    streams: int  # requests in flight, counted where they begin
+    requests: int  # ended, ever; see TrafficView
+    lookups: LookupView
+    ignored_frames: int
+    events_dropped: int  # nobody took them in time
+    event_files: PipeState | None  # None: no event files are written
+    config: Mapping[str, Mapping[str, object]]  # section, key, value
+
+
+class TagFilter:
+    """Tags that routes must carry: for each key that was named, one of the values that were named with it."""
+
+    def __init__(self) -> None:
+        self._choices: Final[dict[bytes, list[Tag]]] = {}  # by the likeliest key; bounded by the caller's text
+
+    def add(self, name: str, value: str) -> None:
+        """One more; `name` in any spelling. An empty value matches null, too (D-07). BrokerError "bad-tag" for a name
+        or value that no tag can have.
+
+        A name may mean a well-known key or a text that is spelt the same: routes with either are found.
+        """
+        keys = keys_named(name)
+        self._choices.setdefault(keys[0].wire, []).extend(Tag.of(key, value) for key in keys)
+
+    @property
+    def choices(self) -> list[list[Tag]]:
+        """For `Query.matching`."""
+        return list(self._choices.values())
+
+
+def status(
+    core: Core,
+    moment: Moment,
+    *,
+    name: str,
+    state: str,
+    listeners: Sequence[str] = (),
+    event_files: PipeState | None = None,
+    config: Config | None = None,
+) -> StatusView:
+    """The broker in one look; what the core does not know of its process is handed in."""
+    peers = core.peers()
+    query = core.query
+    return StatusView(
+        broker_id=core.id_text,
+        name=name,
+        version=VERSION,
+        core=CORE,
+        state=state,
+        started_at_ms=core.started_at_ms,
+        uptime_s=_seconds(moment.at_ms - core.started_at_ms),
+        listeners=list(listeners),
+        connections=len(peers),
+        connections_accepted=connections_accepted(core),
+        routes=core.table.size(),
+        services=len(_tallies(core)),
+        tags=core.table.index.size(),
+        generation=core.table.generation,
+        streams=streams(core),
+        requests=sum(counts.requests for counts in core.engine.flows.totals.values()),
+        lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
+        ignored_frames=core.engine.ignored,
+        events_dropped=core.events_dropped,
+        event_files=event_files,
+        config=config_view(config) if config is not None else {},
+    )
+
+
+def routes(core: Core, moment: Moment, wanted: TagFilter, part: Part) -> Listed[RouteView]:
+    """The routes that carry the wanted tags: the AND that requests are routed by. All of them for an empty filter."""
+    found = core.query.matching(wanted.choices)
+    return _listed([_route_view(route, moment) for route in _cut(found, part)], len(found), part)
+
+
+def route(core: Core, moment: Moment, id_text: str) -> RouteView | None:
+    """The route with this id, in any spelling of `parse_id`; None when there is none, or the text is no id."""
+    try:
+        found = core.table.find(parse_id(id_text))
+    except BrokerError:
+        return None
+    return _route_view(found, moment) if found is not None else None
+
+
+def services(core: Core, part: Part) -> Listed[ServiceView]:
+    """All services that have a route, by name."""
+    found = sorted(_tallies(core).items())
+    return _listed([_service_view(name, tally) for name, tally in _cut(found, part)], len(found), part)
+
+
+def service(core: Core, moment: Moment, name: str, part: Part) -> ServiceDetailView | None:
+    """One service with the wanted part of its routes; None when it has no route."""
+    found = [route for route in core.table.routes() if route.service == name]
+    if not found:
+        return None
+    tally = _Tally()
+    for each in found:
+        tally.add(each)
+    listed = _listed([_route_view(route, moment) for route in _cut(found, part)], len(found), part)
+    totals = core.engine.flows.totals
+    rows = [_traffic_view(key, counts) for key, counts in totals.items() if key[0] == name]
+    return ServiceDetailView(_service_view(name, tally), listed, rows)
+
+
+def connections(core: Core, moment: Moment, part: Part) -> Listed[ConnectionView]:
+    """Connections that are not gone yet, oldest first."""
+    found = core.peers()
+    return _listed([_connection_view(peer, moment) for peer in _cut(found, part)], len(found), part)
+
+
+def closed(core: Core, part: Part) -> Listed[ClosedConnectionView]:
+    """The connections that ended of late (the core remembers `MAX_CLOSED`), latest first."""
+    found = core.closed[::-1]
+    return _listed([_closed_view(peer) for peer in _cut(found, part)], len(found), part)
+
+
+def traffic(core: Core, part: Part) -> Listed[TrafficView]:
+    """Ended requests by service, model, routing, outcome and code, in the order in which they were first met."""
+    found = list(core.engine.flows.totals.items())
+    return _listed([_traffic_view(key, counts) for key, counts in _cut(found, part)], len(found), part)
+
+
+def streams(core: Core) -> int:
+    """Requests in flight, each counted once: where it began."""
+    return sum(peer.begun for peer in core.peers())
+
+
+def service_routes(core: Core) -> dict[str, int]:
+    """How many routes each service has."""
+    return {name: tally.routes for name, tally in _tallies(core).items()}
+
+
+def connections_accepted(core: Core) -> int:
+    """Connections that ever came, refused ones included."""
+    return sum(core.closed_by_reason.values()) + sum(not peer.is_ending for peer in core.peers())
+
+
+def transport_of(peer: Peer) -> str:
+    """`tcp`, `tls`, `ws`, `wss` or `unix`: what the edge put first in the peer's name."""
+    return peer.name.partition(" ")[0]
+
+
+def config_view(config: Config) -> dict[str, dict[str, object]]:
+    """The configuration in use as plain values: section, key, value; listeners as their URLs."""
+    sections = {section.name: getattr(config, section.name) for section in fields(config)}
+    return {
+        name: {each.name: _plain(getattr(section, each.name)) for each in fields(section)}
+        for name, section in sections.items()
+        if is_dataclass(section)
+    }
+
+
+def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> list[int]:
+    """For each of the ascending fractions (0.5, 0.99) the middle of the bucket that holds the value there, microseconds.
+
+    Of n values it is the one of rank ceil(fraction * n), counted from 1; 0 of no values.
+    """
+    total = sum(histogram.values())
+    found: list[int] = []
+    seen = 0
+    for bucket in sorted(histogram):
+        seen += histogram[bucket]
+        while len(found) < len(fractions) and seen >= max(1, math.ceil(fractions[len(found)] * total)):
+            found.append((bucket_low_us(bucket) + bucket_high_us(bucket) - 1) // 2)
+    return found + [0] * (len(fractions) - len(found))
+
+
+class _Tally:
+    """Sums over the routes of one service."""
+
+    __slots__ = ("in_flight", "requests", "routes")
+
+    def __init__(self) -> None:
+        self.routes = 0
+        self.requests = 0
+        self.in_flight = 0
+
+    def add(self, route: Route) -> None:
+        self.routes += 1
+        self.requests += route.requests
+        self.in_flight += route.in_flight
+
+
+def _tallies(core: Core) -> dict[str, _Tally]:
+    """By service name. One pass over the table: some 2 ms for 10 000 routes, interpreted."""
+    tallies: dict[str, _Tally] = {}
+    for route in core.table.routes():
+        tally = tallies.get(route.service)
+        if tally is None:
+            tally = tallies[route.service] = _Tally()
+        tally.add(route)
+    return tallies
+
+
+def _cut(found: list[T], part: Part) -> list[T]:
+    return found[part.offset : part.offset + part.limit]
+
+
+def _listed(items: list[T], total: int, part: Part) -> Listed[T]:
+    return Listed(items, total, part.offset, part.limit)
+
+
+def _route_view(route: Route, moment: Moment) -> RouteView:
+    owner = route.owner
+    assert isinstance(owner, Peer)  # the core makes no others
+    return RouteView(
+        route_id=route.id_text,
+        service=route.service,
+        tags=[TagView(tag.key.name, tag.key.short_name, tag.value) for tag in route.tags],
+        connection_id=owner.id,
+        peer=owner.name,
+        joined_at_ms=route.joined_at_ms,
+        age_s=_seconds(moment.at_ms - route.joined_at_ms),
+        requests=route.requests,
+        in_flight=route.in_flight,
+    )
+
+
+def _service_view(name: str, tally: _Tally) -> ServiceView:
+    return ServiceView(name, tally.routes, tally.requests, tally.in_flight)
+
+
+def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
+    setup = peer.connection.setup
+    offered = peer.route
+    return ConnectionView(
+        connection_id=peer.id,
+        peer=peer.name,
+        transport=transport_of(peer),
+        state="ending" if peer.is_ending else "connecting" if peer.connection.state == NEW else "open",
+        route_id=offered.id_text if isinstance(offered, Route) else "",
+        service=peer.caller_service,
+        metadata_mime=setup.metadata_mime if setup is not None else "",
+        data_mime=setup.data_mime if setup is not None else "",
+        lifetime_s=peer.connection.lifetime_s,
+        connected_at_ms=peer.connected_at_ms,
+        age_s=_since(peer.connected_at, moment),
+        idle_s=_since(peer.heard_at, moment),
+        requests=peer.requests,
+        streams_begun=peer.begun,
+        streams_served=len(peer.streams) - peer.begun,
+        bytes_in=peer.bytes_in,
+        bytes_out=peer.bytes_out,
+    )
+
+
+def _closed_view(peer: ClosedPeer) -> ClosedConnectionView:
+    return ClosedConnectionView(
+        connection_id=peer.id,
+        peer=peer.name,
+        reason=peer.reason,
+        detail=peer.detail,
+        route_id=peer.route_id,
+        service=peer.service,
+        connected_at_ms=peer.connected_at_ms,
+        closed_at_ms=peer.closed_at_ms,
+        duration_s=_seconds(peer.closed_at_ms - peer.connected_at_ms),
+        bytes_in=peer.bytes_in,
+        bytes_out=peer.bytes_out,
+    )
+
+
+def _traffic_view(key: tuple[str, str, str, str, str], counts: Counts) -> TrafficView:
+    service, model, routing, outcome, code = key
+    p50_us, p95_us, p99_us = percentiles_us(counts.histogram, (0.50, 0.95, 0.99))
+    return TrafficView(
+        service=service,
+        model=model,
+        routing=routing,
+        outcome=outcome,
+        code=code,
+        requests=counts.requests,
+        items_in=counts.items_in,
+        items_out=counts.items_out,
+        bytes_in=counts.bytes_in,
+        bytes_out=counts.bytes_out,
+        latency_mean_us=counts.latency_sum_us // counts.requests if counts.requests else 0,
+        latency_p50_us=p50_us,
+        latency_p95_us=p95_us,
+        latency_p99_us=p99_us,
+        latency_max_us=counts.latency_max_us,
+    )
+
+
+def _plain(value: object) -> object:
+    """An option's value as JSON can say it; None is how options that can be switched off are off."""
+    if value is None:
+        return "off"
+    if isinstance(value, tuple):
+        return [str(each) for each in value]
+    if isinstance(value, Listen):
+        return value.address if value.scheme == "http" else str(value)
+    return value
+
+
+def _seconds(ms: int) -> float:
+    """Never negative: the wall clock may go back."""
+    return max(0, ms) / 1000
+
+
+def _since(at: float, moment: Moment) -> float:
+    return round(max(0.0, moment.now - at), 3)

@@ -1,0 +1,164 @@
+"""The SDK through the broker of this project, in a process of its own."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from client_sdk import (
+    ApplicationError,
+    BadAddress,
+    ClientError,
+    ConnectionLost,
+    NoRoute,
+    Payload,
+    RouteLost,
+    Service,
+    SetupRejected,
+    address,
+    connect,
+    multicast,
+)
+from client_sdk.testing import local_broker
+from tests.client_sdk.test_calls import items_of
+from tests.client_sdk.test_failures import Stuck
+from tests.client_sdk.test_loss import echo_service
+
+
+def all_models() -> tuple[Service, asyncio.Queue[bytes]]:
+    service = Service("all")
+    seen: asyncio.Queue[bytes] = asyncio.Queue()
+
+    @service.request_response("up")
+    async def up(data: bytes) -> bytes:
+        return data.upper()
+
+    @service.request_response("fail")
+    async def fail(data: bytes) -> bytes:
+        raise ApplicationError("no", word="own-word", code=0x301)
+
+    @service.fire_and_forget()
+    async def note(data: bytes) -> None:
+        seen.put_nowait(data)
+
+    @service.metadata_push()
+    async def pushed(data: bytes) -> None:
+        seen.put_nowait(data)
+
+    @service.request_stream()
+    async def count(data: bytes) -> AsyncIterator[bytes]:
+        for number in range(int(data)):
+            yield b"%d" % number
+
+    @service.request_channel()
+    async def echo(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
+        async for payload in payloads:
+            yield payload
+
+    return service, seen
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
+async def test_all_models_and_errors_pass_the_broker(scheme: str, tmp_path: Path) -> None:
+    listens = {
+        "tcp": [],
+        "ws": ["--listen", f"ws://127.0.0.1:{free_port()}"],
+        "unix": ["--listen", f"unix://{tmp_path}/b"],
+    }
+    service, seen = all_models()
+    async with local_broker(*listens[scheme]) as tcp_url:
+        url = listens[scheme][1] if listens[scheme] else tcp_url
+        async with connect(url, service=service), connect(url) as client:
+            to = address("all")
+            assert await client.request_response(to, b"abc", route="up", timeout_s=5) == Payload(b"ABC")
+            await client.fire_and_forget(to, b"note")
+            assert await seen.get() == b"note"
+            await client.metadata_push(to, b"push")
+            assert await seen.get() == b"push"
+            assert len([item async for item in client.request_stream(to, b"500", initial_n=5)]) == 500
+            sent = [b"%d" % number for number in range(300)]
+            assert [item.data async for item in client.request_channel(to, items_of(*sent), initial_n=4)] == sent
+            with pytest.raises(ApplicationError) as caught:
+                await client.request_response(to, route="fail")
+            assert (caught.value.word, caught.value.code) == ("own-word", 0x301)
+            with pytest.raises(NoRoute, match="mars"):
+                await client.request_response(address("all", region="mars"))
+            large = b"x" * (0xFFFFFF - 200)
+            assert (await client.request_response(to, large, route="up")).data == large.upper()
+
+
+async def test_route_that_leaves_in_the_middle_is_route_lost() -> None:
+    stuck = Stuck()
+    async with local_broker() as url, connect(url) as client:
+        server = await connect(url, service=stuck.service)
+        call = asyncio.ensure_future(client.request_response(address("stuck")))
+        await stuck.began.wait()
+        await server.close()
+        with pytest.raises(RouteLost):
+            await call
+
+
+async def test_multicast_asks_everybody_and_cancels_the_slow() -> None:
+    slow = Stuck()
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(local_broker())
+        for service in (slow.service, echo_service()):
+            await stack.enter_async_context(connect(url, service=service, tags={"group": "g"}))
+        client = await stack.enter_async_context(connect(url))
+        assert (await client.request_response(multicast(group="g"), b"x", timeout_s=5)).data == b"x"
+        await slow.cancelled.wait()
+
+
+async def test_second_client_with_a_route_id_replaces_the_first_for_ever() -> None:
+    route_id = "11223344-5566-7788-99aa-bbccddeeff00"
+    async with local_broker() as url, connect(url, service="s", route_id=route_id) as first:
+        second = await connect(url, service="s", route_id=route_id)
+        await first.closed()
+        with pytest.raises(ConnectionLost, match="replaced"):
+            await first.request_response(address("s"))
+        assert second.is_connected
+        await second.close()
+
+
+async def test_broker_restarts_and_everybody_is_back() -> None:
+    port = free_port()
+    url = f"tcp://127.0.0.1:{port}"
+    async with contextlib.AsyncExitStack() as stack:
+        async with local_broker("--listen", url):
+            server = await stack.enter_async_context(connect(url, service=echo_service()))
+            client = await stack.enter_async_context(connect(url))
+            assert (await client.request_response(address("echo"), b"1", timeout_s=5)).data == b"1"
+            waiting = asyncio.ensure_future(client.request_stream(address("echo")).__anext__())
+        with pytest.raises(ClientError):
+            await waiting
+        async with local_broker("--listen", url):
+            await server.wait_connected(timeout_s=5)
+            await client.wait_connected(timeout_s=5)
+            assert (await client.request_response(address("echo"), b"2", timeout_s=5)).data == b"2"
+            await client.close()
+            await server.close()
+
+
+async def test_broker_that_cannot_start_says_why() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(RuntimeError, match=str(port)):
+            async with local_broker("--listen", f"tcp://127.0.0.1:{port}"):
+                pass
+
+
+async def test_words_of_the_broker_are_the_errors_of_the_sdk() -> None:
+    async with local_broker() as url:
+        with pytest.raises((SetupRejected, BadAddress)):
+            await connect(url, service="x", tags={f"tag-{number}": "v" for number in range(200)})
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

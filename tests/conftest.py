@@ -1,0 +1,128 @@
+"""Brokers to talk to, in this process and in processes of their own, and what a test may ask of the machine.
+
+A test that needs a program or package which is not there skips with one line that says how to get it; where the
+environment says `CI=true` it fails instead, so that a machine that is meant to have all cannot pass by having less.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from broker.config import load
+from broker.server import Server
+from tests.interop.node import Node, NodeMissing, install
+from tests.system.processes import BrokerProcess
+from tests.system.waits import until
+
+MakeServer = Callable[..., Awaitable[Server]]
+StartBroker = Callable[..., BrokerProcess]
+
+LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
+
+
+def missing(text: str) -> NoReturn:
+    """Skips the test, or fails it in CI. `text`: what is not there and how to get it, in one line."""
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        pytest.fail(f"CI has to have everything: {text}", pytrace=False)
+    pytest.skip(text)
+
+
+@pytest.fixture(scope="session")
+def needs_node() -> Node:
+    """Node with the npm packages of tests/interop/package.json, in build/node."""
+    try:
+        return install()
+    except NodeMissing as error:
+        missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def needs_openssl() -> str:
+    """Path of the openssl program."""
+    path = shutil.which("openssl")
+    if path is None:
+        missing("openssl is not installed: apt install openssl")
+    return path
+
+
+@pytest.fixture
+def socket_folder() -> Iterator[Path]:
+    """A folder whose path is short enough for Unix sockets, which tmp_path need not be."""
+    with tempfile.TemporaryDirectory(prefix="rsb-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+async def make_server(socket_folder: Path) -> AsyncIterator[MakeServer]:
+    """`await make_server(**{"limits.setup_timeout_s": 0.2})`: a broker in this process, on TCP, WebSocket and Unix
+    socket; at the end it stops and has forgotten everybody."""
+    servers: list[Server] = []
+
+    async def make(**options: object) -> Server:
+        unix = f"unix://{socket_folder}/{len(servers)}.sock"
+        variables = {f"RSB_{key.upper().replace('.', '__')}": str(value) for key, value in options.items()}
+        flags = {"server.listen": (*LISTEN_ALL, unix), "admin.listen": "off"}
+        server = Server(load(None, variables, flags))
+        await server.start()
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        server.wish_stop()
+        server.wish_stop()  # nothing that a test left hanging is waited for
+        await server.stop()
+        await until(lambda server=server: server.core.peers() == [] and server.shell.links_open() == 0)  # type: ignore[misc]
+
+
+@pytest.fixture
+async def server(make_server: MakeServer) -> Server:
+    """A broker in this process with the default limits."""
+    return await make_server()
+
+
+@pytest.fixture
+def start_broker(socket_folder: Path) -> Iterator[StartBroker]:
+    """`start_broker("--events", path, limits__setup_timeout_s=0.2)`: a broker process on TCP, WebSocket and Unix
+    socket, or on the `--listen` given. It is ended with the test; what it said is shown when the test fails."""
+    yield from _starting(socket_folder)
+
+
+@pytest.fixture
+def broker_process(start_broker: StartBroker) -> BrokerProcess:
+    """A broker process with the default limits."""
+    return start_broker()
+
+
+@pytest.fixture(scope="module")
+def shared_broker() -> Iterator[BrokerProcess]:
+    """One broker process for all tests of a module that do not disturb each other."""
+    with tempfile.TemporaryDirectory(prefix="rsb-") as folder:
+        for start in _starting(Path(folder)):
+            yield start()
+
+
+def _starting(folder: Path) -> Iterator[StartBroker]:
+    started: list[BrokerProcess] = []
+
+    def start(*arguments: str, **environment: object) -> BrokerProcess:
+        number = len(started)
+        if "--listen" not in arguments:
+            urls = (*LISTEN_ALL, f"unix://{folder}/{number}.sock")
+            arguments = (*(each for url in urls for each in ("--listen", url)), *arguments)
+        process = BrokerProcess(folder / f"broker-{number}.log", arguments, environment)
+        started.append(process)
+        process.start()
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.end()
+            print(f"--- broker {process.pid} said:\n{process.output}")  # pytest shows it when the test failed

@@ -1,0 +1,58 @@
+"""Every example runs by itself, does what it says, and is short."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from client_sdk.testing import local_broker
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+RUN_S = 60.0  # they take about two seconds; a machine that is busy with other tests takes longer
+MAX_LINES_N = 60
+
+
+async def run_example(path: Path, *arguments: str) -> tuple[int | None, str]:
+    """(exit status, output)"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(path),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment,
+        cwd=ROOT,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), RUN_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return process.returncode, output.decode()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+async def test_example_runs_with_a_broker_of_its_own(path: Path) -> None:
+    status, output = await run_example(path)
+    assert (status, "Traceback" in output) == (0, False), output
+    assert output.strip()
+
+
+async def test_examples_run_against_a_broker_that_is_there() -> None:
+    async with local_broker() as url:
+        for path in EXAMPLES:
+            status, output = await run_example(path, url)
+            assert status == 0, output
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < MAX_LINES_N
+
+
+def test_there_are_examples() -> None:
+    assert {path.stem for path in EXAMPLES} >= {"ping_pong", "streaming_backpressure", "multicast", "sharding"}

@@ -1,0 +1,19 @@
+"""One Spark session for the whole run, with the settings of a short job."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spark_sink.errors import MissingPart
+from spark_sink.pipeline import open_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    try:
+        session = open_session("local[2]", is_short=True)
+    except MissingPart as error:
+        pytest.skip(str(error))
+    yield session
+    session.stop()

@@ -1,0 +1,120 @@
+"""Random records, the frames that carry them, and the same facts in plain Python to compare with."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import spark_sink
+from broker.events import KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
+from spark_sink.frames import Header
+
+Event = FlowRecord | LifecycleEvent
+
+HEADER = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_name="one", epoch=1_700_000_000_000)
+NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
+PROJECT = Path(spark_sink.__file__).parents[1]
+
+
+def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
+    """The requests of one interval, with the histogram of latencies that really were drawn."""
+    latencies = [int(dice.lognormvariate(6.5, 1.2)) for _ in range(dice.randint(0, 12))]
+    counts: dict[int, int] = {}
+    for latency in latencies:
+        counts[bucket_of(latency)] = counts.get(bucket_of(latency), 0) + 1
+    outcome, word = dice.choice([("completed", ""), ("error", ""), ("rejected", "no-route"), ("cancelled", "")])
+    return FlowRecord(
+        seq,
+        at_ms + dice.randint(0, 200_000),
+        1000,
+        dice.choice(["", "caller-1", "caller-2"]),
+        dice.choice(["", "web"]),
+        dice.choice(["", "route-1", "route-2"]),
+        dice.choice(["orders", "stock", "größe | [x]"]),
+        "service=orders",
+        dice.choice(["request_response", "request_stream"]),
+        dice.choice(["unicast", "multicast"]),
+        outcome,
+        word,
+        len(latencies),
+        dice.randint(0, 9),
+        dice.randint(0, 9),
+        dice.randint(0, 2**40),
+        dice.randint(0, 2**40),
+        sum(latencies),
+        max(latencies, default=0),
+        sorted(counts.items()),
+    )
+
+
+def lifecycle(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleEvent:
+    return LifecycleEvent(
+        dice.choice(list(KIND_NAMES)),
+        seq,
+        at_ms + dice.randint(0, 200_000),
+        route_id=f"route-{dice.randint(1, 3)}",
+        service="orders",
+        tags=[("region", dice.choice(["eu", "us"])), ("zone", "")],
+        peer="tcp 10.0.0.4:5123",
+        reason=dice.choice(["", "keepalive-timeout"]),
+        detail="ein Satz",
+        uptime_ms=dice.randint(0, 10**7),
+        requests=dice.randint(0, 100),
+    )
+
+
+def events(seed: int, count: int, at_ms: int = NOON_MS, first_seq: int = 1) -> list[Event]:
+    """Nine flow records to one lifecycle event."""
+    dice = random.Random(seed)
+    return [(lifecycle if seq % 10 == 0 else flow)(dice, seq, at_ms) for seq in range(first_seq, first_seq + count)]
+
+
+def rows_frame(records: Iterable[Event]) -> bytes:
+    """Their frame, without its length."""
+    return msgspec.msgpack.encode([record.row() for record in records])
+
+
+def framed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def header_frame(**changes: object) -> bytes:
+    return framed(msgspec.msgpack.encode(msgspec.to_builtins(HEADER) | changes))
+
+
+def sealed(folder: Path, source: str) -> list[dict[str, Any]]:
+    """All rows of the segments of a source, in the order of the names."""
+    files = sorted(path for path in (folder / source).glob("*.parquet") if not path.name.startswith("."))
+    return pa.concat_tables([pq.read_table(path) for path in files]).to_pylist() if files else []
+
+
+def sealed_seqs(folder: Path) -> list[int]:
+    """Sequence numbers of everything that is sealed, sorted."""
+    return sorted(row["seq"] for source in ("flows", "lifecycle") for row in sealed(folder, source))
+
+
+def writer_process(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A real writer with pipes on all three ends."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "spark_sink.writer", "--events", str(folder), *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=PROJECT,
+    )
+
+
+def last_state(output: bytes) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return state
+
+
+def requests_of(records: Sequence[Event]) -> int:
+    return sum(record.requests for record in records if isinstance(record, FlowRecord))

@@ -1,0 +1,52 @@
+import pyarrow as pa
+import pytest
+
+from broker.events import FLOW_FIELDS, KIND_NAMES, LIFECYCLE_FIELDS
+from spark_sink import events, tables
+from spark_sink.columns import Column, markdown_table
+from tests.spark_sink.records import PROJECT
+
+DOCUMENT = (PROJECT / "docs" / "events.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns", [*events.COLUMNS.values(), *tables.COLUMNS.values()])
+def test_document_shows_the_columns_of_every_file_and_table(columns: tuple[Column, ...]) -> None:
+    assert markdown_table(columns) in DOCUMENT
+
+
+def test_document_names_every_kind_of_event() -> None:
+    assert all(f"| {number} | {name} |" in DOCUMENT for number, name in KIND_NAMES.items())
+
+
+@pytest.mark.parametrize(
+    "fields, columns_of, columns",
+    [
+        (FLOW_FIELDS, events.FLOW_FIELD_COLUMNS, events.FLOW_COLUMNS),
+        (LIFECYCLE_FIELDS, events.LIFECYCLE_FIELD_COLUMNS, events.LIFECYCLE_COLUMNS),
+    ],
+)
+def test_every_field_of_a_record_has_its_columns_once(
+    fields: tuple[str, ...],
+    columns_of: dict[str, tuple[Column, ...]],
+    columns: tuple[Column, ...],
+) -> None:
+    expected = [column.name for name in fields for column in columns_of[name]]
+    assert sorted(column.name for column in columns) == sorted(["broker_id", "broker_name", "epoch", *expected])
+
+
+@pytest.mark.parametrize("source", [events.FLOWS, events.LIFECYCLES])
+def test_every_number_is_a_bigint_and_every_time_is_utc_in_microseconds(source: str) -> None:
+    kinds = {str(field.type) for field in events.ARROW_SCHEMAS[source]}
+    assert kinds <= {
+        "string",
+        "int64",
+        "timestamp[us, tz=UTC]",
+        "list<item: int64>",
+        "list<element: int64>",
+        str(pa.map_(pa.string(), pa.string())),
+    }
+
+
+def test_spark_and_arrow_name_the_same_columns_in_the_same_order() -> None:
+    for source, schema in events.ARROW_SCHEMAS.items():
+        assert [column.split(" ")[0] for column in events.SPARK_SCHEMAS[source].split(", ")] == schema.names

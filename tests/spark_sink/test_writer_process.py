@@ -1,0 +1,214 @@
+"""The writer as the broker meets it: a real process, its pipes, its ends."""
+
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from spark_sink import writer as writer_module
+from spark_sink.frames import FrameSplitter
+from spark_sink.segments import Disk
+from spark_sink.writer import EXIT_GARBAGE, EXIT_LOST, StateLines, Writer, WriterState, run
+from tests.spark_sink.records import (
+    HEADER,
+    PROJECT,
+    events,
+    framed,
+    header_frame,
+    last_state,
+    rows_frame,
+    sealed,
+    sealed_seqs,
+    writer_process,
+)
+
+
+def frames(count: int, records_each: int = 10) -> list[bytes]:
+    return [framed(rows_frame(events(n, records_each, first_seq=n * records_each + 1))) for n in range(count)]
+
+
+def pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None
+    return process.stdin
+
+
+def state_line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout is not None
+    return last_state(process.stdout.readline())
+
+
+@pytest.mark.slow
+def test_end_of_input_seals_everything_and_ends_well(tmp_path: Path) -> None:
+    process = writer_process(tmp_path, "--roll-s", "60")
+    output, errors = process.communicate(header_frame() + b"".join(frames(30)), timeout=60)
+    assert (process.returncode, errors) == (0, b"")
+    assert sealed_seqs(tmp_path) == list(range(1, 301))
+    state = last_state(output)
+    assert (state["sealed"], state["held_bytes"], state["error"]) == (300, 0, "")
+
+
+@pytest.mark.slow
+def test_signals_that_end_the_broker_leave_the_writer_alone(tmp_path: Path) -> None:
+    process = writer_process(tmp_path, "--roll-s", "60")
+    pipe(process).write(header_frame())
+    pipe(process).flush()
+    state_line(process)  # it has begun
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        process.send_signal(number)
+    _, errors = process.communicate(b"".join(frames(3)), timeout=60)
+    assert (process.returncode, errors, sealed_seqs(tmp_path)) == (0, b"", list(range(1, 31)))
+
+
+@pytest.mark.slow
+def test_broker_killed_loses_nothing_that_the_pipe_took(tmp_path: Path) -> None:
+    """A broker that is gone from one instruction to the next, in the middle of writing a frame."""
+    stream = tmp_path / "stream"
+    stream.write_bytes(header_frame() + b"".join(frames(20)) + frames(21)[-1][:-7])
+    broker = (
+        "import os, signal, subprocess, sys\n"
+        "writer = subprocess.Popen([sys.executable, '-m', 'spark_sink.writer', '--events', sys.argv[1]],\n"
+        "                          stdin=subprocess.PIPE, stderr=open(sys.argv[3], 'w'))\n"
+        "print(writer.pid, flush=True)\n"
+        "os.write(writer.stdin.fileno(), open(sys.argv[2], 'rb').read())\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    folder, errors = tmp_path / "events", tmp_path / "errors"
+    command = [sys.executable, "-c", broker, str(folder), str(stream), str(errors)]
+    # The pipe of our own that the writer inherits closes when it ends: no polling for a process that is not our child.
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        killed.stdout.read()
+    assert killed.returncode == -signal.SIGKILL
+    assert sealed_seqs(folder) == list(range(1, 201))
+    assert "in the middle of a frame" in errors.read_text()
+
+
+@pytest.mark.slow
+def test_killed_writer_leaves_whole_files_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+    process = writer_process(tmp_path, "--roll-s", "0.01", "--roll-bytes", "2000")
+    pipe(process).write(header_frame() + b"".join(frames(20)))
+    pipe(process).flush()
+    while state_line(process)["sealed"] < 100:
+        pass
+    process.kill()
+    process.communicate()
+    before = sealed_seqs(tmp_path)
+    assert before == list(range(1, len(before) + 1))
+    (tmp_path / "flows" / f".{HEADER.broker_id}-1-0000000001.parquet").write_bytes(b"half")
+    process = writer_process(tmp_path)
+    process.communicate(header_frame() + framed(rows_frame(events(5, 3, first_seq=1001))), timeout=60)
+    assert sealed_seqs(tmp_path) == [*before, 1001, 1002, 1003]
+    assert list(tmp_path.glob("*/.*")) == []
+
+
+@pytest.mark.slow
+def test_file_size_limit_heals_without_loss(tmp_path: Path) -> None:
+    """The kernel refuses the writes of a real process, then allows them."""
+    process = writer_process(tmp_path, "--roll-s", "0.05")
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    pipe(process).write(header_frame() + b"".join(frames(5)))
+    pipe(process).flush()
+    while "File too large" not in state_line(process)["error"]:
+        pass
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, resource.RLIM_INFINITY))
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [line.split(b" (")[0] for line in errors.splitlines()[:1]] == [
+        f"event writer: {tmp_path} cannot be written".encode()
+    ]
+    assert errors.count(b"\n") == 2
+    assert b"nothing was lost" in errors
+    assert (sealed_seqs(tmp_path), last_state(output)["error"]) == (list(range(1, 51)), "")
+
+
+def run_on(stream: bytes, folder: Path) -> tuple[int, str]:
+    """The process's life inside this one: exit status and what it says."""
+    read_end, write_end = os.pipe()
+    errors = io.StringIO()
+    with open(os.devnull, "wb") as states, os.fdopen(read_end, "rb"):
+        os.write(write_end, stream)
+        os.close(write_end)
+        return run(read_end, folder, 60.0, 1 << 20, states.fileno(), errors), errors.getvalue()
+
+
+def test_input_without_a_byte_ends_well_and_silently(tmp_path: Path) -> None:
+    assert run_on(b"", tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "stream, sentence, kept",
+    [
+        (b"\x00\x00", "ended in the middle of its first frame, after 2 bytes", 0),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame says that it is 1195725856 bytes long", 0),
+        (framed(b"\xc0"), "the first frame is no header", 0),
+        (header_frame(format=9), "frames of format 9", 0),
+        (header_frame() + frames(2)[0] + frames(2)[1][:-1], "ended in the middle of a frame", 10),
+        (header_frame() + frames(1)[0] + framed(b"garbage") + frames(2)[1], "holds no rows", 10),
+        (header_frame() + frames(1)[0] + b"\xff" * 9, "a frame says that it is 4294967295 bytes long", 10),
+    ],
+)
+def test_torn_or_garbage_input_is_one_sentence_and_keeps_what_was_good(
+    tmp_path: Path, stream: bytes, sentence: str, kept: int
+) -> None:
+    status, said = run_on(stream, tmp_path)
+    assert status == EXIT_GARBAGE
+    assert (said.count("\n"), said.startswith("event writer: ")) == (1, True)
+    assert sentence in said
+    assert len(sealed_seqs(tmp_path)) == kept
+
+
+def test_folder_that_never_works_ends_with_the_loss_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "LAST_TRIES_S", 0.0)
+    folder = tmp_path / "events"
+    folder.write_text("no folder")
+    status, said = run_on(header_frame() + frames(1)[0], folder)
+    assert status == EXIT_LOST
+    assert "bytes of records are lost" in said.splitlines()[-1]
+
+
+def test_states_that_nobody_reads_cost_nothing() -> None:
+    read_end, write_end = os.pipe()
+    lines = StateLines(write_end)
+    for sealed_count in range(10_000):  # more than a pipe holds
+        lines.tell(WriterState(sealed=sealed_count))
+    os.close(read_end)
+    lines.tell(WriterState(sealed=-1))
+    os.close(write_end)
+
+
+def test_drain_seals_what_is_due_without_new_input(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    state_read, state_write = os.pipe()
+    os.write(write_end, frames(1)[0])
+    writer = Writer(tmp_path, HEADER, disk=ClosingDisk(write_end), say=print, roll_s=0.01)
+    writer_module.drain(read_end, FrameSplitter(), writer, StateLines(state_write))
+    assert len(sealed(tmp_path, "flows")) == 9
+    for descriptor in (read_end, state_read, state_write):
+        os.close(descriptor)
+
+
+class ClosingDisk(Disk):
+    """Ends the input once the lifecycle segment, the last of a batch, is there."""
+
+    def __init__(self, write_end: int) -> None:
+        self._write_end = write_end
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        if folder.name == "lifecycle":
+            os.close(self._write_end)
+
+
+def test_writer_is_nice_to_the_broker(tmp_path: Path) -> None:
+    process = writer_process(tmp_path)
+    pipe(process).write(header_frame())
+    pipe(process).flush()
+    state_line(process)
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+    process.communicate(timeout=60)
