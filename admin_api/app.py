@@ -4,7 +4,7 @@ Decides the table of paths. Does not know what the answers are (`endpoints`) nor
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from aiohttp import web
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
     """One path. HEAD is answered wherever GET is."""
 
     path: str
-    answer: Callable[[Endpoints, web.Request], web.Response]
+    answer: Callable[[Endpoints, web.Request], web.Response | Awaitable[web.Response]]
     parameters: frozenset[str] = NONE
     takes_tags: bool = False  # tag.NAME, any name
 
@@ -41,7 +41,7 @@ ENDPOINTS: Final = (
     Endpoint("/metrics", Endpoints.metrics),
     Endpoint("/api/v1/status", Endpoints.status),
     Endpoint("/api/v1/routes", Endpoints.routes, PART | {SERVICE}, takes_tags=True),
-    Endpoint("/api/v1/routes/{id}", Endpoints.route),
+    Endpoint("/api/v1/routes/{id:[^/]+}", Endpoints.route),  # Id{…} has braces, which a plain {id} excludes
     Endpoint("/api/v1/services", Endpoints.services, PART),
     Endpoint("/api/v1/services/{name:.+}", Endpoints.service, PART),  # a service's name may hold slashes
     Endpoint("/api/v1/connections", Endpoints.connections, PART),
@@ -79,7 +79,8 @@ async def start_admin(app: web.Application, host: str, port: int) -> tuple[web.A
 def _handler(endpoints: Endpoints, endpoint: Endpoint) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         reject_unknown(request, endpoint.parameters, endpoint.takes_tags)
-        return endpoint.answer(endpoints, request)
+        answer = endpoint.answer(endpoints, request)
+        return answer if isinstance(answer, web.Response) else await answer
 
     return handle
 

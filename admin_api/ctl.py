@@ -41,8 +41,8 @@ class Remote:
     def __init__(self, url: str) -> None:
         self._url: Final = url
 
-    def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
-        """The answer to GET."""
+    def get(self, path: str, needed: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        """The answer to GET, a JSON object with a field `needed`; another server on that port has none."""
         query = urllib.parse.urlencode(list(parameters))
         try:
             with _opener.open(f"{self._url}{path}{'?' if query else ''}{query}", timeout=TIMEOUT_S) as answer:
@@ -53,7 +53,7 @@ class Remote:
             reason = getattr(error, "reason", None) or error
             text = getattr(reason, "strerror", None) or reason
             _end(f"no broker answers at {self._url} ({clean(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER)
-        if not isinstance(body, dict):
+        if not isinstance(body, dict) or needed not in body:
             _end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
         return body
 
@@ -62,7 +62,7 @@ class Remote:
         parameters = list(parameters)
         items: list[Any] = []
         while True:
-            part = self.get(path, [*parameters, ("limit", str(PAGE)), ("offset", str(len(items)))])
+            part = self.get(path, "items", [*parameters, ("limit", str(PAGE)), ("offset", str(len(items)))])
             items += part["items"]
             if not part["items"] or len(items) >= part["total"]:
                 return {"items": items, "total": len(items)}
@@ -116,7 +116,7 @@ def ctl(context: click.Context, admin: str | None, as_json: bool) -> None:
 def status(before: Asked, admin: str | None, as_json: bool) -> None:
     """How the broker is."""
     remote, as_json = _remote(before, admin, as_json)
-    body = remote.get("/api/v1/status")
+    body = remote.get("/api/v1/status", "broker_id")
     if as_json:
         _print_json(body)
         return

@@ -1,4 +1,7 @@
-"""What each path answers. Plain functions, without a wait: what they read cannot change under them."""
+"""What each path answers. Plain functions without a wait, so that what they read cannot change under them; only the
+metrics, which may be long, let the loop turn in between."""
+
+from typing import Final
 
 from aiohttp import web
 
@@ -10,7 +13,7 @@ from admin_api.parameters import part_of, tags_of
 from admin_api.schemas import Health, json_response
 from broker import views
 
-REASONS = {
+REASONS: Final = {
     "starting": "starting: not everything is listened on yet",
     "stopping": "stopping: no new requests are taken, those in flight may end",
 }
@@ -38,9 +41,9 @@ class Endpoints:
             raise AdminError("not-ready", f"the broker is {state}", [REASONS[state]])
         return json_response(Health("ready"))
 
-    def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.Response:
         """For Prometheus."""
-        body, content_type = self._metrics.render(request.headers.get("Accept", ""))
+        body, content_type = await self._metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     def status(self, request: web.Request) -> web.Response:

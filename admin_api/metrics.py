@@ -16,9 +16,9 @@ which both agree exactly.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, batched, islice
-from typing import Final
+from collections.abc import Iterator
+from itertools import accumulate, islice
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -35,47 +35,58 @@ from admin_api.admin import Admin
 from broker import VERSION, views
 from broker.core import Core
 from broker.edge.event_pipe import PipeState
-from broker.events import bucket_of
+from broker.events import MAX_BUCKET, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 
-MAX_SERVICES: Final = 300  # names with a line of their own; 300 of them make an answer of some 20 ms
-MAX_REFUSED: Final = 50  # names of services of which requests were only refused
+MAX_SERVICES: Final = 300  # names with lines of their own
+MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
 OTHER: Final = "(other)"
-BOUNDS_US: Final = tuple(1 << power for power in range(6, 27))  # 64 us … 67 s
+BOUNDS_US: Final = tuple(1 << power for power in range(6, 26))  # 64 us … 34 s
 WITH_ANSWER: Final = ("request_response", "request_stream", "request_channel")  # the others end as they begin
+PIECE_LINES: Final = 240  # some 2 ms
+OPENMETRICS: Final = "application/openmetrics-text"
+END: Final = b"# EOF\n"  # of OpenMetrics
+T = TypeVar("T")
 
 _BOUNDS: Final = [repr(bound / 1e6) for bound in BOUNDS_US] + ["+Inf"]
 _REFUSED: Final = OUTCOME_NAMES[REJECTED]
-_LIMITS: Final = [bucket_of(bound) for bound in BOUNDS_US]  # the first flow bucket that is beyond the bound
+# By flow bucket the position among the bounds; no bucket lies across a bound.
+_POSITIONS: Final = [sum(bucket_low_us(bucket) >= bound for bound in BOUNDS_US) for bucket in range(MAX_BUCKET + 1)]
 
 
 class Metrics:
-    """The registry of one broker."""
+    """The metrics of one broker and of its process."""
 
     def __init__(self, admin: Admin) -> None:
-        self._registry: Final = CollectorRegistry()
+        self._collector: Final = BrokerCollector(admin)
+        self._process: Final = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self._registry)
-        self._registry.register(BrokerCollector(admin))
+            collector(registry=self._process)
 
-    def render(self, accept: str) -> tuple[bytes, str]:
+    async def render(self, accept: str) -> tuple[bytes, str]:
         """The text and its content type, in the format that the Accept header asks for: Prometheus or OpenMetrics."""
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        lines: list[bytes] = []
+        name = ""
+        for family in self._collector.collect():
+            text = encode(_Piece(family)).removesuffix(END)
+            lines.append(text if family.name != name else _without_comments(text))
+            name = family.name
+            await asyncio.sleep(0)  # the loop's turn
+        lines.append(encode(self._process).removesuffix(END))
+        if content_type.startswith(OPENMETRICS):
+            lines.append(END)
+        return b"".join(lines), content_type
 
 
 class BrokerCollector(Collector):
-    """Looks at the broker each time that it is asked."""
+    """Looks at the broker each time that it is asked. A large family comes in several pieces, one after another."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin: Final = admin
 
-    def describe(self) -> list[Metric]:
-        """Nothing: registering must not look at the broker yet."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
-        """All families."""
+        """All families. Other things may happen between two of them."""
         admin = self._admin
         core = admin.core
         build = {"version": VERSION, "core": views.CORE}
@@ -84,8 +95,24 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
         yield from _routing(core)
-        yield from _traffic(core)
+        yield from _requests(core)
+        yield from _volumes(core)
         yield from _events(core, admin.event_state())
+
+
+class _Piece(Collector):
+    """One family, or a part of it, for an encoder."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family: Final = family
+
+    def collect(self) -> list[Metric]:
+        return [self._family]
+
+
+def _without_comments(text: bytes) -> bytes:
+    """Samples only: the family's HELP and TYPE were already said. A sample begins with its name, never with #."""
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
 
 def _connections(core: Core) -> Iterator[Metric]:
@@ -127,31 +154,50 @@ def _routing(core: Core) -> Iterator[Metric]:
     )
 
 
-def _traffic(core: Core) -> Iterator[Metric]:
-    sums = _Sums(core.engine.flows.totals)
+def _requests(core: Core) -> Iterator[Metric]:
+    numbers: dict[tuple[str, str, str, str, str], int] = {}
+    places = _Places()
+    for (name, model, routing, outcome, code), counts in core.engine.flows.totals.items():
+        key = (places.label(name, outcome), model, routing, outcome, code)
+        numbers[key] = numbers.get(key, 0) + counts.requests
     labels = ["service", "model", "routing", "outcome", "code"]
-    requests = CounterMetricFamily("broker_requests", "Ended requests; code is the broker's own error", labels=labels)
-    for key, number in sums.requests.items():
-        requests.add_metric(key, number)
-    yield requests
+    for piece in _pieces(list(numbers.items()), 1):
+        family = CounterMetricFamily("broker_requests", "Ended requests; code: the broker's own error", labels=labels)
+        for key, number in piece:
+            family.add_metric(key, number)
+        yield family
+
+
+def _volumes(core: Core) -> Iterator[Metric]:
+    """Items, bytes and latencies. Refused requests moved nothing."""
+    groups: dict[tuple[str, str], list[Counts]] = {}
+    places = _Places()
+    for (name, model, _, outcome, _), counts in core.engine.flows.totals.items():
+        if outcome != _REFUSED:
+            groups.setdefault((places.label(name, outcome), model), []).append(counts)
     labels = ["service", "model", "direction"]
-    items = CounterMetricFamily("broker_items", "Payloads: in from callers, out from routes", labels=labels)
-    sizes = CounterMetricFamily("broker_bytes", "Bytes of frames: in from callers, out from routes", labels=labels)
-    latencies = HistogramMetricFamily(
-        "broker_request_duration_seconds",
-        "From the first frame of a request to its end, where there is an answer",
-        labels=["service", "model"],
-    )
-    for pair, volume in sums.volumes.items():
-        items.add_metric([*pair, "in"], volume.items_in)
-        items.add_metric([*pair, "out"], volume.items_out)
-        sizes.add_metric([*pair, "in"], volume.bytes_in)
-        sizes.add_metric([*pair, "out"], volume.bytes_out)
-        if pair[1] in WITH_ANSWER:
-            latencies.add_metric(pair, volume.buckets(), volume.latency_sum_us / 1e6)
-    yield items
-    yield sizes
-    yield latencies
+    for piece in _pieces(list(groups.items()), 2):
+        family = CounterMetricFamily("broker_items", "Payloads: in from callers, out from routes", labels=labels)
+        for pair, group in piece:
+            family.add_metric([*pair, "in"], sum(counts.items_in for counts in group))
+            family.add_metric([*pair, "out"], sum(counts.items_out for counts in group))
+        yield family
+    for piece in _pieces(list(groups.items()), 2):
+        family = CounterMetricFamily("broker_bytes", "Bytes of frames: in from callers, out from routes", labels=labels)
+        for pair, group in piece:
+            family.add_metric([*pair, "in"], sum(counts.bytes_in for counts in group))
+            family.add_metric([*pair, "out"], sum(counts.bytes_out for counts in group))
+        yield family
+    answered = [(pair, group) for pair, group in groups.items() if pair[1] in WITH_ANSWER]
+    for piece in _pieces(answered, len(_BOUNDS) + 2):
+        latencies = HistogramMetricFamily(
+            "broker_request_duration_seconds",
+            "From the first frame of a request to its end, where the model has an answer",
+            labels=["service", "model"],
+        )
+        for pair, group in piece:
+            latencies.add_metric(pair, _buckets(group), sum(counts.latency_sum_us for counts in group) / 1e6)
+        yield latencies
 
 
 def _events(core: Core, files: PipeState | None) -> Iterator[Metric]:
@@ -171,60 +217,38 @@ def _events(core: Core, files: PipeState | None) -> Iterator[Metric]:
     yield dropped
 
 
-class _Volume:
-    """What requests of one service and model moved, and how long they took."""
-
-    __slots__ = ("_counts", "bytes_in", "bytes_out", "items_in", "items_out", "latency_sum_us")
+class _Places:
+    """Which services have lines of their own: the first ones, in the order of their first request."""
 
     def __init__(self) -> None:
-        self.items_in = 0
-        self.items_out = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.latency_sum_us = 0
-        self._counts = [0] * len(_BOUNDS)
+        self._served: Final[set[str]] = set()
+        self._refused: Final[set[str]] = set()
 
-    def add(self, counts: Counts) -> None:
-        self.items_in += counts.items_in
-        self.items_out += counts.items_out
-        self.bytes_in += counts.bytes_in
-        self.bytes_out += counts.bytes_out
-        self.latency_sum_us += counts.latency_sum_us
-        for bucket, number in counts.histogram.items():
-            self._counts[bisect_right(_LIMITS, bucket)] += number
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Bound and number up to it, as Prometheus wants them."""
-        return list(zip(_BOUNDS, accumulate(self._counts), strict=True))
-
-
-class _Sums:
-    """The totals of all flows by the labels that metrics have. Requests that were refused moved nothing."""
-
-    def __init__(self, totals: dict[tuple[str, str, str, str, str], Counts]) -> None:
-        self.requests: Final[dict[tuple[str, str, str, str, str], int]] = {}
-        self.volumes: Final[dict[tuple[str, str], _Volume]] = {}
-        served: set[str] = set()
-        refused: set[str] = set()
-        for (name, model, routing, outcome, code), counts in totals.items():  # in the order of their first request
-            is_refused = outcome == _REFUSED
-            service = _place(name, refused if is_refused else served, MAX_REFUSED if is_refused else MAX_SERVICES)
-            key = (service, model, routing, outcome, code)
-            self.requests[key] = self.requests.get(key, 0) + counts.requests
-            if not is_refused:
-                volume = self.volumes.get((service, model))
-                if volume is None:
-                    volume = self.volumes[service, model] = _Volume()
-                volume.add(counts)
-
-
-def _place(name: str, names: set[str], limit: int) -> str:
-    """The label of a service: its name while there are places."""
-    if name not in names:
+    def label(self, name: str, outcome: str) -> str:
+        """The name while there are places."""
+        names, limit = (self._refused, MAX_REFUSED) if outcome == _REFUSED else (self._served, MAX_SERVICES)
+        if name in names:
+            return name
         if len(names) >= limit:
             return OTHER
         names.add(name)
-    return name
+        return name
+
+
+def _buckets(group: list[Counts]) -> list[tuple[str, float]]:
+    """Bounds, and the numbers of requests up to them."""
+    numbers = [0] * len(_BOUNDS)
+    for counts in group:
+        for bucket, number in counts.histogram.items():
+            numbers[_POSITIONS[bucket]] += number
+    return list(zip(_BOUNDS, accumulate(numbers), strict=True))
+
+
+def _pieces(items: list[T], lines: int) -> Iterator[list[T]]:
+    """The items, each of so many lines, by `PIECE_LINES`; one empty piece of none, so that the family is there."""
+    size = PIECE_LINES // lines
+    for at in range(0, max(1, len(items)), size):
+        yield items[at : at + size]
 
 
 def _first(numbers: dict[str, int]) -> dict[str, int]:

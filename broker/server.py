@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Callable
 
+from broker import VERSION
 from broker.config import Config, Listen
 from broker.core import COMPILED, Core, CoreSettings
 from broker.edge.event_pipe import EventPipe, PipeState
@@ -72,7 +73,7 @@ class Server:
                     "broker_id": self.core.id_text,
                     "broker_name": config.broker.name,
                     "epoch": self.core.started_at_ms,
-                    "version": 1,
+                    "version": VERSION,
                 }
                 await self.event_pipe.start(config.events.dir, header, config.events.roll_s)
             for listen in config.server.listen:

@@ -333,7 +333,7 @@ def config_view(config: Config) -> dict[str, dict[str, object]]:
 
 
 def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> list[int]:
-    """For each of the ascending fractions (0.5, 0.99) the middle of the bucket that holds the value there, microseconds.
+    """For each of the ascending fractions (0.5, 0.99) the middle of the bucket that holds the value there, in us.
 
     Of n values it is the one of rank ceil(fraction * n), counted from 1; 0 of no values.
     """

@@ -15,7 +15,7 @@ from typing import Final
 from broker.wire.ids import id_text
 from client_sdk.address import Address
 from client_sdk.engine import Connection
-from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded
+from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
 from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes, route_bytes
 from client_sdk.payload import Payload, as_bytes
@@ -28,8 +28,8 @@ _log: Final = logging.getLogger("client_sdk")
 class Client:
     """A connection to the broker that comes back by itself. Made by `connect`.
 
-    Calls fail at once with ConnectionLost while there is no connection, and the calls that wait when it is lost do,
-    too: nothing hangs, and what was sent is never sent twice. All methods belong to the event loop of `connect`.
+    Calls fail at once with NotConnected while there is no connection, and with ConnectionLost when it is lost while
+    they wait: nothing hangs, and nothing is sent twice. All methods belong to the event loop of `connect`.
 
     >>> async with connect("tcp://127.0.0.1:7000") as client:  # doctest: +SKIP
     ...     answer = await client.request_response(address("orders"), b"42", route="find", timeout_s=1.0)
@@ -57,7 +57,7 @@ class Client:
         self._keeper: asyncio.Task[None] | None = None  # None until the first connection
 
     async def start(self) -> None:
-        """The first connection; raises SetupRejected or ConnectionLost. `connect` calls it."""
+        """The first connection; raises SetupRejected or NotConnected. `connect` calls it."""
         await self._connect()
         self._keeper = asyncio.create_task(self._keep_connected(), name="rsocket client")
 
@@ -73,7 +73,7 @@ class Client:
         return connection is not None and connection.reason is None
 
     async def wait_connected(self, timeout_s: float | None = None) -> None:
-        """Returns when calls can be made. DeadlineExceeded after `timeout_s`; ConnectionLost when closed for ever.
+        """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
 
         >>> await client.wait_connected(timeout_s=5)  # doctest: +SKIP
         """
@@ -230,11 +230,11 @@ class Client:
             raise self._loss()
         return connection
 
-    def _loss(self) -> ConnectionLost:
+    def _loss(self) -> NotConnected:
         reason = self._reason if self._connection is None else self._connection.reason
         if self._is_closing or reason is None:
-            return ConnectionLost("this client was closed", word="closed")
-        return ConnectionLost(f"not connected: {reason.text}", word=reason.word, code=reason.code)
+            return NotConnected("this client was closed", word="closed")
+        return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code)
 
     async def _connect(self) -> None:
         connection = await self._dial()
@@ -251,7 +251,7 @@ class Client:
             if reason.word == "replaced":
                 # Two clients with one Route Id would replace each other for ever.
                 break
-            _log.info("route %s: connection lost: %s", self.route_id, reason)
+            _log.info("route %s: connection lost: %s: %s", self.route_id, reason.word, reason.text)
             await self._reconnect()
         self._closed.set()
         self._changed.set()
@@ -263,7 +263,7 @@ class Client:
                 await self._connect()
             except ClientError as error:
                 if self._reason is None or self._reason.text != error.text:
-                    _log.warning("route %s: cannot reconnect: %s", self.route_id, error)
+                    _log.warning("route %s: cannot reconnect: %s: %s", self.route_id, error.word, error.text)
                 self._reason = error
             else:
                 self._backoff.reset()

@@ -18,7 +18,7 @@ from broker.wire.ids import parse_id
 from client_sdk.address import route_tags
 from client_sdk.client import Client
 from client_sdk.engine import Connection, Responder
-from client_sdk.errors import BadAddress, ClientError, ConnectionLost
+from client_sdk.errors import BadAddress, ClientError, NotConnected, SetupRejected
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes
 from client_sdk.retry import Backoff
 from client_sdk.rsocket_py import RSocketPyHandler, RSocketPyResponder
@@ -70,7 +70,7 @@ def connect(
     connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
     ssl           for tls:// and wss://; None: the system's certificates
 
-    Entering raises ConnectionLost when no broker can be reached and SetupRejected when it refuses. ValueError for
+    Entering raises NotConnected when no broker can be reached and SetupRejected when it refuses. ValueError for
     arguments that make no sense, BadAddress for a name or tags that cannot be sent.
 
     >>> async with connect("tcp://127.0.0.1:7000", service="orders", tags={"region": "eu"}) as client:  # doctest: +SKIP
@@ -133,7 +133,7 @@ class _Dialer:
         self._ssl: Final = ssl
 
     async def dial(self) -> Connection:
-        """Raises what the last of the brokers said: ConnectionLost or SetupRejected."""
+        """Raises what the last of the brokers said: NotConnected or SetupRejected."""
         failure: ClientError | None = None
         for target in list(self._targets):
             try:
@@ -153,9 +153,10 @@ class _Dialer:
                 wire = await dial(target, self._ssl)
                 return await Connection.open(wire, self._setup, self._responder)
         except ClientError as error:
-            raise type(error)(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
+            kind = SetupRejected if isinstance(error, SetupRejected) else NotConnected
+            raise kind(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
         except TimeoutError:
             text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
-            raise ConnectionLost(text, word="connect-timeout") from None
+            raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
-            raise ConnectionLost(f"{target.url}: {error}", word="connect-failed") from error
+            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error

@@ -35,6 +35,7 @@ from client_sdk.errors import (
     BadRequest,
     ClientError,
     ConnectionLost,
+    NotConnected,
     Refused,
     SetupRejected,
     error_of,
@@ -79,7 +80,8 @@ class Responder(Protocol):
 class Connection:
     """One open connection. `open` it; it ends with `close`, or by itself, and then `reason` says why.
 
-    All request methods raise ConnectionLost at once when the connection has ended, and when it ends in the middle.
+    All request methods raise NotConnected at once when the connection has ended, ConnectionLost when it ends in the
+    middle.
     """
 
     def __init__(self, wire: Wire, setup: frames.Setup, responder: Responder | None) -> None:
@@ -537,7 +539,7 @@ class Connection:
         if self.reason is None and not self._room.is_set():
             await self._room.wait()
         if self.reason is not None:
-            raise self._loss()
+            raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
 
     def _loss(self) -> ConnectionLost:
         """Why requests end; a new one for each, because each gets a traceback of its own."""

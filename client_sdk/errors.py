@@ -11,7 +11,8 @@
      │   └─ BadAddress         the address cannot be read, or contradicts itself
      ├─ ApplicationError       the handler of the service failed (0x201, or its own code from 0x301 on)
      ├─ DeadlineExceeded       `timeout_s` is over; also a TimeoutError
-     ├─ ConnectionLost         there is no connection to the broker, or no longer; also a ConnectionError
+     ├─ ConnectionLost         the connection to the broker was lost in the middle; also a ConnectionError
+     │   └─ NotConnected       there was none, nothing was sent
      └─ SetupRejected          the broker refused the connection
 
 Each has a stable `word` for programs ("no-route"), the `text` that came with it, the RSocket `code` (0: no frame said
@@ -131,10 +132,17 @@ class DeadlineExceeded(ClientError, TimeoutError):
 
 
 class ConnectionLost(ClientError, ConnectionError):
-    """There is no connection to the broker; the client reconnects by itself unless it was closed."""
+    """The connection to the broker was lost; the client reconnects by itself unless it was closed."""
 
     default_word = "connection-lost"
     advice = "what was sent may have been processed; wait_connected() waits for the next connection"
+
+
+class NotConnected(ConnectionLost):
+    """There is no connection to the broker, and so nothing was sent."""
+
+    default_word = "not-connected"
+    advice = "nothing was sent, a retry is safe when wait_connected() has returned"
 
 
 class SetupRejected(ClientError):

@@ -5,12 +5,13 @@ Arrow, which writes one file per table and day, named after the batch. Spark rep
 with the same segments under the same number: the repetition overwrites its own files, so nothing is in a table twice.
 No state, no watermark: a late record is one more partial of an old minute.
 
-The checkpoint lies inside the tables' folder, since one is worth nothing without the other. Segments are known by their
-file names, which are unique in the world, so the events folder may move.
+The checkpoint lies inside the tables' folder, since one is worth nothing without the other. It knows the segments by
+their paths, so the events folder must stay where it is.
 """
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import signal
@@ -45,10 +46,12 @@ from spark_sink.tables import (
 
 MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
 KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
+EVENTS_FOLDER: Final = "events_folder"  # file in the checkpoint: the folder that the tables are made of
+CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
 POLL_S: Final = 0.5  # how often a signal and the end of the queries are looked for
 _EVERY: Final = re.compile(r"[1-9]\d* (second|minute|hour)s?")
 
-LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # errors only; Spark's own tells its life story
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
 # Short jobs: the fast compiler alone and a collector without threads start a third faster.
 SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -66,15 +69,15 @@ class Pipeline:
         self._events: Final = events.absolute()
         self._tables: Final = tables.absolute()
         self._master: Final = master
-        self._every: Final = every
+        self.every: Final = every  # the trigger; None: once
         self._is_stopping = False
 
     def run(self) -> None:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
-        check_folders(self._events, self._tables, is_once=self._every is None)
-        with _locked(self._tables):
+        check_folders(self._events, self._tables, is_once=self.every is None)
+        with locked(self._tables):
             remove_leftovers(self._tables)
-            session = open_session(self._master, is_short=self._every is None)
+            session = open_session(self._master, is_short=self.every is None)
             try:
                 with _signals(self._stop):  # after the start of Spark, which takes SIGINT for itself
                     self.run_queries(session)
@@ -86,7 +89,8 @@ class Pipeline:
 
     def run_queries(self, session: Any) -> None:
         """The queries of all sources, on this session. SinkError: one of them ended with an error."""
-        queries = [self._start_query(session, source) for source in (FLOWS, LIFECYCLES)]
+        writers = [BatchWriter(self._tables, source) for source in (FLOWS, LIFECYCLES)]
+        queries = [self._start_query(session, writer) for writer in writers]
         try:
             while any(query.isActive for query in queries) and not self._is_stopping:
                 for query in queries:
@@ -95,18 +99,20 @@ class Pipeline:
                 if not self._is_stopping:
                     query.awaitTermination(POLL_S)
         except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
-            raise SinkError(f"the pipeline ended: {_reason(error)}") from error
+            # Our own failure comes back wrapped in Java's stacks; the first-hand one says more.
+            failures = [writer.failure for writer in writers if writer.failure is not None]
+            raise SinkError(f"the pipeline ended: {_reason((*failures, error)[0])}") from error
         finally:
             for query in queries:
                 query.stop()
 
-    def _start_query(self, session: Any, source: str) -> Any:
-        stream = read_segments(session, self._events, source)
-        writer = stream.writeStream.foreachBatch(BatchWriter(self._tables, source)).queryName(source)
-        writer = writer.option("checkpointLocation", f"file://{self._tables / CHECKPOINTS / source}")
-        if self._every is None:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=self._every).start()
+    def _start_query(self, session: Any, writer: "BatchWriter") -> Any:
+        stream = read_segments(session, self._events, writer.source).writeStream.queryName(writer.source)
+        stream = stream.option("checkpointLocation", f"file://{self._tables / CHECKPOINTS / writer.source}")
+        stream = stream.foreachBatch(writer)
+        if self.every is None:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=self.every).start()
 
 
 def check_folders(events: Path, tables: Path, *, is_once: bool) -> None:
@@ -117,9 +123,18 @@ def check_folders(events: Path, tables: Path, *, is_once: bool) -> None:
         raise BadFolder(f"the events folder {events} holds no segments yet: is a broker writing to it?")
     if has_tables(tables) and not (tables / CHECKPOINTS).is_dir():
         raise BadFolder(f"{tables} holds tables without their checkpoint: reading again would count twice; remove them")
+    made_of = tables / CHECKPOINTS / EVENTS_FOLDER
     try:
-        for folder in (events / FLOWS, events / LIFECYCLES, *(tables / table for table in COLUMNS)):
+        if made_of.exists() and made_of.read_text(encoding="utf-8") != str(events):
+            raise BadFolder(f"{tables} is made of {made_of.read_text(encoding='utf-8')} and not of {events}")
+        for folder in (
+            events / FLOWS,
+            events / LIFECYCLES,
+            tables / CHECKPOINTS,
+            *(tables / table for table in COLUMNS),
+        ):
             folder.mkdir(parents=True, exist_ok=True)
+        made_of.write_text(str(events), encoding="utf-8")
     except OSError as error:
         raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
 
@@ -137,6 +152,7 @@ def open_session(master: str, *, is_short: bool) -> Any:
         from pyspark.sql import SparkSession  # optional: the extra spark
     except ImportError as error:
         raise MissingPart('the pipeline needs pyspark: pip install "rsocket-broker[spark]"') from error
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # or it prints the stack of what we are about to tell
     os.environ["JAVA_HOME"] = str(ensure_java())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("rsocket-broker pipeline").master(master)
@@ -172,8 +188,8 @@ def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
 def read_segments(session: Any, events: Path, source: str) -> Any:
     """The segments of a source as a streaming DataFrame."""
     reader = session.readStream.schema(SPARK_SCHEMAS[source]).format("parquet")
-    reader = reader.option("pathGlobFilter", "*.parquet").option("fileNameOnly", "true")
-    reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
+    reader = reader.option("pathGlobFilter", "*.parquet").option("maxFileAge", KEEP_FOREVER)
+    reader = reader.option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
     return reader.load(f"file://{events / source}")  # no as_uri(): Hadoop takes %20 for three characters
 
 
@@ -182,16 +198,21 @@ class BatchWriter:
 
     def __init__(self, tables: Path, source: str) -> None:
         self._tables: Final = tables
-        self._source: Final = source
+        self.source: Final = source
+        self.failure: Exception | None = None  # what ended the query, if it was raised here
 
     def __call__(self, batch: Any, batch_id: int) -> None:
         """Spark's foreachBatch. Doing it again for the same batch gives the same files."""
-        name = f"{self._source}-{batch_id:010d}.parquet"
-        for partial in PARTIALS:
-            if SOURCES[partial.name] == self._source:
-                publish(self._tables, partial.name, name, partial_rows(batch, partial).toArrow())
-        if SOURCES[LIFECYCLE] == self._source:
-            publish(self._tables, LIFECYCLE, name, batch.toArrow())
+        name = f"{self.source}-{batch_id:010d}.parquet"
+        try:
+            for partial in PARTIALS:
+                if SOURCES[partial.name] == self.source:
+                    publish(self._tables, partial.name, name, partial_rows(batch, partial).toArrow())
+            if SOURCES[LIFECYCLE] == self.source:
+                publish(self._tables, LIFECYCLE, name, batch.toArrow())
+        except Exception as error:
+            self.failure = error
+            raise
 
 
 def partial_rows(flows: Any, partial: Partial) -> Any:
@@ -233,7 +254,7 @@ def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
 
 
 @contextlib.contextmanager
-def _locked(tables: Path) -> Iterator[None]:
+def locked(tables: Path) -> Iterator[None]:
     """No other pipeline on this machine writes these tables meanwhile. BadFolder: one does."""
     with (tables / "_lock").open("w") as lock:
         try:
@@ -256,6 +277,9 @@ def _signals(stop: Any) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what Spark says, which is the reason; then come stacks."""
+    """The root cause in one line: the last that Java's stacks name, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(CAUSE)]
+    if causes:
+        return re.sub(r"^[\w.$]+: ", "", causes[-1].removeprefix(CAUSE))
     return lines[0] if lines else type(error).__name__

@@ -31,6 +31,7 @@ from broker.rsocket.frames import (
     Setup,
     encode_error,
     encode_metadata_push,
+    encode_request_n,
     initial_n,
     request_parts,
 )
@@ -146,6 +147,12 @@ class Engine(Asks):
             return
         self._ask(gathering, frame.now)
 
+    def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
+        """A request that ended before its ADDRESS was whole: counted, though nobody knows where it would have gone."""
+        latency_us = int((now - gathering.opened_at) * 1e6)
+        flow = self._unrouted(gathering.caller, gathering.kind, None, "")
+        flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0)
+
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
         metadata_at = frame.start + HEADER_BYTES
@@ -222,7 +229,7 @@ class Engine(Asks):
 
     def _gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
         """Holds the first frame of a request until more is known."""
-        gathering = Gathering(peer, frame.stream_id, frame.kind, self)
+        gathering = Gathering(peer, frame.stream_id, frame.kind, self, frame.now)
         gathering.hold(frame)
         return gathering
 
@@ -267,6 +274,7 @@ class Engine(Asks):
             return
         route = self.query.choose(target)
         server = owner_of(route)
+        is_merged = False
         if peer.mimes != server.mimes and not passes(self._mimes[peer.mimes], self._mimes[server.mimes]):
             if self._must_wait(peer, frame, request):
                 return
@@ -274,7 +282,7 @@ class Engine(Asks):
             if not raw:
                 return
             frame = self._cursor(raw, frame.now)
-            request.gathering = None  # what was held is in this one frame
+            is_merged = True
         kind = frame.kind
         flow = self._flow(peer, target, route, kind)
         route.requests += 1
@@ -284,7 +292,7 @@ class Engine(Asks):
         else:
             Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now).open(frame)
         if request.gathering is not None:
-            self._replay(peer, frame.stream_id, request.gathering, frame.now)
+            self._replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
@@ -319,8 +327,8 @@ class Engine(Asks):
                 frame = self._cursor(frames[server.mimes], now)
             call.open_branch(server, route, frame)
         call.opened(now)
-        if request.gathering is not None and not is_strange:
-            self._replay(peer, stream_id, request.gathering, now)
+        if request.gathering is not None:
+            self._replay(peer, stream_id, request.gathering, is_strange, now)
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """True, and the request is held, when metadata that must be translated has not arrived whole."""
@@ -370,9 +378,12 @@ class Engine(Asks):
         assert address is not None  # the target has no refusal
         return translate(metadata, raw_address, address, caller_mimes, server_mimes, has_data)
 
-    def _replay(self, peer: Peer, stream_id: int, gathering: Gathering, now: float) -> None:
-        """The held frames behind the first go the way that the request has now."""
-        for raw in gathering.frames[1:]:
+    def _replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
+        """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
+        frames = [] if is_merged else gathering.frames[1:]
+        if gathering.more_n:
+            frames.append(encode_request_n(stream_id, gathering.more_n))
+        for raw in frames:
             stream = peer.streams.get(stream_id)
             if stream is None:
                 return
@@ -409,8 +420,13 @@ class Engine(Asks):
         """Answers with ERROR where the model has an answer, and counts."""
         if kind != REQUEST_FNF and kind != METADATA_PUSH:
             peer.send(encode_error(stream_id, refusal.code, refusal.message))
+        self._unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0)
+
+    def _unrouted(self, peer: Peer, kind: int, target: Target | None, word: str) -> Flow:
+        """Where requests are counted that no route saw; `word` of the refusal, empty when the caller gave up."""
         number = target.number if target is not None else 0
-        key = -((number << 12) | (_WORDS.index(refusal.word) << 4) | kind)
+        word_number = _WORDS.index(word) if word else len(_WORDS)
+        key = -((number << 12) | (word_number << 4) | kind)
         flow = peer.flows.get(key)
         if flow is None:
             caller = peer.route
@@ -424,9 +440,9 @@ class Engine(Asks):
                 target.label if target is not None else "",
                 kind,
                 target.routing_name if target is not None else "",
-                refusal.word,
+                word,
             )
-        flow.count(REJECTED, 0, 0, 0, 0, 0)
+        return flow
 
 
 def is_cut(frame: FrameCursor, metadata_to: int) -> bool:

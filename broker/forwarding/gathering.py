@@ -9,8 +9,23 @@ fragments that follow never stop here.
 
 from typing import Final
 
+from broker.forwarding.flows import CALLER_LOST, CANCELLED
 from broker.forwarding.peers import Peer, Stream
-from broker.rsocket.frames import CANCEL, COMPLETE, FOLLOWS, HEADER_BYTES, METADATA, PAYLOAD, request_parts
+from broker.forwarding.splices import is_request_n
+from broker.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    FOLLOWS,
+    HEADER_BYTES,
+    MAX_N,
+    METADATA,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_N,
+    REQUEST_STREAM,
+    initial_n,
+    request_parts,
+)
 from broker.rsocket.framing import FrameCursor
 
 MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
@@ -30,11 +45,13 @@ class Gathering(Stream):
         "is_whole",
         "kind",
         "metadata",
+        "more_n",
         "needs_whole",
+        "opened_at",
         "rest",
     )
 
-    def __init__(self, caller: Peer, caller_id: int, kind: int, asks: "Asks") -> None:
+    def __init__(self, caller: Peer, caller_id: int, kind: int, asks: "Asks", now: float) -> None:
         self.caller: Final = caller
         self.caller_id: Final = caller_id
         self.kind: Final = kind
@@ -45,6 +62,8 @@ class Gathering(Stream):
         self.is_whole = False  # the metadata is complete
         self.is_over = False  # the last frame held is the last of the request
         self.is_complete = False  # a frame held says COMPLETE
+        self.more_n = 0  # credit of REQUEST_N frames that came meanwhile: the route gets it behind the request
+        self.opened_at: Final = now
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
         self._asks: Final = asks
 
@@ -82,7 +101,7 @@ class Gathering(Stream):
         flags &= ~(METADATA | FOLLOWS | COMPLETE)
         if not self.is_over:
             flags |= FOLLOWS
-        if self.is_complete:
+        if self.is_complete and self.kind == REQUEST_CHANNEL:
             flags |= COMPLETE
         if metadata is not None:
             flags |= METADATA
@@ -95,23 +114,33 @@ class Gathering(Stream):
 
     def from_caller(self, frame: FrameCursor) -> None:
         if frame.kind == CANCEL:
-            self.leave()
+            self._give_up(CANCELLED, frame.now)
         elif frame.kind == PAYLOAD:
             self._asks.gathered(self, frame)
+        elif frame.kind == REQUEST_N and self.kind >= REQUEST_STREAM and is_request_n(frame):
+            self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
 
     def from_route(self, frame: FrameCursor) -> None:
         """Never called: no route has a part in it yet."""
 
     def caller_lost(self, now: float) -> None:
-        self.leave()
+        self._give_up(CALLER_LOST, now)
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
         """Never called, like `from_route`."""
 
+    def _give_up(self, outcome: int, now: float) -> None:
+        self.leave()
+        self._asks.given_up(self, outcome, now)
+
 
 class Asks:
-    """Who is asked when another frame of a gathered request arrives: the engine."""
+    """Who is asked when another frame of a gathered request arrives, and told when none will: the engine."""
 
     def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
         """A PAYLOAD for a request that is being gathered."""
+        raise NotImplementedError
+
+    def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
+        """The caller cancelled it or is gone, before it was known where it goes."""
         raise NotImplementedError

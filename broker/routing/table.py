@@ -45,7 +45,8 @@ class Route:
         self.tokens: Final = [tag.token() for tag in self.tags]
         self.owner: Final = owner
         self.seed_high: Final = zlib.crc32(route_id) & 0x7FFFFFFF  # for rendezvous sharding, see `shards`
-        self.seed_low: Final = zlib.crc32(route_id, 0x5EED) & 0x7FFFFFFF
+        # CRC-32 is linear, another start would say nothing new; the halves the other way round do.
+        self.seed_low: Final = zlib.crc32(route_id[8:] + route_id[:8]) & 0x7FFFFFFF
         self.slot = -1  # -1 unless it is in the table
         self.number = 0  # of the join, never used twice in a run
         self.timestamp_ms = 0  # of the announcement, D-08

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from client_sdk import Client, ConnectionLost, DeadlineExceeded, Service, SetupRejected, address, connect
+from client_sdk import (
+    BadAddress,
+    Client,
+    ConnectionLost,
+    DeadlineExceeded,
+    NotConnected,
+    Service,
+    SetupRejected,
+    address,
+    connect,
+)
 from client_sdk.retry import Backoff
 from tests.client_sdk.fake_broker import (
     CHANNEL,
@@ -94,15 +104,15 @@ async def test_call_without_a_connection_fails_at_once(broker: FakeBroker) -> No
     client = await connect(broker.url)
     await lose(broker, client)
     for _ in range(2):
-        with pytest.raises(ConnectionLost, match="not connected"):
+        with pytest.raises(NotConnected, match="nothing was sent"):
             await client.request_response(address("x"))
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(NotConnected):
             await client.fire_and_forget(address("x"))
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(NotConnected):
             await client.metadata_push(address("x"), b"")
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(NotConnected):
             await anext(client.request_stream(address("x")))
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(NotConnected):
             await anext(client.request_channel(address("x"), items_of(b"")))
     assert not client.is_connected
     with pytest.raises(DeadlineExceeded, match="no connection within"):
@@ -346,7 +356,7 @@ async def test_twenty_losses_under_load_leave_no_call_hanging(broker: FakeBroker
             await broker.peer(number + 2)
             await client.wait_connected(timeout_s=5)
         assert len(results) == 20 * 5 * 50
-        assert set(results) <= {"Payload", "ConnectionLost"}
+        assert set(results) <= {"Payload", "ConnectionLost", "NotConnected"}
 
 
 def test_backoff_doubles_to_a_bound_and_never_runs_in_step() -> None:
@@ -377,3 +387,9 @@ def test_arguments_that_make_no_sense_are_refused_before_anything_is_dialled(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         connect(**arguments)
+
+
+def test_names_and_tags_that_no_frame_can_hold_are_refused_before_anything_is_dialled() -> None:
+    for service, tags in (("", {}), ("x" * 256, {}), ("x", {"y": "z" * 128}), ("x", {f"y{n}": "" for n in range(200)})):
+        with pytest.raises(BadAddress):
+            connect("tcp://x", service=service, tags=tags)

@@ -140,12 +140,18 @@ def test_setup_cut_anywhere_is_refused() -> None:
     whole = setup()
     for size in range(6, len(whole) - 1):  # the last byte is data, which has no length
         code, message = refused(whole[:size])
-        assert (code, message[:18]) == (INVALID_SETUP, "bad-setup: SETUP m") or message.startswith("bad-setup: SETUP ")
+        assert (code, message[:17]) == (INVALID_SETUP, "bad-setup: SETUP ")
 
 
 @pytest.mark.parametrize(
     "keepalive_ms, lifetime_ms, lifetime_s",
-    [(20_000, 90_000, 90.0), (1_000, 1_001, 1.001), (1_000, 1_000, 2.0), (20_000, 500, 20.5), (1, 0x7FFFFFFF, 2147483.647)],
+    [
+        (20_000, 90_000, 90.0),
+        (1_000, 1_001, 1.001),
+        (1_000, 1_000, 2.0),
+        (20_000, 500, 20.5),
+        (1, 0x7FFFFFFF, 2147483.647),
+    ],
 )
 def test_lifetime_is_what_the_peer_can_keep(keepalive_ms: int, lifetime_ms: int, lifetime_s: float) -> None:
     assert opened(setup(keepalive_ms, lifetime_ms)).lifetime_s == pytest.approx(lifetime_s)

@@ -47,9 +47,7 @@ from broker.rsocket.frames import (
 # stream 0, SETUP | 1.0 | 20 000 ms | 90 000 ms | "a/b" | "c/d"
 PLAIN_SETUP = bytes.fromhex("00000000 0400 0001 0000 00004e20 00015f90 03 612f62 03 632f64")
 # with M, R and L: … | token of 2 | … | metadata of 2 | data
-FULL_SETUP = bytes.fromhex(
-    "00000000 05c0 0001 0002 00000001 7fffffff 0002 beef 03 612f62 03 632f64 000002 6d64 646174"
-)
+FULL_SETUP = bytes.fromhex("00000000 05c0 0001 0002 00000001 7fffffff 0002 beef 03 612f62 03 632f64 000002 6d64 646174")
 
 
 def setup_of(raw: bytes) -> Setup:

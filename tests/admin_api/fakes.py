@@ -1,0 +1,56 @@
+"""A process without a process: a fake wire's core, and what an admin API wants to know besides."""
+
+from broker.config import BrokerOptions, Config
+from broker.core import Core
+from broker.edge.event_pipe import PipeState
+from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
+from broker.views import Moment
+from tests.fakes import World, address
+
+
+class FakeAdmin:
+    """An `admin_api.admin.Admin` on a World."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.config = Config(broker=BrokerOptions(name="eu-1"))
+        self.listeners = ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
+        self.is_ready = True
+        self.is_stopping = False
+        self.files: PipeState | None = None
+
+    @property
+    def core(self) -> Core:
+        return self.world.core
+
+    def moment(self) -> Moment:
+        return Moment(self.world.now, self.world.at_ms)
+
+    def event_state(self) -> PipeState | None:
+        return self.files
+
+
+def shop() -> World:
+    """Two routes of orders, one of billing, and a caller; 7 seconds later. Nothing was asked yet."""
+    world = World()
+    world.service("orders", 1, region="eu", zone="a")
+    world.service("orders", 2, region="us", zone="a")
+    world.service("billing", 3, framed=False, region="eu", canary=None)
+    world.caller()
+    world.advance(7)
+    return world
+
+
+def shop_with_traffic() -> World:
+    """In the shop: an answer after 3 ms and one that is being waited for from orders in eu, one fire-and-forget to
+    billing, and one request for what nobody offers. Counted."""
+    world = shop()
+    orders, caller = world.wires[1], world.wires[4]
+    caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"), b"a book")
+    world.now += 0.003
+    orders.answer(orders.one().stream_id, b"yes")
+    caller.request(REQUEST_FNF, 3, address(service="billing"))
+    caller.request(REQUEST_RESPONSE, 5, address(service="shipping"))
+    caller.request(REQUEST_RESPONSE, 7, address(service="orders", region="eu"))
+    world.advance(1)
+    return world

@@ -1,0 +1,384 @@
+"""The REST API: what each path answers, and how it refuses."""
+
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestClient, TestServer
+
+from admin_api.app import ENDPOINTS, make_app, start_admin
+from admin_api.errors import PROBLEMS
+from broker import VERSION, views
+from broker.config import BrokerOptions, Config
+from broker.edge.event_pipe import PipeState
+from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.fakes import START_MS, World
+
+ORDERS_EU = "00000000-0000-0000-0000-000000000001"
+NOBODY = "00000000-0000-0000-0000-0000000000ff"
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    return FakeAdmin(shop_with_traffic())
+
+
+@pytest.fixture
+async def client(admin: FakeAdmin) -> AsyncIterator[TestClient[Any, Any]]:
+    async with TestClient(TestServer(make_app(admin))) as client:
+        yield client
+
+
+async def get(client: TestClient[Any, Any], path: str) -> Any:
+    """The JSON of a success."""
+    async with client.get(path) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
+        return await answer.json()
+
+
+async def problem(client: TestClient[Any, Any], path: str, method: str = "GET") -> dict[str, Any]:
+    """The JSON of a refusal, which is always a problem that says what its status is."""
+    async with client.request(method, path) as answer:
+        assert answer.content_type == "application/problem+json"
+        body: dict[str, Any] = json.loads(await answer.read())
+        assert body["status"] == answer.status
+        assert body["type"] == f"urn:rsocket-broker:problem:{body['code']}"
+        assert body["title"] == PROBLEMS[body["code"]][1]
+        return body
+
+
+# Health
+
+
+async def test_livez(client: TestClient[Any, Any]) -> None:
+    assert await get(client, "/livez") == {"status": "live"}
+
+
+async def test_readyz_when_ready(client: TestClient[Any, Any]) -> None:
+    assert await get(client, "/readyz") == {"status": "ready"}
+
+
+@pytest.mark.parametrize(
+    "is_ready, is_stopping, state", [(False, False, "starting"), (True, True, "stopping"), (False, True, "stopping")]
+)
+async def test_readyz_is_503_with_the_reason_while_starting_or_stopping(
+    admin: FakeAdmin, client: TestClient[Any, Any], is_ready: bool, is_stopping: bool, state: str
+) -> None:
+    admin.is_ready, admin.is_stopping = is_ready, is_stopping
+    body = await problem(client, "/readyz")
+    assert (body["status"], body["code"], body["detail"]) == (503, "not-ready", f"the broker is {state}")
+    assert [reason.partition(":")[0] for reason in body["reasons"]] == [state]
+    assert await get(client, "/livez") == {"status": "live"}
+
+
+# Status
+
+
+async def test_status(client: TestClient[Any, Any]) -> None:
+    body = await get(client, "/api/v1/status")
+    assert body["config"].pop("limits")["max_connections"] == 10_000
+    assert body["config"]["server"]["listen"] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
+    del body["config"]
+    assert body == {
+        "broker_id": "00000000-0000-0000-0000-0000000000b1",
+        "name": "eu-1",
+        "version": VERSION,
+        "core": views.CORE,
+        "state": "ready",
+        "started_at_ms": START_MS,
+        "uptime_s": 8.003,
+        "listeners": ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"],
+        "connections": 4,
+        "connections_accepted": 4,
+        "routes": 3,
+        "services": 2,
+        "tags": 9,
+        "generation": 4,
+        "streams": 1,
+        "requests": 3,
+        "lookups": {"hits": 1, "misses": 3, "remembered": 3, "unknown_methods": 0},
+        "ignored_frames": 0,
+        "events_dropped": 0,
+        "event_files": None,
+    }
+
+
+async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "disk full")
+    body = await get(client, "/api/v1/status")
+    assert body["event_files"] == {
+        "pid": 42,
+        "backlog_bytes": 10,
+        "held_bytes": 20,
+        "written": 100,
+        "sealed": 90,
+        "dropped": 5,
+        "segments": 3,
+        "restarts": 1,
+        "error": "disk full",
+    }
+
+
+# Routes
+
+
+async def test_routes_are_listed_with_the_total(client: TestClient[Any, Any]) -> None:
+    body = await get(client, "/api/v1/routes")
+    assert (body["total"], body["offset"], body["limit"]) == (3, 0, 100)
+    assert body["items"][0] == {
+        "route_id": ORDERS_EU,
+        "service": "orders",
+        "tags": [
+            {"key": "io.rsocket.routing.Region", "name": "region", "value": "eu"},
+            {"key": "io.rsocket.routing.Zone", "name": "zone", "value": "a"},
+            {"key": "io.rsocket.routing.ServiceName", "name": "service", "value": "orders"},
+            {"key": "io.rsocket.routing.RouteId", "name": "route_id", "value": ORDERS_EU},
+        ],
+        "connection_id": 1,
+        "peer": "tcp 127.0.0.1:1",
+        "joined_at_ms": START_MS,
+        "age_s": 8.003,
+        "requests": 2,
+        "in_flight": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "query, found",
+    [
+        ("tag.region=eu&service=orders&tag.zone=a", [1]),
+        ("service=orders", [1, 2]),
+        ("tag.service=orders", [1, 2]),
+        ("tag.io.rsocket.routing.ServiceName=billing", [3]),
+        ("tag.Region=eu", [1, 3]),
+        ("service=orders&service=billing&tag.region=eu", [1, 3]),
+        ("tag.region=eu&tag.region=us", [1, 2, 3]),
+        (f"tag.route_id=Id{{{ORDERS_EU}}}", [1]),
+        ("tag.canary", [3]),
+        ("tag.region=mars", []),
+        ("service=%C3%A4%20%2F", []),
+        ("limit=1&offset=1", [2]),
+        ("service=orders&offset=5", []),
+    ],
+)
+async def test_routes_are_filtered_by_any_tags(client: TestClient[Any, Any], query: str, found: list[int]) -> None:
+    body = await get(client, f"/api/v1/routes?{query}")
+    assert [int(route["route_id"][-2:], 16) for route in body["items"]] == found
+
+
+@pytest.mark.parametrize("id", [ORDERS_EU, f"Id{{{ORDERS_EU}}}", f"Id%7B{ORDERS_EU}%7D", ORDERS_EU.replace("-", "")])
+async def test_a_route_by_its_id_as_any_program_writes_it(client: TestClient[Any, Any], id: str) -> None:
+    assert (await get(client, f"/api/v1/routes/{id}"))["route_id"] == ORDERS_EU
+
+
+@pytest.mark.parametrize("id", [NOBODY, "orders", "%00"])
+async def test_an_unknown_route_is_404(client: TestClient[Any, Any], id: str) -> None:
+    body = await problem(client, f"/api/v1/routes/{id}")
+    assert (body["status"], body["code"]) == (404, "no-such-route")
+    assert "\0" not in body["detail"]
+
+
+# Services, connections, traffic
+
+
+async def test_services(client: TestClient[Any, Any]) -> None:
+    body = await get(client, "/api/v1/services?limit=1&offset=1")
+    assert body == {
+        "items": [{"service": "orders", "routes": 2, "requests": 2, "in_flight": 1}],
+        "total": 2,
+        "offset": 1,
+        "limit": 1,
+    }
+
+
+async def test_a_service_has_its_routes_and_its_traffic(client: TestClient[Any, Any]) -> None:
+    body = await get(client, "/api/v1/services/orders")
+    assert body["service"] == {"service": "orders", "routes": 2, "requests": 2, "in_flight": 1}
+    assert (body["routes"]["total"], body["routes"]["items"][0]["route_id"]) == (2, ORDERS_EU)
+    assert [(row["model"], row["outcome"], row["requests"]) for row in body["traffic"]] == [
+        ("request_response", "completed", 1)
+    ]
+
+
+@pytest.mark.parametrize("name, path", [("a/b", "a%2Fb"), ("a/b", "a/b"), ("grüße ?", "gr%C3%BC%C3%9Fe%20%3F")])
+async def test_a_service_may_have_any_name(
+    admin: FakeAdmin, client: TestClient[Any, Any], name: str, path: str
+) -> None:
+    admin.world.service(name, 9)
+    assert (await get(client, f"/api/v1/services/{path}"))["service"]["service"] == name
+
+
+async def test_an_unknown_service_is_404(client: TestClient[Any, Any]) -> None:
+    body = await problem(client, "/api/v1/services/shipping")
+    assert (body["status"], body["code"]) == (404, "no-such-service")
+    assert body["detail"] == "no route offers the service 'shipping'"
+
+
+async def test_connections(client: TestClient[Any, Any]) -> None:
+    body = await get(client, "/api/v1/connections?offset=2")
+    assert [(each["connection_id"], each["service"], each["state"]) for each in body["items"]] == [
+        (3, "billing", "open"),
+        (4, "", "open"),
+    ]
+    assert (body["total"], body["items"][1]["age_s"], body["items"][1]["streams_begun"]) == (4, 8.003, 1)
+
+
+async def test_closed_connections_with_their_reason(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    assert await get(client, "/api/v1/connections/closed") == {"items": [], "total": 0, "offset": 0, "limit": 100}
+    admin.world.wires[2].lose()
+    body = await get(client, "/api/v1/connections/closed")
+    assert [(each["connection_id"], each["reason"], each["detail"]) for each in body["items"]] == [
+        (2, "left", "connection reset")
+    ]
+
+
+async def test_traffic(client: TestClient[Any, Any]) -> None:
+    body = await get(client, "/api/v1/traffic?offset=2")
+    assert body["items"] == [
+        {
+            "service": "shipping",
+            "model": "request_response",
+            "routing": "unicast",
+            "outcome": "rejected",
+            "code": "no-route",
+            "requests": 1,
+            "items_in": 0,
+            "items_out": 0,
+            "bytes_in": 0,
+            "bytes_out": 0,
+            "latency_mean_us": 0,
+            "latency_p50_us": 0,
+            "latency_p95_us": 0,
+            "latency_p99_us": 0,
+            "latency_max_us": 0,
+        }
+    ]
+
+
+# The page
+
+
+async def test_the_page_has_the_state_and_links_that_work(client: TestClient[Any, Any]) -> None:
+    async with client.get("/") as answer:
+        assert (answer.status, answer.content_type, answer.charset) == (200, "text/html", "utf-8")
+        page = await answer.text()
+    assert "eu-1" in page
+    assert "3 of 2 services" in page
+    links = [part.partition('"')[0] for part in page.split('href="')[1:]]
+    assert len(links) == 9
+    for link in links:
+        async with client.get(link) as answer:
+            assert answer.status == 200, link
+
+
+async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    admin.config = Config(broker=BrokerOptions(name="<script>alert(1)</script>{}"))
+    async with client.get("/") as answer:
+        page = await answer.text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    "query, detail",
+    [
+        ("limit=0", "limit must be one whole number from 1 to 1000, not '0'"),
+        ("limit=1001", "limit must be one whole number from 1 to 1000, not '1001'"),
+        ("limit=ten", "limit must be one whole number from 1 to 1000, not 'ten'"),
+        ("limit=", "limit must be one whole number from 1 to 1000, not ''"),
+        ("limit=1&limit=2", "limit must be one whole number from 1 to 1000, not '1' and '2'"),
+        ("limit=%D9%A1", "limit must be one whole number from 1 to 1000, not '١'"),
+        ("offset=-1", "offset must be one whole number from 0 to 2147483647, not '-1'"),
+        ("offset=" + "9" * 5000, f"offset must be one whole number from 0 to 2147483647, not '{'9' * 199}…'"),
+        ("region=eu", "there is no parameter 'region'; limit, offset, service, tag.NAME can be used here"),
+        ("Service=x", "there is no parameter 'Service'; limit, offset, service, tag.NAME can be used here"),
+        (
+            "a%0Ab=x",
+            "there is no parameter 'a\N{REPLACEMENT CHARACTER}b'; limit, offset, service, tag.NAME can be used here",
+        ),
+    ],
+)
+async def test_a_wrong_parameter_is_400_and_named(client: TestClient[Any, Any], query: str, detail: str) -> None:
+    body = await problem(client, f"/api/v1/routes?{query}")
+    assert (body["status"], body["code"], body["detail"]) == (400, "bad-parameter", detail)
+    assert body["instance"] == "/api/v1/routes"
+
+
+@pytest.mark.parametrize("query", ["tag.=x", f"tag.{'k' * 128}=x"])
+async def test_a_filter_for_a_tag_that_cannot_be_is_400(client: TestClient[Any, Any], query: str) -> None:
+    body = await problem(client, f"/api/v1/routes?{query}")
+    assert (body["status"], body["code"]) == (400, "bad-filter")
+    assert body["detail"].startswith(query.partition("=")[0])
+
+
+@pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS])
+async def test_every_path_refuses_unknown_parameters(client: TestClient[Any, Any], path: str) -> None:
+    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
+    body = await problem(client, f"{path}?verbose=1")
+    assert (body["status"], body["code"]) == (400, "bad-parameter")
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1/rutes", "/api/v1/routes/", "/api/v1/routes/a/b", "/%2e%2e/etc"])
+async def test_an_unknown_path_is_404(client: TestClient[Any, Any], path: str) -> None:
+    body = await problem(client, path)
+    assert (body["status"], body["code"]) == (404, "no-such-path")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_another_method_is_405_and_told_which_is_possible(client: TestClient[Any, Any], method: str) -> None:
+    body = await problem(client, "/api/v1/routes", method)
+    assert (body["status"], body["code"]) == (405, "method-not-allowed")
+    assert body["detail"] == f"{method} is not possible here; GET, HEAD is"
+    async with client.request(method, "/api/v1/routes") as answer:
+        assert answer.headers["Allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS])
+async def test_head_has_the_headers_of_get_and_no_body(client: TestClient[Any, Any], path: str) -> None:
+    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
+    async with client.head(path) as head, client.get(path) as answer:
+        assert (head.status, await head.read()) == (200, b"")
+        assert head.headers["Content-Type"] == answer.headers["Content-Type"]
+        assert head.headers["Server"] == "rsocket-broker"
+        assert head.headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in head.headers
+
+
+async def test_a_mistake_of_ours_is_500_without_internals_and_with_the_id_that_is_in_the_log(
+    admin: FakeAdmin, client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.world = None  # type: ignore[assignment]
+    with caplog.at_level(logging.ERROR, logger="admin_api"):
+        body = await problem(client, "/api/v1/status")
+    assert (body["status"], body["code"]) == (500, "internal")
+    assert body["id"] in caplog.text
+    assert "NoneType" in caplog.text
+    assert "NoneType" not in json.dumps(body)
+    assert await get(client, "/livez") == {"status": "live"}
+
+
+# Listening
+
+
+async def test_start_admin_listens_on_a_free_port_and_ends() -> None:
+    runner, port = await start_admin(make_app(FakeAdmin(World())), "127.0.0.1", 0)
+    async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}/livez") as answer:
+        assert answer.status == 200
+    await runner.cleanup()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_a_taken_port_is_an_os_error_and_leaves_nothing_open() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(OSError, match="in use"):
+            await start_admin(make_app(FakeAdmin(World())), "127.0.0.1", other.getsockname()[1])

@@ -1,0 +1,192 @@
+"""`rsocket-broker ctl`: tables and sentences of a running broker."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from click.testing import CliRunner, Result
+
+from admin_api import ctl as module
+from admin_api.app import make_app
+from admin_api.ctl import DEFAULT_ADMIN, age, clean, ctl, tags_text
+from broker import VERSION, views
+from broker.edge.event_pipe import PipeState
+from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+
+ORDERS_EU = "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    return FakeAdmin(shop_with_traffic())
+
+
+@pytest.fixture
+async def url(admin: FakeAdmin) -> AsyncIterator[str]:
+    async with TestServer(make_app(admin)) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+async def run(*arguments: str) -> Result:
+    """The command, in a thread, so that the broker of this loop can answer."""
+    return await asyncio.to_thread(CliRunner(env={"COLUMNS": "200"}).invoke, ctl, list(arguments))
+
+
+async def rows(*arguments: str) -> list[str]:
+    """Its lines below the head of the table, blanks squeezed."""
+    result = await run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [" ".join(line.split()) for line in result.stdout.splitlines()[2:] if line.strip(" ─")]
+
+
+async def test_status(url: str) -> None:
+    result = await run("status", "--admin", url)
+    assert result.exit_code == 0
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        "state ready",
+        "broker eu-1 (00000000-0000-0000-0000-0000000000b1)",
+        f"version {VERSION}, core: {views.CORE}",
+        "listens on tcp://127.0.0.1:7000 ws://127.0.0.1:7001",
+        "up 8.0 s",
+        "connections 4 now, 4 ever",
+        "routes 3 of 2 services",
+        "requests 1 in flight, 3 ended",
+        "event files off",
+    ]
+
+
+@pytest.mark.parametrize("error, shown", [("", "90 records sealed"), ("disk full", "disk full")])
+async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, url: str, error: str, shown: str) -> None:
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, error)
+    assert (await run("status", "--admin", url)).stdout.splitlines()[-1].split(maxsplit=2)[2].strip() == shown
+
+
+async def test_routes(url: str) -> None:
+    assert await rows("routes", "--admin", url) == [
+        f"orders {ORDERS_EU} region=eu zone=a tcp 127.0.0.1:1 8.0 s 1 2",
+        "orders 00000000-0000-0000-0000-000000000002 region=us zone=a tcp 127.0.0.1:1 8.0 s 0 0",
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary tcp 127.0.0.1:1 8.0 s 0 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments, found",
+    [
+        (("--service", "orders", "--tag", "region=eu"), [1]),
+        (("--service", "orders", "--service", "billing"), [1, 2, 3]),
+        (("--tag", "zone=a", "--tag", "region=us"), [2]),
+        (("--tag", "canary"), [3]),
+    ],
+)
+async def test_routes_by_tags(url: str, arguments: tuple[str, ...], found: list[int]) -> None:
+    result = await run("routes", "--admin", url, "--json", *arguments)
+    assert [int(route["route_id"][-1]) for route in json.loads(result.stdout)["items"]] == found
+
+
+async def test_no_routes(url: str) -> None:
+    assert (await run("routes", "--admin", url, "--tag", "region=mars")).stdout == "no routes\n"
+
+
+async def test_services(url: str) -> None:
+    assert await rows("services", "--admin", url) == ["billing 1 0 1", "orders 2 1 2"]
+
+
+async def test_connections(url: str) -> None:
+    assert await rows("connections", "--admin", url) == [
+        "1 tcp 127.0.0.1:1 open orders 8.0 s 1.0 s 0 1 0",
+        "2 tcp 127.0.0.1:1 open orders 8.0 s 8.0 s 0 0 0",
+        "3 tcp 127.0.0.1:1 open billing 8.0 s 8.0 s 0 0 0",
+        "4 tcp 127.0.0.1:1 open 8.0 s 1.0 s 1 0 4",
+    ]
+
+
+async def test_closed_connections(admin: FakeAdmin, url: str) -> None:
+    assert (await run("connections", "--closed", "--admin", url)).stdout == "no closed connections\n"
+    admin.world.wires[2].lose()
+    assert await rows("connections", "--closed", "--admin", url) == [
+        "2 tcp 127.0.0.1:1 orders 8.0 s left connection reset"
+    ]
+
+
+async def test_a_list_is_asked_for_part_by_part(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 2)
+    body = json.loads((await run("routes", "--admin", url, "--json")).stdout)
+    assert (len(body["items"]), body["total"]) == (3, 3)
+
+
+async def test_the_options_may_stand_before_the_command(url: str) -> None:
+    body = json.loads((await run("--admin", url.removeprefix("http://"), "--json", "status")).stdout)
+    assert body["name"] == "eu-1"
+
+
+async def test_what_peers_are_called_does_not_reach_the_terminal_as_control_characters(
+    admin: FakeAdmin, url: str
+) -> None:
+    admin.world.service("\x1b[31mred[bold]", 9)
+    result = await run("services", "--admin", url)
+    assert "\x1b" not in result.stdout
+    assert "\N{REPLACEMENT CHARACTER}[31mred[bold]" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["status", "routes", "services", "connections"])
+async def test_one_sentence_and_exit_status_2_when_nobody_answers(command: str) -> None:
+    with socket.socket() as probe:  # bound and not listening: nobody else can answer there
+        probe.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        result = await run(command, "--admin", nowhere)
+    assert (result.exit_code, result.stdout) == (2, "")
+    sentence = f"no broker answers at {nowhere} (connection refused); --admin says where"
+    assert result.stderr == f"rsocket-broker ctl: {sentence}\n"
+
+
+async def test_a_refusal_is_its_sentence_and_exit_status_1(url: str) -> None:
+    result = await run("routes", "--admin", url, "--tag", "=x")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "rsocket-broker ctl: bad-filter: tag.: a key is empty; it needs 1..127 bytes\n"
+
+
+@pytest.mark.parametrize(
+    "body, status", [("[]", 200), ("{}", 200), ("<html>", 200), ("gone", 404), ("{}", 500), ("", 302)]
+)
+async def test_another_server_is_told_from_a_broker(body: str, status: int) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=body, status=status, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        result = await run("status", "--admin", str(server.make_url("")))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x", "http://", "http://a?b=c"])
+async def test_what_is_no_url_is_refused_before_anything_is_asked(url: str) -> None:
+    result = await run("status", "--admin", url)
+    assert result.exit_code == 2
+    assert f"{url!r} is no URL like {DEFAULT_ADMIN}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(0, "0.0 s"), (9.94, "9.9 s"), (59.9, "59 s"), (200, "3 min 20 s"), (18_125, "5 h 2 min"), (349_200, "4 d 1 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert age(seconds) == text
+
+
+def test_clean_keeps_letters_of_all_languages() -> None:
+    assert clean("grüße 你好\t\x07\n") == "grüße 你好" + "\N{REPLACEMENT CHARACTER}" * 3
+
+
+def test_tags_are_shown_without_those_that_have_columns() -> None:
+    tags = [
+        {"key": "io.rsocket.routing.ServiceName", "name": "service", "value": "orders"},
+        {"key": "io.rsocket.routing.ServiceName", "name": "service", "value": "alias"},
+        {"key": "io.rsocket.routing.RouteId", "name": "route_id", "value": ORDERS_EU},
+    ]
+    assert tags_text({"service": "orders", "route_id": ORDERS_EU, "tags": tags}) == "service=alias"

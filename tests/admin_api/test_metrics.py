@@ -1,0 +1,234 @@
+"""/metrics: every number under its name, bounded, in both formats."""
+
+import asyncio
+import io
+import sys
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import Metric
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_fd_to_metric_families
+
+from admin_api.app import make_app
+from admin_api.metrics import BOUNDS_US, MAX_REFUSED, MAX_SERVICES, OTHER, PIECE_LINES, Metrics
+from broker import VERSION, views
+from broker.edge.event_pipe import PipeState
+from broker.events import bucket_of
+from broker.forwarding.flows import Counts
+from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.fakes import World
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+async def samples(admin: FakeAdmin, prefix: str) -> dict[str, float]:
+    """`name{label="value"}` and its value, of all names with this prefix."""
+    text, _ = await Metrics(admin).render("")
+    lines = [line.rpartition(" ") for line in text.decode().splitlines() if line.startswith(prefix)]
+    found = {name: float(value) for name, _, value in lines}
+    assert len(found) == len(lines), "a sample is there twice"
+    return found
+
+
+def parse_text(text: str) -> list[Metric]:
+    """The families of the Prometheus format."""
+    return list(text_fd_to_metric_families(io.StringIO(text)))
+
+
+def parse_openmetrics(text: str) -> list[Metric]:
+    """The families of OpenMetrics; ValueError when one is not as it must be."""
+    return list(openmetrics.text_fd_to_metric_families(io.StringIO(text)))  # type: ignore[no-untyped-call]
+
+
+def count(world: World, service: str, outcome: str = "completed", latencies_us: tuple[int, ...] = (100,)) -> None:
+    """Counts a request for each latency."""
+    counts = Counts()
+    counts.requests = len(latencies_us)
+    counts.latency_sum_us = sum(latencies_us)
+    for us in latencies_us:
+        counts.histogram[bucket_of(us)] = counts.histogram.get(bucket_of(us), 0) + 1
+    world.core.engine.flows.totals[service, "request_response", "unicast", outcome, ""] = counts
+
+
+async def test_the_broker_in_numbers() -> None:
+    world = shop_with_traffic()
+    world.wires[3].lose()
+    totals = world.core.engine.flows.totals
+    orders = totals["orders", "request_response", "unicast", "completed", ""]
+    billing = totals["billing", "fire_and_forget", "unicast", "completed", ""]
+    found = await samples(FakeAdmin(world), "broker_")
+    assert {name: value for name, value in found.items() if "duration" not in name} == {
+        f'broker_build_info{{core="{views.CORE}",version="{VERSION}"}}': 1,
+        "broker_ready": 1,
+        'broker_connections{transport="tcp"}': 3,
+        "broker_connections_accepted_total": 4,
+        'broker_connections_closed_total{reason="left"}': 1,
+        "broker_streams": 1,
+        "broker_ignored_frames_total": 0,
+        "broker_routes": 2,
+        "broker_services": 1,
+        'broker_service_routes{service="orders"}': 2,
+        "broker_routing_tags": 6,
+        "broker_routing_generation": 5,
+        "broker_lookup_cache_hits_total": 1,
+        "broker_lookup_cache_misses_total": 3,
+        "broker_lookup_cache_entries": 3,
+        "broker_unknown_methods_total": 0,
+        _requests("orders", "request_response", "completed"): 1,
+        _requests("billing", "fire_and_forget", "completed"): 1,
+        _requests("shipping", "request_response", "rejected", "no-route"): 1,
+        'broker_items_total{direction="in",model="request_response",service="orders"}': 1,
+        'broker_items_total{direction="out",model="request_response",service="orders"}': 1,
+        'broker_items_total{direction="in",model="fire_and_forget",service="billing"}': 1,
+        'broker_items_total{direction="out",model="fire_and_forget",service="billing"}': 0,
+        'broker_bytes_total{direction="in",model="request_response",service="orders"}': orders.bytes_in,
+        'broker_bytes_total{direction="out",model="request_response",service="orders"}': orders.bytes_out,
+        'broker_bytes_total{direction="in",model="fire_and_forget",service="billing"}': billing.bytes_in,
+        'broker_bytes_total{direction="out",model="fire_and_forget",service="billing"}': 0,
+        'broker_events_dropped_total{where="core"}': 0,
+    }
+
+
+def _requests(service: str, model: str, outcome: str, code: str = "") -> str:
+    return (
+        f'broker_requests_total{{code="{code}",model="{model}",outcome="{outcome}",routing="unicast",'
+        f'service="{service}"}}'
+    )
+
+
+async def test_latencies_are_cumulative_and_in_seconds_and_only_of_models_with_an_answer() -> None:
+    world = shop_with_traffic()
+    count(world, "orders", latencies_us=(63, 64, 64, 1000, 1 << 30))
+    count(world, "orders", "error", latencies_us=(2000,))
+    found = await samples(FakeAdmin(world), "broker_request_duration_seconds")
+    labels = 'model="request_response",service="orders"'
+    assert all(labels in name for name in found)
+    bounds = [repr(bound / 1e6) for bound in BOUNDS_US] + ["+Inf"]
+    numbers = [found.pop(f'broker_request_duration_seconds_bucket{{le="{bound}",{labels}}}') for bound in bounds]
+    assert numbers == [1, 3, 3, 3, 4, 5] + [5] * 14 + [6]
+    assert found == {
+        f"broker_request_duration_seconds_count{{{labels}}}": 6,
+        f"broker_request_duration_seconds_sum{{{labels}}}": pytest.approx(0.003191 + (1 << 30) / 1e6),
+    }
+
+
+async def test_event_files_are_counted_when_there_are_some() -> None:
+    admin = FakeAdmin(World())
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "")
+    assert await samples(admin, "broker_event") == {
+        "broker_event_records_written_total": 100,
+        "broker_event_records_sealed_total": 90,
+        "broker_event_files_sealed_total": 3,
+        "broker_event_writer_restarts_total": 1,
+        "broker_event_backlog_bytes": 30,
+        'broker_events_dropped_total{where="core"}': 0,
+        'broker_events_dropped_total{where="files"}': 5,
+    }
+
+
+@pytest.mark.parametrize("is_ready, is_stopping, value", [(True, False, 1), (False, False, 0), (True, True, 0)])
+async def test_ready_is_a_number(is_ready: bool, is_stopping: bool, value: int) -> None:
+    admin = FakeAdmin(World())
+    admin.is_ready, admin.is_stopping = is_ready, is_stopping
+    assert await samples(admin, "broker_ready") == {"broker_ready": value}
+
+
+async def test_services_beyond_the_limit_are_counted_together() -> None:
+    world = World()
+    for number in range(MAX_SERVICES + 5):
+        count(world, f"s{number}", latencies_us=(100, 200))
+    found = await samples(FakeAdmin(world), "broker_requests_total")
+    assert len(found) == MAX_SERVICES + 1
+    assert found[_requests(f"s{MAX_SERVICES - 1}", "request_response", "completed")] == 2
+    assert found[_requests(OTHER, "request_response", "completed")] == 10
+    latencies = await samples(FakeAdmin(world), "broker_request_duration_seconds_count")
+    assert latencies[f'broker_request_duration_seconds_count{{model="request_response",service="{OTHER}"}}'] == 10
+
+
+async def test_names_that_a_caller_makes_up_do_not_take_the_places_of_services() -> None:
+    world = World()
+    for number in range(MAX_SERVICES + MAX_REFUSED):
+        count(world, f"made-up-{number}", "rejected")
+    count(world, "orders")
+    found = await samples(FakeAdmin(world), "broker_requests_total")
+    assert len(found) == MAX_REFUSED + 2
+    assert found[_requests("orders", "request_response", "completed")] == 1
+    assert found[_requests(OTHER, "request_response", "rejected")] == MAX_SERVICES
+
+
+async def test_routes_of_services_beyond_the_limit_are_counted_together() -> None:
+    world = World()
+    for number in range(MAX_SERVICES + 3):
+        world.service(f"s{number}", number + 1)
+    found = await samples(FakeAdmin(world), "broker_service_routes")
+    assert (len(found), found[f'broker_service_routes{{service="{OTHER}"}}']) == (MAX_SERVICES + 1, 3)
+
+
+@pytest.mark.parametrize("services", [0, 1, PIECE_LINES, MAX_SERVICES + 1])
+async def test_both_formats_are_well_formed_however_many_pieces_there_are(services: int) -> None:
+    world = World()
+    for number in range(services):
+        count(world, f'"s\n{number}\\')
+    metrics = Metrics(FakeAdmin(world))
+    text, content_type = await metrics.render("text/plain;version=0.0.4")
+    assert content_type.startswith("text/plain")
+    plain = [family.name for family in parse_text(text.decode())]
+    assert len(plain) == len(set(plain))
+    text, content_type = await metrics.render(OPENMETRICS)
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.endswith(b"# EOF\n")
+    families = {family.name: family for family in parse_openmetrics(text.decode())}  # fails when one comes twice
+    names = {sample.labels["service"] for sample in families["broker_requests"].samples}
+    assert len(names) == min(services, MAX_SERVICES + 1)
+
+
+async def test_the_process_is_told_too() -> None:
+    found = await samples(FakeAdmin(World()), "p")
+    assert any(name.startswith("python_info") for name in found)
+    if sys.platform == "linux":
+        assert found["process_resident_memory_bytes"] > 0
+
+
+async def test_the_loop_turns_between_the_pieces() -> None:
+    world = World()
+    for number in range(MAX_SERVICES):
+        count(world, f"s{number}")
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(turn())
+    text, _ = await Metrics(FakeAdmin(world)).render("")
+    turning.cancel()
+    assert turns > text.count(b"\n") / PIECE_LINES
+
+
+async def test_routes_may_come_and_go_while_metrics_are_written() -> None:
+    world = World()
+    metrics = Metrics(FakeAdmin(world))
+    for number in range(MAX_SERVICES):
+        count(world, f"s{number}")
+    writing = asyncio.create_task(metrics.render(""))
+    number = MAX_SERVICES
+    while not writing.done():
+        number += 1
+        count(world, f"s{number}")
+        world.service(f"s{number}", number)
+        await asyncio.sleep(0)
+    text, _ = await writing
+    names = [family.name for family in parse_text(text.decode())]
+    assert len(names) == len(set(names))
+
+
+async def test_the_endpoint_answers_in_the_format_that_was_asked_for() -> None:
+    async with TestClient(TestServer(make_app(FakeAdmin(World())))) as client:
+        async with client.get("/metrics") as answer:
+            assert (answer.status, answer.content_type) == (200, "text/plain")
+            assert "broker_routes 0.0\n" in await answer.text()
+        async with client.get("/metrics", headers={"Accept": OPENMETRICS}) as answer:
+            assert answer.content_type == "application/openmetrics-text"

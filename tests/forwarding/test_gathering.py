@@ -1,0 +1,326 @@
+"""D-15: a request whose ADDRESS is cut is held until it is whole, then everything passes as it came."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.errors import INVALID, REJECTED
+from broker.forwarding.gathering import MAX_FRAMES
+from broker.rsocket.frames import (
+    COMPLETE,
+    FOLLOWS,
+    MAX_N,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_cancel,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+)
+from broker.wire.frames import MIME_TYPE
+from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
+from tests.forwarding.pairs import ANSWERED, MODELS, Pair
+
+ADDRESS = address(service="orders", region="eu")
+COMPOSITE = addressed(ADDRESS, ("text/plain", b"for the service"))
+
+
+def pair_of(settings: CoreSettings | None = None, mime: str = "", service_mime: str = "") -> Pair:
+    pair = Pair(settings=settings)
+    pair.service.lose()
+    pair.service = (
+        pair.world.service("orders", 1, metadata_mime=service_mime, region="eu")
+        if service_mime
+        else pair.world.service("orders", 1, region="eu")
+    )
+    if mime:
+        pair.caller = pair.world.caller(metadata_mime=mime)
+    return pair
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(kind: int) -> None:
+    for cut in range(len(COMPOSITE) + 1):
+        pair = pair_of()
+        pieces = fragments(kind, 1, COMPOSITE, b"data", [cut])
+        pair.caller.send(*pieces)
+        assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
+        assert pair.caller.peer.gathered_bytes == 0
+        assert pair.is_open == (kind != REQUEST_FNF)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_address_that_is_the_only_metadata_may_be_cut_anywhere_too(kind: int) -> None:
+    for cut in range(len(ADDRESS) + 1):
+        pair = pair_of(mime=MIME_TYPE, service_mime=MIME_TYPE)
+        pieces = fragments(kind, 1, ADDRESS, b"data", [cut])
+        pair.caller.send(*pieces)
+        assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
+        assert pair.is_open == (kind != REQUEST_FNF)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("first", [1, 3, 20, 40])
+def test_an_address_cut_twice_is_found(kind: int, first: int) -> None:
+    for cut in range(first + 1, len(COMPOSITE) + 4, 3):
+        pair = pair_of()
+        pieces = fragments(kind, 1, COMPOSITE, b"data", [first, cut])
+        pair.caller.send(*pieces)
+        assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_byte_in_a_fragment_of_its_own_passes(kind: int) -> None:
+    pair = pair_of()
+    pieces = fragments(kind, 1, COMPOSITE, b"data", list(range(1, len(COMPOSITE) + 4)))
+    pair.caller.send(*pieces)
+    assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
+
+
+def test_nothing_is_passed_on_before_the_address_is_whole_and_nothing_is_held_after() -> None:
+    pair = pair_of()
+    whole = len(addressed(ADDRESS))
+    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, whole - 1, whole, whole + 2])
+    pair.caller.send(*pieces[:2])
+    assert pair.received() == ([], [])
+    assert pair.caller.peer.gathered_bytes == len(pieces[0]) + len(pieces[1])
+    assert pair.caller.peer.begun == 1
+    pair.caller.send(pieces[2])
+    assert pair.received() == ([], [moved(raw, 2) for raw in pieces[:3]])
+    assert pair.caller.peer.gathered_bytes == 0
+    assert pair.caller.peer.begun == 1
+    pair.caller.send(pieces[3])
+    assert pair.received() == ([], [moved(pieces[3], 2)])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_cancel_while_the_address_is_gathered_ends_the_request_without_a_trace(kind: int) -> None:
+    pair = pair_of()
+    pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 60])
+    pair.caller.send(*pieces[:2], encode_cancel(1), *pieces[2:])
+    assert pair.received() == ([], [])
+    assert pair.world.left_over() == []
+
+
+def test_a_caller_lost_while_the_address_is_gathered_leaves_no_trace() -> None:
+    pair = pair_of()
+    pair.caller.send(*fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 20, 60])[:2])
+    pair.caller.lose()
+    assert pair.service.received() == []
+    assert pair.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_metadata_that_ends_without_an_address_is_refused(kind: int) -> None:
+    pair = pair_of()
+    pieces = fragments(kind, 1, COMPOSITE[:-20], b"", [10, 20])
+    pair.caller.send(*pieces)
+    pieces = fragments(kind, 3, COMPOSITE[:30], b"data", [10, 31])
+    pair.caller.send(*pieces)
+    text = "bad-address: the composite metadata of the request breaks off"
+    expected = [] if kind == REQUEST_FNF else [error(3, INVALID, text)]
+    frames, served = pair.received()
+    assert [frame for frame in frames if frame.stream_id == 3] == expected
+    assert pair.caller.peer.gathered_bytes == 0
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_request_without_a_route_is_refused_as_soon_as_that_is_known(kind: int) -> None:
+    pair = pair_of()
+    metadata = addressed(address(service="stock"))
+    pieces = fragments(kind, 1, metadata, b"data", [10, len(metadata) - 1, len(metadata) + 1])
+    pair.caller.send(*pieces)
+    expected = [] if kind == REQUEST_FNF else [error(1, REJECTED, "no-route: no route has service=stock")]
+    assert pair.received() == (expected, [])
+    assert pair.world.left_over() == []
+
+
+def test_a_fragment_that_declares_more_metadata_than_it_has_is_refused() -> None:
+    pair = pair_of()
+    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
+    broken = pieces[1][:6] + b"\xff\xff\xff" + pieces[1][9:]
+    pair.caller.send(pieces[0], broken, pieces[2])
+    text = f"bad-request: a fragment of {len(broken)} bytes declares more metadata than it has"
+    assert pair.received() == ([error(1, INVALID, text)], [])
+    assert pair.world.left_over() == []
+
+
+def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
+    pair = pair_of()
+    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
+    pair.caller.send(pieces[0])
+    pair.caller.request(REQUEST_RESPONSE, 1, ADDRESS)  # the id is in use
+    pair.caller.ask(1, 4)  # a request_response has no credit
+    pair.caller.fail(1, 0x201, "no")
+    pair.caller.send(*pieces[1:])
+    assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
+
+
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(kind: int) -> None:
+    """"At any time, the Requester may send REQUEST_N frames." """
+    pair = pair_of()
+    pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 70])
+    pair.caller.send(pieces[0], encode_request_n(1, 3), pieces[1], encode_request_n(1, 4), encode_request_n(1, 0))
+    assert pair.received() == ([], [])
+    pair.caller.send(*pieces[2:])
+    frames = pair.service.received()
+    assert [frame for frame in frames if frame.kind != asked(2, 7).kind] == [moved(raw, 2) for raw in pieces]
+    assert [frame for frame in frames if frame.kind == asked(2, 7).kind] == [asked(2, 7)]
+
+
+def test_credit_that_comes_early_does_not_grow_beyond_31_bits() -> None:
+    pair = pair_of()
+    pieces = fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 70])
+    pair.caller.send(pieces[0], encode_request_n(1, MAX_N), encode_request_n(1, MAX_N), *pieces[1:])
+    assert asked(2, MAX_N) in pair.service.received()
+
+
+# Bounds
+
+
+def test_the_bytes_that_are_held_for_a_connection_are_bounded() -> None:
+    pair = pair_of(CoreSettings(max_metadata_bytes=200))
+    metadata = addressed(ADDRESS, ("text/plain", bytes(400)))
+    before = ("text/plain", bytes(300))
+    late = fragments(REQUEST_RESPONSE, 1, addressed(b"", before)[31:] + metadata, b"", [60, 120, 180, 240])
+    pair.caller.send(*late)
+    text = "over-limit: no whole ADDRESS in 3 fragments; 200 bytes are held for a connection"
+    assert pair.received() == ([error(1, REJECTED, text)], [])
+    assert pair.world.left_over() == []
+
+
+def test_the_bound_is_reached_and_not_passed() -> None:
+    raw = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0]
+    for limit, answers in ((len(raw), 0), (len(raw) - 1, 1)):
+        pair = pair_of(CoreSettings(max_metadata_bytes=limit))
+        pair.caller.send(raw)
+        assert len(pair.caller.received()) == answers
+        assert pair.caller.peer.gathered_bytes == (0 if answers else limit)
+
+
+def test_all_requests_of_a_connection_share_the_bound() -> None:
+    raw = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0]
+    pair = pair_of(CoreSettings(max_metadata_bytes=len(raw) * 2))
+    for stream_id in (1, 3, 5):
+        pair.caller.send(fragments(REQUEST_RESPONSE, stream_id, COMPOSITE, b"data", [60])[0])
+    text = f"over-limit: no whole ADDRESS in 1 fragments; {len(raw) * 2} bytes are held for a connection"
+    assert pair.received() == ([error(5, REJECTED, text)], [])
+    pair.caller.cancel(1)
+    pair.caller.send(fragments(REQUEST_RESPONSE, 7, COMPOSITE, b"data", [60])[0])
+    assert pair.received() == ([], [])
+    assert sorted(pair.caller.peer.streams) == [3, 7]
+
+
+def test_the_fragments_that_are_held_for_a_request_are_bounded() -> None:
+    pair = pair_of()
+    pair.caller.send(encode_request(REQUEST_RESPONSE, 1, b"", b"", flags=FOLLOWS))
+    for _ in range(MAX_FRAMES - 2):
+        pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
+    assert pair.received() == ([], [])
+    pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
+    text = "over-limit: no whole ADDRESS in 1024 fragments; 262144 bytes are held for a connection"
+    assert pair.received() == ([error(1, REJECTED, text)], [])
+    assert pair.world.left_over() == []
+
+
+def test_a_request_that_is_gathered_counts_as_a_stream_of_the_connection() -> None:
+    pair = pair_of(CoreSettings(max_streams_per_connection=1))
+    pair.caller.send(fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0])
+    pair.caller.request(REQUEST_RESPONSE, 3, ADDRESS)
+    text = "over-limit: 1 streams of this connection are open, the limit is 1"
+    assert pair.received() == ([error(3, REJECTED, text)], [])
+
+
+# Requests that end while they are gathered are counted like all others
+
+
+def test_a_request_cancelled_while_it_was_gathered_is_counted() -> None:
+    pair = pair_of()
+    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0], encode_cancel(1))
+    (record,) = pair.world.flows()
+    assert (record.model, record.outcome, record.requests) == ("request_stream", "cancelled", 1)
+
+
+def test_a_request_whose_caller_was_lost_while_it_was_gathered_is_counted() -> None:
+    pair = pair_of()
+    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0])
+    pair.caller.lose()
+    (record,) = pair.world.flows()
+    assert (record.model, record.outcome, record.requests) == ("request_stream", "caller_lost", 1)
+
+
+# Where the metadata must be translated, all of it is gathered
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_metadata_for_a_route_that_reads_another_mime_type_is_gathered_whole(kind: int) -> None:
+    for cut in range(1, len(COMPOSITE)):
+        pair = pair_of(service_mime=MIME_TYPE)
+        pieces = fragments(kind, 1, COMPOSITE, b"some data", [cut, len(COMPOSITE) + 4])
+        pair.caller.send(*pieces)
+        wrapped = addressed(b"", ("text/plain", b"for the service"))[len(addressed(b"")) :]
+        expected = encode_request(kind, 2, b"some", address(wrapped=wrapped, service="orders", region="eu"), 8, FOLLOWS)
+        assert pair.received() == ([], [moved(expected, 2), moved(pieces[2], 2)]), cut
+        assert pair.is_open == (kind != REQUEST_FNF)
+        assert pair.caller.peer.gathered_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_gathered_request_that_is_whole_becomes_one_frame(kind: int) -> None:
+    pair = pair_of(mime=MIME_TYPE)
+    flags = COMPLETE if kind == REQUEST_CHANNEL else 0
+    pieces = fragments(kind, 1, ADDRESS, b"data", [20, 30], flags=flags, last_flags=NEXT)
+    pair.caller.send(*pieces)
+    expected = encode_request(kind, 2, b"data", addressed(ADDRESS), 8, flags)
+    assert pair.received() == ([], [moved(expected, 2)])
+    pair.service.answer(2, b"done", NEXT | COMPLETE)
+    assert not pair.is_open
+
+
+def test_complete_on_a_fragment_says_nothing_in_a_request_that_cannot_complete() -> None:
+    pair = pair_of(mime=MIME_TYPE)
+    pieces = fragments(REQUEST_RESPONSE, 1, ADDRESS, b"data", [20], last_flags=NEXT | COMPLETE)
+    pair.caller.send(*pieces)
+    assert pair.received() == ([], [moved(encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ADDRESS)), 2)])
+
+
+def test_early_credit_reaches_a_route_that_reads_another_mime_type() -> None:
+    pair = pair_of(mime=MIME_TYPE)
+    pieces = fragments(REQUEST_STREAM, 1, ADDRESS, b"data", [20], n=2)
+    pair.caller.send(pieces[0], encode_request_n(1, 5), pieces[1])
+    expected = encode_request(REQUEST_STREAM, 2, b"data", addressed(ADDRESS), 2)
+    assert pair.received() == ([], [moved(expected, 2), asked(2, 5)])
+
+
+def test_a_cancel_while_metadata_to_translate_is_gathered_ends_the_request() -> None:
+    pair = pair_of(service_mime=MIME_TYPE)
+    whole = len(addressed(ADDRESS))
+    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [whole, whole + 4])
+    pair.caller.send(pieces[0], encode_cancel(1), *pieces[1:])
+    assert pair.received() == ([], [])
+    assert pair.world.left_over() == []
+
+
+def test_a_route_that_is_gone_when_the_metadata_is_whole_is_no_route() -> None:
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    metadata = addressed(address(service="orders"), ("text/plain", b"x"))
+    pieces = fragments(REQUEST_RESPONSE, 1, metadata, b"data", [len(metadata) - 1])
+    caller.send(pieces[0])
+    service.lose()
+    caller.send(pieces[1])
+    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
+    assert world.left_over() == []
+
+
+def test_a_passing_request_in_fragments_is_cancelled_with_one_cancel() -> None:
+    pair = pair_of()
+    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, 90])
+    pair.caller.send(*pieces[:2], encode_cancel(1))
+    assert pair.received() == ([], [*[moved(raw, 2) for raw in pieces[:2]], cancelled(2)])

@@ -1,0 +1,230 @@
+"""D-16, row by row: what a route gets when it cannot read the caller's metadata as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import INVALID
+from broker.forwarding.settings import Settings
+from broker.rsocket.frames import (
+    NEXT,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from broker.wire.ints import u24_bytes
+from tests.fakes import World, address, addressed, composite, error, moved
+from tests.forwarding.pairs import MODELS
+
+PLAIN = address(service="orders")
+WRAPPING = address(wrapped=b"what was there before", service="orders")
+ROUTING = ("message/x.rsocket.routing.v0", b"\x05route")
+DATA_MIME_JSON = encode_well_known_entry(0x7A, b"\x85")
+DATA_MIME_OWN = encode_well_known_entry(0x7A, bytes([12]) + b"application/x"[:13])
+
+
+def translated(
+    metadata: bytes,
+    caller_mime: str,
+    route_mime: str,
+    caller_data: str = "text/plain",
+    route_data: str = "text/plain",
+    kind: int = REQUEST_RESPONSE,
+) -> bytes | None:
+    """The metadata that the route gets; everything else must have stayed as it was."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=route_mime, data_mime=route_data)
+    caller = world.caller(metadata_mime=caller_mime, data_mime=caller_data)
+    caller.send(encode_request(kind, 1, b"the data", metadata, 8))
+    frame = service.one()
+    assert frame == moved(encode_request(kind, 1, b"the data", frame.metadata, 8), 2)
+    return frame.metadata
+
+
+BOTH = addressed(PLAIN, ROUTING, ("text/plain", b"x"))
+REST = composite(ROUTING, ("text/plain", b"x"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "expected"),
+    [
+        (BOTH, COMPOSITE_MIME, COMPOSITE_MIME, BOTH),
+        (addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE, PLAIN),
+        (addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE_V0, PLAIN),
+        (BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=REST, service="orders")),
+        (composite(ROUTING) + BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=composite(ROUTING) + REST, service="orders")),
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, MIME_TYPE, WRAPPING),
+        (PLAIN, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, PLAIN))),
+        (PLAIN, MIME_TYPE_V0, COMPOSITE_MIME, composite((MIME_TYPE_V0, PLAIN))),
+        (WRAPPING, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, WRAPPING))),
+        (PLAIN, MIME_TYPE, MIME_TYPE, PLAIN),
+        (WRAPPING, MIME_TYPE, MIME_TYPE_V0, WRAPPING),
+    ],
+)
+def test_brokers_own_mime_types_are_wrapped_and_unwrapped(
+    metadata: bytes, caller_mime: str, route_mime: str, expected: bytes
+) -> None:
+    assert translated(metadata, caller_mime, route_mime) == expected
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "expected"),
+    [
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, "text/plain", b"what was there before"),
+        (WRAPPING, MIME_TYPE, "application/json", b"what was there before"),
+        (BOTH, COMPOSITE_MIME, "text/plain", b"x"),
+        (BOTH, COMPOSITE_MIME, "message/x.rsocket.routing.v0", b"\x05route"),
+        (addressed(PLAIN) + encode_well_known_entry(0x7E, b"\x02ok"), COMPOSITE_MIME, ROUTING[0], b"\x02ok"),
+        (BOTH, COMPOSITE_MIME, "application/json", None),
+        (PLAIN, MIME_TYPE, "application/json", None),
+    ],
+)
+def test_a_route_of_another_mime_type_gets_what_it_can_read_or_nothing(
+    kind: int, metadata: bytes, caller_mime: str, route_mime: str, expected: bytes | None
+) -> None:
+    world = World()
+    # A connection whose metadata is of another mime type cannot announce a route; it did before, in its other life.
+    service = world.service("orders", 1)
+    service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
+    caller = world.caller(metadata_mime=caller_mime)
+    caller.send(encode_request(kind, 1, b"the data", metadata, 8))
+    assert service.received() == [moved(encode_request(kind, 1, b"the data", expected, 8), 2)]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "caller_data", "expected"),
+    [
+        (BOTH, COMPOSITE_MIME, "application/json", BOTH + DATA_MIME_JSON),
+        (BOTH, COMPOSITE_MIME, "application/x", BOTH + DATA_MIME_OWN),
+        (BOTH + DATA_MIME_JSON, COMPOSITE_MIME, "text/html", BOTH + DATA_MIME_JSON),
+        (
+            addressed(PLAIN, ("message/x.rsocket.mime-type.v0", b"\x85")),
+            COMPOSITE_MIME,
+            "text/html",
+            addressed(PLAIN, ("message/x.rsocket.mime-type.v0", b"\x85")),
+        ),
+        (PLAIN, MIME_TYPE, "application/json", composite((MIME_TYPE, PLAIN)) + DATA_MIME_JSON),
+        (BOTH, COMPOSITE_MIME, "", BOTH),
+    ],
+)
+def test_a_composite_route_is_told_the_mime_type_of_the_data_where_it_differs(
+    metadata: bytes, caller_mime: str, caller_data: str, expected: bytes
+) -> None:
+    assert translated(metadata, caller_mime, COMPOSITE_MIME, caller_data, "text/plain") == expected
+
+
+def test_a_route_that_reads_no_composite_metadata_is_not_told_the_mime_type_of_the_data() -> None:
+    assert translated(PLAIN, MIME_TYPE, MIME_TYPE_V0, "application/json", "text/plain") == PLAIN
+    assert translated(addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE, "application/json", "text/plain") == PLAIN
+
+
+def test_the_credit_of_a_stream_stays_where_it_was() -> None:
+    assert translated(BOTH, COMPOSITE_MIME, MIME_TYPE, kind=REQUEST_STREAM) == address(wrapped=REST, service="orders")
+
+
+def test_answers_are_not_translated() -> None:
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, PLAIN)
+    raw = encode_payload(2, NEXT, b"answer", b"any metadata")
+    service.send(raw)
+    assert caller.received() == [moved(raw, 1)]
+
+
+def test_a_request_that_would_be_too_large_for_its_route_is_refused() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    room = 0xFFFFFF - len(encode_request(REQUEST_RESPONSE, 1, b"", addressed(PLAIN)))
+    caller.request(REQUEST_RESPONSE, 1, PLAIN, bytes(room + 1))
+    text = "too-large: the request would have 16777216 bytes with metadata that orders can read"
+    assert (caller.received(), service.received()) == ([error(1, INVALID, text)], [])
+    caller.request(REQUEST_RESPONSE, 3, PLAIN, bytes(room))
+    assert [len(frame.raw) for frame in service.received()] == [0xFFFFFF]
+
+
+def test_mime_types_beyond_the_bound_are_refused_with_the_setup() -> None:
+    """Sharing a number with others would give a connection metadata that it cannot read."""
+    world = World(Settings(max_connections=10_000))
+    from broker.forwarding.engine import MAX_MIMES
+
+    for number in range(MAX_MIMES):
+        caller = world.caller(data_mime=f"application/x-{number}")
+        caller.lose()
+    late = world.caller(data_mime="application/x-late")
+    text = "over-limit: 4096 different pairs of mime types were met, more are not told apart"
+    assert late.received() == [error(0, 0x003, text)]
+    assert late.is_closed
+    assert not world.caller(data_mime="application/x-7").is_closed
+
+
+def push(metadata: bytes, caller_mime: str, route_mime: str, caller_data: str = "text/plain") -> bytes | None:
+    world = World()
+    service = world.service("orders", 1)
+    service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
+    caller = world.caller(metadata_mime=caller_mime, data_mime=caller_data)
+    caller.push(metadata)
+    frames = service.received()
+    if not frames:
+        return None
+    assert frames == [moved(encode_metadata_push(frames[0].data), 0)]
+    return frames[0].data
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "expected"),
+    [
+        (BOTH, COMPOSITE_MIME, COMPOSITE_MIME, BOTH),
+        (BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=REST, service="orders")),
+        (PLAIN, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, PLAIN))),
+        (WRAPPING, MIME_TYPE, "text/plain", b"what was there before"),
+        (PLAIN, MIME_TYPE, "text/plain", None),  # nothing in it that the route could read
+    ],
+)
+def test_a_push_is_translated_like_a_request(
+    metadata: bytes, caller_mime: str, route_mime: str, expected: bytes | None
+) -> None:
+    assert push(metadata, caller_mime, route_mime) == expected
+
+
+def test_a_push_has_no_data_and_so_no_mime_type_of_it() -> None:
+    assert push(BOTH, COMPOSITE_MIME, COMPOSITE_MIME, "application/json") == BOTH
+
+
+def test_an_address_that_cannot_be_written_again_is_refused() -> None:
+    """D-21: the JS client may write values of over 127 bytes, which only it can say."""
+    world = World()
+    value = "v" * 200
+    announced = bytes.fromhex("0000 1c01 0400") + (1).to_bytes(16, "big") + b"\x06orders"
+    service = world.connect()
+    from broker.rsocket.frames import Setup
+
+    service.send(Setup(MIME_TYPE, "text/plain", 20_000, 90_000, announced + js_tag(b"user", value)).encode())
+    assert not service.is_closed
+    caller = world.caller()
+    raw = bytes.fromhex("0000 1c01 1480") + bytes(16) + js_tag(b"user", value)
+    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ROUTING)))
+    frames = caller.received()
+    assert [(frame.code, frame.text.split(":")[0]) for frame in frames] == [(INVALID, "bad-address")]
+    caller.send(encode_request(REQUEST_RESPONSE, 3, b"", addressed(raw)))
+    assert [frame.metadata for frame in service.received()] == [raw]
+
+
+def js_tag(key: bytes, value: str) -> bytes:
+    return bytes([len(key)]) + key + bytes([len(value)]) + value.encode()
+
+
+def test_lengths_of_metadata_are_written_anew() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    caller.request(REQUEST_STREAM, 1, PLAIN, b"d", 3)
+    metadata = composite((MIME_TYPE, PLAIN))
+    expected = bytes.fromhex("00000002 1900 00000003") + u24_bytes(len(metadata)) + metadata + b"d"
+    assert [frame.raw for frame in service.received()] == [expected]

