@@ -5,8 +5,7 @@ from typing import Protocol
 
 from broker.config import Config
 from broker.core import Core
-from broker.edge.event_pipe import PipeState
-from broker.views import Moment
+from broker.views import EventFilesView, Moment
 
 
 class Admin(Protocol):
@@ -22,7 +21,7 @@ class Admin(Protocol):
 
     @property
     def listeners(self) -> Sequence[str]:
-        """URLs that peers can connect to, with the ports that the system gave."""
+        """URLs that are listened on, with the ports that the system gave."""
 
     @property
     def is_ready(self) -> bool:
@@ -35,7 +34,7 @@ class Admin(Protocol):
     def moment(self) -> Moment:
         """Now, on the core's clock and on the wall."""
 
-    def event_state(self) -> PipeState | None:
+    def event_state(self) -> EventFilesView | None:
         """How the event files are; None when none are written."""
 
 

@@ -34,9 +34,8 @@ from prometheus_client.registry import Collector
 from admin_api.admin import Admin
 from broker import VERSION, views
 from broker.core import Core
-from broker.edge.event_pipe import PipeState
 from broker.events import MAX_BUCKET, bucket_low_us
-from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
+from broker.views import REFUSED, EventFilesView, Total, TotalKey
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -44,12 +43,12 @@ OTHER: Final = "(other)"
 BOUNDS_US: Final = tuple(1 << power for power in range(6, 26))  # 64 us … 34 s
 WITH_ANSWER: Final = ("request_response", "request_stream", "request_channel")  # the others end as they begin
 PIECE_LINES: Final = 240  # some 2 ms
+PIECE_TOTALS: Final = 200  # whose histograms are added up in one go: some 2 ms
 OPENMETRICS: Final = "application/openmetrics-text"
 END: Final = b"# EOF\n"  # of OpenMetrics
 T = TypeVar("T")
 
 _BOUNDS: Final = [repr(bound / 1e6) for bound in BOUNDS_US] + ["+Inf"]
-_REFUSED: Final = OUTCOME_NAMES[REJECTED]
 # By flow bucket the position among the bounds; no bucket lies across a bound.
 _POSITIONS: Final = [sum(bucket_low_us(bucket) >= bound for bound in BOUNDS_US) for bucket in range(MAX_BUCKET + 1)]
 
@@ -155,11 +154,11 @@ def _routing(core: Core) -> Iterator[Metric]:
 
 
 def _requests(core: Core) -> Iterator[Metric]:
-    numbers: dict[tuple[str, str, str, str, str], int] = {}
+    numbers: dict[TotalKey, int] = {}
     places = _Places()
-    for (name, model, routing, outcome, code), counts in core.engine.flows.totals.items():
+    for (name, model, routing, outcome, code), total in views.totals(core):
         key = (places.label(name, outcome), model, routing, outcome, code)
-        numbers[key] = numbers.get(key, 0) + counts.requests
+        numbers[key] = numbers.get(key, 0) + total.requests
     labels = ["service", "model", "routing", "outcome", "code"]
     for piece in _pieces(list(numbers.items()), 1):
         family = CounterMetricFamily("broker_requests", "Ended requests; code: the broker's own error", labels=labels)
@@ -170,37 +169,47 @@ def _requests(core: Core) -> Iterator[Metric]:
 
 def _volumes(core: Core) -> Iterator[Metric]:
     """Items, bytes and latencies. Refused requests moved nothing."""
-    groups: dict[tuple[str, str], list[Counts]] = {}
+    groups: dict[tuple[str, str], list[Total]] = {}
     places = _Places()
-    for (name, model, _, outcome, _), counts in core.engine.flows.totals.items():
-        if outcome != _REFUSED:
-            groups.setdefault((places.label(name, outcome), model), []).append(counts)
+    for (name, model, _, outcome, _), total in views.totals(core):
+        if outcome != REFUSED:
+            groups.setdefault((places.label(name, outcome), model), []).append(total)
     labels = ["service", "model", "direction"]
     for piece in _pieces(list(groups.items()), 2):
         family = CounterMetricFamily("broker_items", "Payloads: in from callers, out from routes", labels=labels)
         for pair, group in piece:
-            family.add_metric([*pair, "in"], sum(counts.items_in for counts in group))
-            family.add_metric([*pair, "out"], sum(counts.items_out for counts in group))
+            family.add_metric([*pair, "in"], sum(total.items_in for total in group))
+            family.add_metric([*pair, "out"], sum(total.items_out for total in group))
         yield family
     for piece in _pieces(list(groups.items()), 2):
         family = CounterMetricFamily("broker_bytes", "Bytes of frames: in from callers, out from routes", labels=labels)
         for pair, group in piece:
-            family.add_metric([*pair, "in"], sum(counts.bytes_in for counts in group))
-            family.add_metric([*pair, "out"], sum(counts.bytes_out for counts in group))
+            family.add_metric([*pair, "in"], sum(total.bytes_in for total in group))
+            family.add_metric([*pair, "out"], sum(total.bytes_out for total in group))
         yield family
     answered = [(pair, group) for pair, group in groups.items() if pair[1] in WITH_ANSWER]
     for piece in _pieces(answered, len(_BOUNDS) + 2):
-        latencies = HistogramMetricFamily(
-            "broker_request_duration_seconds",
-            "From the first frame of a request to its end, where the model has an answer",
-            labels=["service", "model"],
-        )
+        latencies = _latencies()
         for pair, group in piece:
-            latencies.add_metric(pair, _buckets(group), sum(counts.latency_sum_us for counts in group) / 1e6)
+            numbers = [0] * len(_BOUNDS)
+            for at in range(0, len(group), PIECE_TOTALS):
+                if at:
+                    yield _latencies()  # an empty piece: only the loop's turn, `(other)` may have thousands of totals
+                _add_buckets(numbers, group[at : at + PIECE_TOTALS])
+            buckets = list(zip(_BOUNDS, accumulate(numbers), strict=True))
+            latencies.add_metric(pair, buckets, sum(total.latency_sum_us for total in group) / 1e6)
         yield latencies
 
 
-def _events(core: Core, files: PipeState | None) -> Iterator[Metric]:
+def _latencies() -> HistogramMetricFamily:
+    return HistogramMetricFamily(
+        "broker_request_duration_seconds",
+        "From the first frame of a request to its end, where the model has an answer",
+        labels=["service", "model"],
+    )
+
+
+def _events(core: Core, files: EventFilesView | None) -> Iterator[Metric]:
     dropped = CounterMetricFamily(
         "broker_events_dropped", "Events that were lost: nobody took them, or the files' writer", labels=["where"]
     )
@@ -226,7 +235,7 @@ class _Places:
 
     def label(self, name: str, outcome: str) -> str:
         """The name while there are places."""
-        names, limit = (self._refused, MAX_REFUSED) if outcome == _REFUSED else (self._served, MAX_SERVICES)
+        names, limit = (self._refused, MAX_REFUSED) if outcome == REFUSED else (self._served, MAX_SERVICES)
         if name in names:
             return name
         if len(names) >= limit:
@@ -235,13 +244,11 @@ class _Places:
         return name
 
 
-def _buckets(group: list[Counts]) -> list[tuple[str, float]]:
-    """Bounds, and the numbers of requests up to them."""
-    numbers = [0] * len(_BOUNDS)
-    for counts in group:
-        for bucket, number in counts.histogram.items():
+def _add_buckets(numbers: list[int], group: list[Total]) -> None:
+    """Adds the histograms up by position among the bounds."""
+    for total in group:
+        for bucket, number in total.histogram.items():
             numbers[_POSITIONS[bucket]] += number
-    return list(zip(_BOUNDS, accumulate(numbers), strict=True))
 
 
 def _pieces(items: list[T], lines: int) -> Iterator[list[T]]:

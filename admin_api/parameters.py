@@ -21,8 +21,9 @@ def reject_unknown(request: web.Request, known: Set[str], takes_tags: bool) -> N
     """AdminError "bad-parameter" for a parameter that the endpoint does not have."""
     for name in request.query:
         if name not in known and not (takes_tags and name.startswith(TAG)):
-            has = sorted(known) + (["tag.NAME"] if takes_tags else [])
-            there = f"{', '.join(has)} can be used here" if has else "none can be used here"
+            there = f"{', '.join(sorted(known))} can be used here" if known else "none can be used here"
+            if takes_tags:
+                there += f", and tag.{shown(name)} for a tag"
             raise AdminError("bad-parameter", f"there is no parameter {shown(name)!r}; {there}")
 
 

@@ -132,7 +132,7 @@ def main(quick: bool, seconds: float | None, rounds: int | None, only: str | Non
         build_programs()
     except CannotMeasure as error:
         raise click.ClickException(str(error)) from error
-    comparison = Comparison(console, seconds or (0.5 if quick else 4.0), rounds or (1 if quick else 5))
+    comparison = Comparison(console, seconds or (0.4 if quick else 4.0), rounds or (1 if quick else 5))
     rows = {row.name: row for runner in runners for row in rows_for(runner.name, quick) if row.model in wanted}
     for name, row in rows.items():
         takers = [runner for runner in runners if any(row.name == name for row in rows_for(runner.name, quick))]

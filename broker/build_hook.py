@@ -8,6 +8,7 @@ early. Without a C compiler a wheel is still built, of the same source, interpre
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -53,21 +54,25 @@ def compile_tree(root: Path, modules: list[str]) -> None:
 
 
 def copy_and_compile(target: Path) -> None:
-    """A compiled copy of the packages in `target`, made anew only when a source has changed."""
+    """A compiled copy of the packages in `target`, made anew only when a source has changed. One process at a time."""
     modules = compiled_modules()
     digest = hashlib.sha256(sys.version.encode())
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.is_file() and path.suffix not in (".pyc", ".so"):
+                digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     stamp = target / STAMP
-    if stamp.exists() and stamp.read_text() == digest.hexdigest():
-        return
-    shutil.rmtree(target, ignore_errors=True)
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    compile_tree(target, modules)
-    shutil.rmtree(target / "build", ignore_errors=True)
-    stamp.write_text(digest.hexdigest())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.parent / f"{target.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        shutil.rmtree(target, ignore_errors=True)
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        compile_tree(target, modules)
+        shutil.rmtree(target / "build", ignore_errors=True)
+        stamp.write_text(digest.hexdigest())
 
 
 def _first_lines(error: subprocess.CalledProcessError) -> str:

@@ -9,13 +9,14 @@ Decides the life of peers and of the routes that they offer: SETUP, ROUTE_SETUP,
 Requests are the engine's. Nothing here reads a clock, waits, logs or raises on what a peer sends.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
-from broker.errors import BrokerError, Refusal
+from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, Refusal
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
+    EVENTS_DROPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
     ROUTE_JOINED,
@@ -24,7 +25,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.forwarding.engine import Engine
+from broker.forwarding.engine import MAX_MIMES, Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.dice import Dice
@@ -49,12 +50,12 @@ CoreSettings = Settings
 
 COMPILED: Final = not __file__.endswith(".py")
 NEVER: Final = float("inf")
-MAX_EVENTS: Final = 100_000  # lifecycle events that nobody has taken; more are dropped and counted
+MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told
 MAX_CLOSED: Final = 1_000  # closed connections that are remembered for the operator
 
 
 class Deadline:
-    """A moment at which a peer must be looked at; at most one per peer stands in the heap."""
+    """A moment at which a peer must be looked at. Out of date, and ignored, when it is not the peer's `look_at`."""
 
     __slots__ = ("at", "peer")
 
@@ -106,6 +107,10 @@ class Core:
         "_events",
         "_flow_at",
         "_flow_at_ms",
+        "_gap_first_seq",
+        "_gap_last_seq",
+        "_gap_records",
+        "_gap_requests",
         "_now",
         "_peers",
         "_peers_made",
@@ -137,9 +142,13 @@ class Core:
         self._peers: dict[int, Peer] = {}  # bounded by max_connections
         self._peers_made = 0
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
-        self._deadlines: list[Deadline] = []
+        self._deadlines: list[Deadline] = []  # a heap; at most one per peer is valid, see `_watch` for its bound
         self._events: list[LifecycleEvent | FlowRecord] = []
         self._dropped = 0
+        self._gap_records = 0  # dropped since the last take_events
+        self._gap_requests = 0  # counted in them
+        self._gap_first_seq = 0
+        self._gap_last_seq = 0
         self._seq = 0
         self._flow_at = now + settings.flow_interval_s
         self._flow_at_ms = at_ms
@@ -163,7 +172,7 @@ class Core:
             )
             return peer
         self._peers[peer.id] = peer
-        heappush(self._deadlines, Deadline(now + self.settings.setup_timeout_s, peer))
+        self._watch(peer, now + self.settings.setup_timeout_s)
         return peer
 
     def receive(self, peer: Peer, data: bytes, now: float) -> None:
@@ -198,14 +207,18 @@ class Core:
             peer.end_detail = reason
             self._let_go(peer, now)
         peer.forget_output()
+        peer.look_at = NEVER
         del self._peers[peer.id]
 
-    def end(self, peer: Peer, word: str, text: str, now: float) -> None:
-        """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once."""
+    def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
+        """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once.
+
+        `code` 0 means the RSocket code of the word, or what stands for it in the state of the connection.
+        """
         if peer.is_ending or peer.is_lost:
             return
         refusal = Refusal(word, text)
-        peer.send(encode_error(0, self._connection_code(peer, refusal), refusal.message))
+        peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
         self._let_go(peer, now)
 
@@ -229,7 +242,9 @@ class Core:
         self._at_ms = at_ms
         deadlines = self._deadlines
         while deadlines and deadlines[0].at <= now:
-            self._look_at(heappop(deadlines).peer, now)
+            deadline = heappop(deadlines)
+            if deadline.at == deadline.peer.look_at:
+                self._look_at(deadline.peer, now)
         if now >= self._flow_at:
             self._take_flows(now)
 
@@ -256,6 +271,8 @@ class Core:
         """What happened since the last call, in order."""
         events = self._events
         self._events = []
+        if self._gap_records:
+            events.append(self._told_gap())
         return events
 
     @property
@@ -312,16 +329,22 @@ class Core:
             return
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
-        peer.mimes = self.engine.number_mimes(setup)
-        heappush(self._deadlines, Deadline(frame.now + peer.connection.lifetime_s, peer))
+        number = self.engine.number_mimes(setup)
+        if number < 0:
+            text = f"{MAX_MIMES} different pairs of mime types were met, more are not told apart"
+            self.end(peer, "over-limit", text, frame.now, REJECTED_SETUP)
+            return
+        peer.mimes = number
+        self._watch(peer, frame.now + peer.connection.lifetime_s)
         self._tell(LifecycleEvent(PEER_CONNECTED, self._next_seq(), self._wall(frame.now), peer=peer.name))
         metadata = setup.metadata
         if metadata:
             at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
             if at >= 0:
-                self._announce(peer, metadata[at:to], frame.now)
+                self._announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
             elif at != ABSENT:
-                self.end(peer, "bad-route", "the composite metadata of the SETUP breaks off", frame.now)
+                text = "the composite metadata of the SETUP breaks off"
+                self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         at, to = self.engine.find_in_push(peer, frame)
@@ -330,23 +353,25 @@ class Core:
         elif frame.data[at + 4] >> 2 == ADDRESS:
             self.engine.handle_push(peer, frame, at, to)
         else:
-            self._announce(peer, frame.data[at:to], frame.now)
+            self._announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
 
-    def _announce(self, peer: Peer, raw: bytes, now: float) -> None:
-        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route."""
+    def _announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
+        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route.
+
+        `code` if it cannot: a client that is set up "MUST ignore an ERROR[… REJECTED_SETUP …] frame".
+        """
         try:
             setup = decode_frame(raw)
         except BrokerError as error:
-            self.end(peer, "bad-route", error.text, now)
+            self.end(peer, "bad-route", error.text, now, code)
             return
         if not isinstance(setup, RouteSetup):
-            self.end(
-                peer, "no-cluster", f"a broker frame of kind {setup.kind} from a connection that is no broker", now
-            )
+            text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
+            self.end(peer, "no-cluster", text, now, code)
             return
         limit = self.settings.max_tags_per_route
         if len(setup.tags) > limit:
-            self.end(peer, "bad-route", f"{len(setup.tags)} tags, the limit is {limit}", now)
+            self.end(peer, "bad-route", f"{len(setup.tags)} tags, the limit is {limit}", now, code)
             return
         self._join(peer, setup, now)
 
@@ -361,7 +386,8 @@ class Core:
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
         at_ms = self._wall(now)
         if isinstance(mine, Route):
-            self.table.leave(mine)
+            if mine.id != route.id:  # else `join` takes its place, with a newer timestamp (D-08)
+                self.table.leave(mine)
             route.requests = mine.requests
             self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
         self.table.join(route, at_ms)
@@ -409,6 +435,18 @@ class Core:
         if len(self.closed) > MAX_CLOSED:
             del self.closed[: MAX_CLOSED // 10]
 
+    def _watch(self, peer: Peer, at: float) -> None:
+        """Looks at the peer at that moment, and not at the one that was meant before.
+
+        Deadlines of connections that are gone stay until their time comes, unless there are too many of them.
+        """
+        peer.look_at = at
+        deadlines = self._deadlines
+        heappush(deadlines, Deadline(at, peer))
+        if len(deadlines) > 2 * len(self._peers) + 64:
+            deadlines[:] = [item for item in deadlines if item.at == item.peer.look_at and not item.peer.is_ending]
+            heapify(deadlines)
+
     def _look_at(self, peer: Peer, now: float) -> None:
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
         if peer.is_ending or peer.is_lost:
@@ -418,20 +456,20 @@ class Core:
             self.end(peer, "setup-timeout", f"no SETUP within {waited_s:.1f} s", now)
             return
         lifetime_s = peer.connection.lifetime_s
-        silent_s = now - peer.heard_at
-        if silent_s >= lifetime_s:
-            text = f"nothing arrived for {silent_s:.1f} s, the SETUP promised {lifetime_s:.1f} s"
+        late_at = peer.heard_at + lifetime_s
+        if late_at <= now:
+            text = f"nothing arrived for {now - peer.heard_at:.1f} s, the SETUP promised {lifetime_s:.1f} s"
             self.end(peer, "keepalive-timeout", text, now)
             return
-        heappush(self._deadlines, Deadline(peer.heard_at + lifetime_s, peer))
+        self._watch(peer, late_at)  # later than now, so that `tick` comes to an end
 
     def _connection_code(self, peer: Peer, refusal: Refusal) -> int:
         """The RSocket code on stream 0: the codes of requests and of the setup only fit where they belong."""
-        if refusal.code < 0x101 and peer.connection.state == OPEN and refusal.word not in ("bad-route", "no-cluster"):
-            return 0x101
-        if refusal.code >= 0x201:
-            return 0x003 if peer.connection.state == NEW else 0x101
-        return refusal.code
+        if CONNECTION_ERROR <= refusal.code <= CONNECTION_CLOSE:
+            return refusal.code
+        if peer.connection.state != NEW:
+            return CONNECTION_ERROR
+        return refusal.code if refusal.code < CONNECTION_ERROR else REJECTED_SETUP
 
     def _take_flows(self, now: float) -> None:
         at_ms = self._wall(now)
@@ -462,10 +500,32 @@ class Core:
         )
 
     def _tell(self, event: LifecycleEvent | FlowRecord) -> None:
-        if len(self._events) >= MAX_EVENTS:
-            self._dropped += 1
-        else:
+        if len(self._events) < MAX_EVENTS:
             self._events.append(event)
+            return
+        self._dropped += 1
+        if self._gap_records == 0:
+            self._gap_first_seq = event.seq
+        self._gap_records += 1
+        self._gap_last_seq = event.seq
+        self._gap_requests += event.requests if isinstance(event, FlowRecord) else 0
+
+    def _told_gap(self) -> LifecycleEvent:
+        """The records that were dropped, as an event with the number of the last of them."""
+        first = self._gap_first_seq
+        last = self._gap_last_seq
+        event = LifecycleEvent(
+            EVENTS_DROPPED,
+            last,
+            self._at_ms,
+            tags=[("records", str(self._gap_records)), ("first_seq", str(first)), ("last_seq", str(last))],
+            reason="not-taken",
+            detail=f"{self._gap_records} records are missing: {MAX_EVENTS} others waited to be taken",
+            requests=self._gap_requests,
+        )
+        self._gap_records = 0
+        self._gap_requests = 0
+        return event
 
     def _next_seq(self) -> int:
         self._seq += 1

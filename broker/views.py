@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from broker.core import COMPILED, ClosedPeer, Core
 from broker.edge.event_pipe import PipeState
 from broker.errors import BrokerError
 from broker.events import bucket_high_us, bucket_low_us
-from broker.forwarding.flows import Counts
+from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
 from broker.routing.table import Route
 from broker.rsocket.connection import NEW
@@ -31,7 +31,12 @@ from broker.wire.keys import keys_named
 from broker.wire.tags import Tag
 
 CORE: Final = "compiled" if COMPILED else "interpreted"
+REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
 T = TypeVar("T")
+
+EventFilesView: TypeAlias = PipeState  # what the edge says of itself is a plain value already
+TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
+Total: TypeAlias = Counts  # of ended requests, it grows
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -186,7 +191,7 @@ class StatusView(msgspec.Struct, frozen=True):
     lookups: LookupView
     ignored_frames: int
     events_dropped: int  # nobody took them in time
-    event_files: PipeState | None  # None: no event files are written
+    event_files: EventFilesView | None  # None: no event files are written
     config: Mapping[str, Mapping[str, object]]  # section, key, value
 
 
@@ -218,7 +223,7 @@ def status(
     name: str,
     state: str,
     listeners: Sequence[str] = (),
-    event_files: PipeState | None = None,
+    event_files: EventFilesView | None = None,
     config: Config | None = None,
 ) -> StatusView:
     """The broker in one look; what the core does not know of its process is handed in."""
@@ -240,7 +245,7 @@ def status(
         tags=core.table.index.size(),
         generation=core.table.generation,
         streams=streams(core),
-        requests=sum(counts.requests for counts in core.engine.flows.totals.values()),
+        requests=sum(total.requests for _, total in totals(core)),
         lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
         ignored_frames=core.engine.ignored,
         events_dropped=core.events_dropped,
@@ -279,8 +284,7 @@ def service(core: Core, moment: Moment, name: str, part: Part) -> ServiceDetailV
     for each in found:
         tally.add(each)
     listed = _listed([_route_view(route, moment) for route in _cut(found, part)], len(found), part)
-    totals = core.engine.flows.totals
-    rows = [_traffic_view(key, counts) for key, counts in totals.items() if key[0] == name]
+    rows = [_traffic_view(key, total) for key, total in totals(core) if key[0] == name]
     return ServiceDetailView(_service_view(name, tally), listed, rows)
 
 
@@ -298,8 +302,13 @@ def closed(core: Core, part: Part) -> Listed[ClosedConnectionView]:
 
 def traffic(core: Core, part: Part) -> Listed[TrafficView]:
     """Ended requests by service, model, routing, outcome and code, in the order in which they were first met."""
-    found = list(core.engine.flows.totals.items())
-    return _listed([_traffic_view(key, counts) for key, counts in _cut(found, part)], len(found), part)
+    found = totals(core)
+    return _listed([_traffic_view(key, total) for key, total in _cut(found, part)], len(found), part)
+
+
+def totals(core: Core) -> list[tuple[TotalKey, Total]]:
+    """What `traffic` shows, all of it and in the same order; the totals themselves, do not change them."""
+    return list(core.engine.flows.totals.items())
 
 
 def streams(core: Core) -> int:
@@ -442,25 +451,25 @@ def _closed_view(peer: ClosedPeer) -> ClosedConnectionView:
     )
 
 
-def _traffic_view(key: tuple[str, str, str, str, str], counts: Counts) -> TrafficView:
+def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
     service, model, routing, outcome, code = key
-    p50_us, p95_us, p99_us = percentiles_us(counts.histogram, (0.50, 0.95, 0.99))
+    p50_us, p95_us, p99_us = percentiles_us(total.histogram, (0.50, 0.95, 0.99))
     return TrafficView(
         service=service,
         model=model,
         routing=routing,
         outcome=outcome,
         code=code,
-        requests=counts.requests,
-        items_in=counts.items_in,
-        items_out=counts.items_out,
-        bytes_in=counts.bytes_in,
-        bytes_out=counts.bytes_out,
-        latency_mean_us=counts.latency_sum_us // counts.requests if counts.requests else 0,
+        requests=total.requests,
+        items_in=total.items_in,
+        items_out=total.items_out,
+        bytes_in=total.bytes_in,
+        bytes_out=total.bytes_out,
+        latency_mean_us=total.latency_sum_us // total.requests if total.requests else 0,
         latency_p50_us=p50_us,
         latency_p95_us=p95_us,
         latency_p99_us=p99_us,
-        latency_max_us=counts.latency_max_us,
+        latency_max_us=total.latency_max_us,
     )
 
 

@@ -13,12 +13,10 @@ RSocket protocol 1.0, "Stream Sequences and Lifetimes", "Flow Control", "Fragmen
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from broker.errors import (
-    APPLICATION_ERROR,
     CONNECTION_CLOSE,
     INVALID,
     INVALID_SETUP,
@@ -28,11 +26,10 @@ from broker.errors import (
     UNSUPPORTED_SETUP,
 )
 from broker.rsocket import frames
-from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.wire.ints import u32_at
+from broker.rsocket.framing import FrameCursor
+from client_sdk.answers import check_size, error_frame, error_parts
 from client_sdk.errors import (
     ApplicationError,
-    BadRequest,
     ClientError,
     ConnectionLost,
     NotConnected,
@@ -47,9 +44,9 @@ from client_sdk.streams import Exchange, Fragments, Question, Stream
 from client_sdk.transports import Wire
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024  # waiting to be written; beyond, requests and handlers' items wait
+MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024  # waiting, with what cannot wait; beyond, the connection is ended
 MAX_GATHERED_BYTES: Final = 64 * 1024 * 1024  # of unfinished fragments; beyond, the connection is ended
 MAX_HANDLERS: Final = 10_000  # requests that handlers work on; beyond, they are refused with over-limit
-FRAME_OVERHEAD_BYTES: Final = 13  # header, initial credit, metadata length
 WRITE_GRACE_S: Final = 0.5  # after a failed write, for the reader to find the ERROR that tells why
 HANDLER_GRACE_S: Final = 1.0  # for handlers that were cancelled, before they are left behind
 
@@ -105,6 +102,7 @@ class Connection:
         self._room.set()
         self._heard_at = self._loop.time()
         self._is_closing = False
+        self._is_lost = False  # nothing is read or written any more; `reason` may be known earlier
         self._accepted: Final[asyncio.Future[None]] = self._loop.create_future()
         self._main: asyncio.Task[None] | None = None
         self.reason: ClientError | None = None  # None while requests can be made; then why not
@@ -140,7 +138,7 @@ class Connection:
 
     async def request_response(self, data: bytes, metadata: bytes | None) -> Payload:
         """The answer. A cancelled wait sends CANCEL."""
-        _check_size(data, metadata)
+        check_size(data, metadata)
         await self._wait_for_room()
         stream_id = self._allocate()
         future: asyncio.Future[Payload] = self._loop.create_future()
@@ -155,19 +153,19 @@ class Connection:
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None) -> None:
         """Returns when the request is about to be written."""
-        _check_size(data, metadata)
+        check_size(data, metadata)
         await self._wait_for_room()
         self.send(frames.encode_request(frames.REQUEST_FNF, self._allocate(), data, metadata))
 
     async def metadata_push(self, metadata: bytes) -> None:
         """Returns when the frame is about to be written."""
-        _check_size(b"", metadata)
+        check_size(b"", metadata)
         await self._wait_for_room()
         self.send(frames.encode_metadata_push(metadata))
 
     async def request_stream(self, data: bytes, metadata: bytes | None, initial_n: int, inflow: Inflow) -> None:
         """Asks for a stream whose items go to `inflow`, which was made for `initial_n`."""
-        _check_size(data, metadata)
+        check_size(data, metadata)
         await self._wait_for_room()
         stream_id = self._allocate()
         self._streams[stream_id] = Exchange(self, stream_id, True, inflow, has_out=False)
@@ -187,8 +185,8 @@ class Connection:
     # for the streams
 
     def send(self, frame: bytes) -> None:
-        """One frame; dropped when the connection has ended."""
-        if self.ended.is_set():
+        """One frame; dropped when the connection is lost."""
+        if self._is_lost:
             return
         self._queue.append(frame)
         self._queued_bytes += len(frame)
@@ -213,7 +211,7 @@ class Connection:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if write.done() and not self._is_closing:
                 await asyncio.wait([read], timeout=WRITE_GRACE_S)
-            reason = next(task.result() for task in tasks if task.done())
+            reason = next(_result_of(task) for task in tasks if task.done())
         finally:
             self._lose(reason)
             for task in tasks:
@@ -223,7 +221,6 @@ class Connection:
             with contextlib.suppress(OSError):
                 await self._wire.close()
             self.ended.set()
-            self._room.set()
 
     async def _read(self) -> ClientError:
         cursor = FrameCursor(self._wire.is_framed)
@@ -235,6 +232,9 @@ class Connection:
                     reason = self._receive(cursor)
                     if reason is not None:
                         return reason
+                if self._queued_bytes > MAX_UNSENT_BYTES:
+                    text = f"{self._queued_bytes} bytes wait for the other side, which does not read"
+                    return ConnectionLost(text, word="slow-peer")
                 if cursor.fault:
                     return ConnectionLost(f"the other side sent {cursor.fault}", word="bad-frame")
         except OSError as error:
@@ -273,6 +273,7 @@ class Connection:
 
     def _lose(self, reason: ClientError) -> None:
         """No more requests, and those that wait end now."""
+        self._is_lost = True
         if self.reason is None:
             self.reason = reason
         for stream in list(self._streams.values()):
@@ -312,7 +313,7 @@ class Connection:
         if kind == frames.ERROR:
             if size_bytes < frames.HEADER_BYTES + 4:
                 return ConnectionLost(f"the other side sent an ERROR of {size_bytes} bytes", word="bad-frame")
-            stream.receive_error(error_of(*_error_parts(frame)))
+            stream.receive_error(error_of(*error_parts(frame)))
         elif kind == frames.CANCEL:
             stream.receive_cancel()
         elif kind == frames.REQUEST_N:
@@ -336,7 +337,7 @@ class Connection:
             if responder is not None and metadata and len(self._handlers) < MAX_HANDLERS:
                 self._start(self._handle_unanswered(responder.metadata_push(metadata), "metadata_push"))
         elif frame.kind == frames.ERROR and end - start >= frames.HEADER_BYTES + 4:
-            return self._receive_end(*_error_parts(frame))
+            return self._receive_end(*error_parts(frame))
         return None
 
     def _receive_end(self, code: int, message: str) -> ClientError | None:
@@ -371,12 +372,9 @@ class Connection:
                 return None
             parts = self._gathered[stream_id] = Fragments(kind, flags, n)
         if parts is not None:
-            self._gathered_bytes += len(data) + len(metadata or b"")
+            self._gathered_bytes += parts.add(metadata, data)
             if self._gathered_bytes > MAX_GATHERED_BYTES:
                 return ConnectionLost(f"over {MAX_GATHERED_BYTES} bytes of fragments are unfinished", word="too-large")
-            if metadata is not None:
-                parts.metadata.append(metadata)
-            parts.data.append(data)
             if follows:
                 return None
             self._drop_fragments(stream_id)
@@ -441,13 +439,14 @@ class Connection:
         try:
             answer = await responder.request_response(metadata, data)
             answer_data, answer_metadata = as_parts(answer, "the answer")
-            _check_size(answer_data, answer_metadata)
+            check_size(answer_data, answer_metadata)
+            await self._wait_until_writable()
             flags = frames.NEXT | frames.COMPLETE
             last = frames.encode_payload(stream_id, flags, answer_data, answer_metadata)
         except (Exception, asyncio.CancelledError) as error:
             if _is_cancelled(error):
                 raise
-            last = _error_frame(stream_id, error, "request_response")
+            last = error_frame(stream_id, error, "request_response")
         if not exchange.is_ended:
             self.send(last)
             exchange.out_ended(None)
@@ -469,7 +468,7 @@ class Connection:
         except (Exception, asyncio.CancelledError) as error:
             if _is_cancelled(error):
                 raise
-            last = _error_frame(stream_id, error, what)
+            last = error_frame(stream_id, error, what)
             failure = error
         finally:
             await _close_items(items)
@@ -484,7 +483,7 @@ class Connection:
             first = await anext(items)
             data, more = as_parts(first, "the first item of a channel")
             metadata += more or b""
-            _check_size(data, metadata)
+            check_size(data, metadata)
             await self._wait_for_room()
         except StopAsyncIteration:
             inflow.ended(None)
@@ -508,9 +507,9 @@ class Connection:
 
     async def _send_item(self, exchange: Exchange, stream_id: int, item: object) -> None:
         data, metadata = as_parts(item, "an item")
-        _check_size(data, metadata)
+        check_size(data, metadata)
         await exchange.gate.take()
-        await self._room.wait()
+        await self._wait_until_writable()
         self.send(frames.encode_payload(stream_id, frames.NEXT, data, metadata))
 
     # helpers
@@ -519,7 +518,7 @@ class Connection:
         if kind == frames.REQUEST_FNF:
             _log.warning("fire_and_forget: dropped, %s", error)
         else:
-            self.send(_error_frame(stream_id, error, ""))
+            self.send(error_frame(stream_id, error, ""))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -536,10 +535,14 @@ class Connection:
                 return stream_id
 
     async def _wait_for_room(self) -> None:
-        if self.reason is None and not self._room.is_set():
+        while self.reason is None and not self._room.is_set():
             await self._room.wait()
         if self.reason is not None:
             raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
+
+    async def _wait_until_writable(self) -> None:
+        while not self._room.is_set():
+            await self._room.wait()
 
     def _loss(self) -> ConnectionLost:
         """Why requests end; a new one for each, because each gets a traceback of its own."""
@@ -549,7 +552,16 @@ class Connection:
     def _drop_fragments(self, stream_id: int) -> None:
         parts = self._gathered.pop(stream_id, None)
         if parts is not None:
-            self._gathered_bytes -= parts.size_bytes()
+            self._gathered_bytes -= parts.size_bytes
+
+
+def _result_of(task: asyncio.Task[ClientError]) -> ClientError:
+    """Why the task ended; a mistake of ours is logged and ends the connection like any other loss."""
+    error = task.exception()
+    if error is None:
+        return task.result()
+    _log.error("the connection is given up, this is a mistake in the SDK", exc_info=error)
+    return ConnectionLost(f"internal error: {type(error).__name__}", word="internal")
 
 
 class _Cancel:
@@ -566,39 +578,10 @@ def _no_credit_yet(n: int) -> None:
     """The REQUEST_CHANNEL will carry the credit."""
 
 
-def _check_size(data: bytes, metadata: bytes | None) -> None:
-    size_bytes = len(data) + (0 if metadata is None else len(metadata)) + FRAME_OVERHEAD_BYTES
-    if size_bytes > MAX_FRAME_BYTES:
-        text = f"{size_bytes} bytes with metadata and header, a frame holds {MAX_FRAME_BYTES}; send a stream of pieces"
-        raise BadRequest(text, word="too-large")
-
-
-def _error_parts(frame: FrameCursor) -> tuple[int, str]:
-    at = frame.start + frames.HEADER_BYTES
-    return u32_at(frame.data, at), frame.data[at + 4 : frame.end].decode("utf-8", "replace")
-
-
 def _is_cancelled(error: BaseException) -> bool:
     """Somebody cancelled this task; a handler that raises CancelledError by itself has failed like any other."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
-
-
-def _error_frame(stream_id: int, error: BaseException, what: str) -> bytes:
-    """The ERROR that a caller gets; what is not meant for callers stays in the log, with the same number."""
-    if isinstance(error, ApplicationError):
-        word = "" if error.word == ApplicationError.default_word else f"{error.word}: "
-        return frames.encode_error(stream_id, error.code, word + error.text)
-    if isinstance(error, Refused):
-        return frames.encode_error(stream_id, error.code, error.message)
-    if isinstance(error, BadRequest) and error.word == "too-large":
-        return frames.encode_error(stream_id, INVALID, f"{error.word}: {error.text}")
-    if not what:
-        return frames.encode_error(stream_id, APPLICATION_ERROR, "caller-failed: the caller's own items failed")
-    incident = secrets.token_hex(4)
-    _log.error("%s: the handler failed, incident %s", what, incident, exc_info=error)
-    text = f"handler-failed: incident {incident}; the log of the service has the reason"
-    return frames.encode_error(stream_id, APPLICATION_ERROR, text)
 
 
 async def _close_items(items: AsyncIterator[object] | None) -> None:

@@ -14,6 +14,8 @@ from client_sdk.errors import BadRequest, ClientError, error_of
 from client_sdk.flows import CreditGate, Inflow
 from client_sdk.payload import Payload
 
+PIECE_BYTES: Final = 128  # of memory for a piece without any content, so that those have a bound, too
+
 
 class Sender(Protocol):
     """What a stream needs of its connection."""
@@ -189,14 +191,22 @@ class Exchange:
 class Fragments:
     """A request or PAYLOAD that is arriving in pieces."""
 
-    __slots__ = ("data", "flags", "kind", "metadata", "n")
+    __slots__ = ("data", "flags", "kind", "metadata", "n", "size_bytes")
 
     def __init__(self, kind: int, flags: int, n: int) -> None:
+        """What the first piece says; it is not added yet."""
         self.kind: Final = kind
         self.flags: Final = flags
         self.n: Final = n
         self.metadata: list[bytes] = []
         self.data: list[bytes] = []
+        self.size_bytes = 0
 
-    def size_bytes(self) -> int:
-        return sum(map(len, self.metadata)) + sum(map(len, self.data))
+    def add(self, metadata: bytes | None, data: bytes) -> int:
+        """One more piece; how many bytes it counts for."""
+        if metadata is not None:
+            self.metadata.append(metadata)
+        self.data.append(data)
+        piece_bytes = len(data) + len(metadata or b"") + PIECE_BYTES
+        self.size_bytes += piece_bytes
+        return piece_bytes

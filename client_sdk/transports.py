@@ -96,7 +96,10 @@ class StreamWire:
         for frame in frames:
             pieces.append(u24_bytes(len(frame)))
             pieces.append(frame)
-        self._writer.write(b"".join(pieces))
+        try:
+            self._writer.write(b"".join(pieces))
+        except RuntimeError as error:  # what uvloop says of a transport that was closed
+            raise ConnectionError(str(error)) from error
         await self._writer.drain()
 
     async def close(self) -> None:

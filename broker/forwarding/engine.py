@@ -39,7 +39,7 @@ from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
 from broker.wire.frames import MULTICAST
 
-MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a connection beyond that shares the last number
+MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
 
 _WORDS: Final[list[str]] = list(CODE_WORDS)
 
@@ -85,13 +85,13 @@ class Engine(Asks):
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
 
     def number_mimes(self, setup: Setup) -> int:
-        """The number of a connection's pair of mime types."""
+        """The number of a connection's pair of mime types; -1 when it is a new pair and there are MAX_MIMES of them."""
         pair = (setup.metadata_mime, setup.data_mime)
         number = self._mimes_by_pair.get(pair, -1)
         if number < 0:
             number = len(self._mimes)
-            if number >= MAX_MIMES:  # one more would let peers fill memory: whoever comes late may lose a translation
-                return number - 1
+            if number >= MAX_MIMES:
+                return -1
             self._mimes.append(Mimes(number, setup))
             self._mimes_by_pair[pair] = number
         return number

@@ -67,7 +67,7 @@ class Branch(Stream):
         self.stream_id: Final = server.open_id()
         self.asked_n = 0  # items asked for and not arrived
         self.granted_n = 0  # channel items that it asked of the caller, ever
-        self.is_deaf = False  # it wants no more of the caller's items
+        self.is_deaf = call.caller_done  # it gets no more of the caller's items
         self.is_done = False  # it sends no more
         self.queue: list[list[bytes]] = []  # whole items, each a list of frames; bounded by prefetch and bytes
         self.partial: list[bytes] = []  # the fragments of the item that is arriving
@@ -91,6 +91,7 @@ class Multicast(Stream):
     __slots__ = (
         "_bytes_in",
         "_bytes_out",
+        "_completes",
         "_items_in",
         "_items_out",
         "_opened_at",
@@ -112,6 +113,7 @@ class Multicast(Stream):
         self.caller_done = False
         self.is_finished = False
         self._opened_at: Final = now
+        self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
         self._items_in = 0
         self._items_out = 0
         self._bytes_in = 0
@@ -122,9 +124,11 @@ class Multicast(Stream):
         self.caller.streams[self.caller_id] = self
         self.caller.begun += 1
         self._bytes_in += size
-        if not flags & FOLLOWS:
-            self._items_in = 1
-            self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
+        if flags & FOLLOWS:
+            self._completes = self.model == REQUEST_CHANNEL and flags & COMPLETE != 0
+            return
+        self._items_in = 1
+        self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
 
     def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
         """Begins the request at one route; `frame` is readable for it (see `translate`)."""
@@ -153,10 +157,12 @@ class Multicast(Stream):
             if is_request_n(frame):
                 self.credit_of_caller(initial_n(frame.data, frame.start), frame.now)
         elif frame.kind == ERROR and self.model == REQUEST_CHANNEL:
+            self._bytes_in += frame.end - frame.start
             for branch in self.branches:
-                branch.server.forward(frame, branch.stream_id)
-                self._forget(branch)
-            self.branches = []
+                if not branch.is_deaf:  # the others have ended this half: `finish` cancels what is left of them
+                    branch.server.forward(frame, branch.stream_id)
+                    branch.is_deaf = True
+                    branch.is_done = True
             self.finish(FAILED, frame.now)
 
     def from_route(self, frame: FrameCursor) -> None:
@@ -203,9 +209,8 @@ class Multicast(Stream):
             return
         self.is_finished = True
         for branch in self.branches:
-            if not (self.model == REQUEST_FNF and outcome == COMPLETED) and not (
-                branch.is_done and self.model != REQUEST_CHANNEL
-            ):
+            is_over = branch.is_done and (branch.is_deaf or self.model != REQUEST_CHANNEL)
+            if not is_over and not (self.model == REQUEST_FNF and outcome == COMPLETED):
                 branch.server.send(encode_cancel(branch.stream_id))
             self._forget(branch)
         self.branches = []
@@ -226,9 +231,12 @@ class Multicast(Stream):
         for branch in self.branches:
             if not branch.is_deaf:
                 branch.server.forward(frame, branch.stream_id)
-        if not frame.flags & FOLLOWS:
+        flags = frame.flags
+        if flags & FOLLOWS and not flags & COMPLETE:
+            return
+        if is_item(frame):
             self._items_in += 1
-        if frame.flags & COMPLETE or (not frame.flags & FOLLOWS and self.model != REQUEST_CHANNEL):
+        if flags & COMPLETE or self.model != REQUEST_CHANNEL or self._completes:
             self.caller_done = True
             self.caller_completed(frame.now)
 
@@ -268,7 +276,7 @@ class FirstAnswer(Multicast):
             return
         self.to_caller(frame.data[frame.start + 4 : frame.end])
         if frame.flags & COMPLETE or not frame.flags & FOLLOWS:
-            self._items_out = 1
+            self._items_out = 1 if is_item(frame) else 0
             branch.is_done = True
             self.finish(COMPLETED, frame.now)
 
@@ -290,7 +298,7 @@ class Merge(Multicast):
         self._buffered_bytes = 0  # in all queues and partials, bounded by multicast_buffer_bytes
         self._granted_n = 0  # channel items that the caller was allowed to send
         self._is_answered = False  # COMPLETE was sent to the caller
-        self._turn = 0
+        self._turn = -1  # index of the branch whose item was passed on last
 
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
         branch.asked_n = min(self.caller.settings.multicast_prefetch_n, self._credit_n)
@@ -300,13 +308,18 @@ class Merge(Multicast):
         )
 
     def credit_of_caller(self, n: int, now: float) -> None:
-        self._credit_n = min(self._credit_n + n, MAX_N)
+        self._credit_n += n
         self._deliver(now)
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         kind = frame.kind
+        if branch.is_done and branch.is_deaf:
+            return  # it has ended, only its items still wait
         if kind == PAYLOAD:
             self._payload_of_branch(branch, frame)
+        elif kind == ERROR and branch.is_done:
+            branch.is_deaf = True  # its items were complete; what it can still end is the other half
+            self._settle(branch, frame.now)
         elif kind == ERROR:
             # Spec: "An error message will cancel all streams."
             self.to_caller(frame.data[frame.start + 4 : frame.end])
@@ -314,16 +327,19 @@ class Merge(Multicast):
             self.finish(FAILED, frame.now)
         elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
             if is_request_n(frame):
-                branch.granted_n = min(branch.granted_n + initial_n(frame.data, frame.start), MAX_N)
+                branch.granted_n += initial_n(frame.data, frame.start)
                 self._grant()
         elif self.model == REQUEST_CHANNEL and kind == CANCEL:
             branch.is_deaf = True
             self._settle(branch, frame.now)
 
     def branch_lost(self, branch: Branch, now: float) -> None:
-        if self.caller.settings.multicast_on_leave == "error":
+        self._leave(branch, f"a connection of {branch.route.service} went away in the middle of the multicast", now)
+
+    def _leave(self, branch: Branch, text: str, now: float) -> None:
+        """A branch that ended without saying so (D-14). Its whole items stay; if it was complete, nobody misses it."""
+        if not branch.is_done and self.caller.settings.multicast_on_leave == "error":
             self.drop_branch(branch)
-            text = f"a connection of {branch.route.service} went away in the middle of the multicast"
             self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
             return
         branch.is_deaf = True
@@ -344,9 +360,9 @@ class Merge(Multicast):
         flags = frame.flags
         is_last = flags & COMPLETE != 0
         if flags & NEXT or flags & FOLLOWS or branch.partial:
-            if branch.asked_n == 0:  # more than it was asked for: it breaks the protocol, its item cannot be kept
-                self.cancel_branch(branch)
-                self._settle_all(frame.now)
+            if branch.asked_n == 0:  # it breaks the protocol, and there is no room for this item
+                branch.server.send(encode_cancel(branch.stream_id))
+                self._leave(branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now)
                 return
             raw = _without_complete(frame)
             branch.partial.append(raw)
@@ -409,9 +425,10 @@ class Merge(Multicast):
         listening = [branch.granted_n for branch in self.branches if not branch.is_deaf]
         if listening and not self.caller_done:
             allowed = min(listening)
-            if allowed > self._granted_n:
-                self.caller.send(encode_request_n(self.caller_id, allowed - self._granted_n))
-                self._granted_n = allowed
+            while allowed > self._granted_n:
+                more = min(allowed - self._granted_n, MAX_N)
+                self._granted_n += more
+                self.caller.send(encode_request_n(self.caller_id, more))
 
     def _settle(self, branch: Branch, now: float) -> None:
         """Drops the branch if both its halves are done and nothing of it waits; then looks at the whole."""
@@ -434,6 +451,11 @@ class Merge(Multicast):
                 self._grant()
         if self._is_answered and (self.caller_done or self.model == REQUEST_STREAM):
             self.finish(COMPLETED, now)
+
+
+def is_item(frame: FrameCursor) -> bool:
+    """A PAYLOAD that ends an item, rather than one that only completes."""
+    return frame.flags & NEXT != 0 or frame.end - frame.start > HEADER_BYTES
 
 
 def _without_complete(frame: FrameCursor) -> bytes:

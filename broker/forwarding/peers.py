@@ -60,6 +60,7 @@ class Peer:
         "is_ending",
         "is_framed",
         "is_lost",
+        "look_at",
         "mimes",
         "name",
         "pending_bytes",
@@ -90,6 +91,7 @@ class Peer:
         self.connected_at: Final = now
         self.connected_at_ms: Final = at_ms
         self.heard_at = now
+        self.look_at = 0.0  # when the core looks at it next; whatever else stands in its heap is out of date
         self.bytes_in = 0
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever

@@ -297,11 +297,18 @@ async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, 
         ("limit=%D9%A1", "limit must be one whole number from 1 to 1000, not '١'"),
         ("offset=-1", "offset must be one whole number from 0 to 2147483647, not '-1'"),
         ("offset=" + "9" * 5000, f"offset must be one whole number from 0 to 2147483647, not '{'9' * 199}…'"),
-        ("region=eu", "there is no parameter 'region'; limit, offset, service, tag.NAME can be used here"),
-        ("Service=x", "there is no parameter 'Service'; limit, offset, service, tag.NAME can be used here"),
+        (
+            "region=eu",
+            "there is no parameter 'region'; limit, offset, service can be used here, and tag.region for a tag",
+        ),
+        (
+            "Service=x",
+            "there is no parameter 'Service'; limit, offset, service can be used here, and tag.Service for a tag",
+        ),
         (
             "a%0Ab=x",
-            "there is no parameter 'a\N{REPLACEMENT CHARACTER}b'; limit, offset, service, tag.NAME can be used here",
+            "there is no parameter 'a\N{REPLACEMENT CHARACTER}b'; limit, offset, service can be used here, "
+            "and tag.a\N{REPLACEMENT CHARACTER}b for a tag",
         ),
     ],
 )

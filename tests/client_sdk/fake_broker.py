@@ -177,7 +177,12 @@ class FakeBroker:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        peer = Peer(self, lambda frame: writer.write(len(frame).to_bytes(3) + frame), writer.transport.abort)
+
+        def write(frame: bytes) -> None:
+            if not writer.is_closing():
+                writer.write(len(frame).to_bytes(3) + frame)
+
+        peer = Peer(self, write, writer.transport.abort)
         await self._add(peer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:

@@ -205,10 +205,10 @@ def test_an_address_that_cannot_be_written_again_is_refused() -> None:
     service = world.connect()
     from broker.rsocket.frames import Setup
 
-    service.send(Setup(MIME_TYPE, "text/plain", 20_000, 90_000, announced + js_tag(b"user", value)).encode())
+    service.send(Setup(MIME_TYPE, "text/plain", 20_000, 90_000, announced + js_tag(0x0A, value)).encode())
     assert not service.is_closed
     caller = world.caller()
-    raw = bytes.fromhex("0000 1c01 1480") + bytes(16) + js_tag(b"user", value)
+    raw = bytes.fromhex("0000 1c01 1480") + bytes(16) + js_tag(0x0A, value)
     caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ROUTING)))
     frames = caller.received()
     assert [(frame.code, frame.text.split(":")[0]) for frame in frames] == [(INVALID, "bad-address")]
@@ -216,8 +216,8 @@ def test_an_address_that_cannot_be_written_again_is_refused() -> None:
     assert [frame.metadata for frame in service.received()] == [raw]
 
 
-def js_tag(key: bytes, value: str) -> bytes:
-    return bytes([len(key)]) + key + bytes([len(value)]) + value.encode()
+def js_tag(key: int, value: str) -> bytes:
+    return bytes([key, len(value)]) + value.encode()
 
 
 def test_lengths_of_metadata_are_written_anew() -> None:
