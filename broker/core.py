@@ -394,6 +394,7 @@ class Core:
         peer.route = route
         peer.caller_service = route.service
         peer.flows = {}  # they name the old route as the caller
+        peer.latest_flow = None
         self._tell_route(ROUTE_JOINED, route, peer, at_ms, "")
 
     def _let_go(self, peer: Peer, now: float) -> None:

@@ -14,6 +14,7 @@ from broker.wire.ints import u32_at
 from client_sdk.errors import ApplicationError, BadRequest, Refused
 
 FRAME_OVERHEAD_BYTES: Final = 13  # header, initial credit, metadata length
+MAX_TEXT_CHARACTERS: Final = 8192  # of an error; the rest of a longer one is cut
 _log: Final = logging.getLogger("client_sdk")
 
 
@@ -35,9 +36,9 @@ def error_frame(stream_id: int, error: BaseException, what: str) -> bytes:
     """The ERROR that a caller gets; what is not meant for callers stays in the log, with the same number."""
     if isinstance(error, ApplicationError):
         word = "" if error.word == ApplicationError.default_word else f"{error.word}: "
-        return frames.encode_error(stream_id, error.code, word + error.text)
+        return frames.encode_error(stream_id, error.code, (word + error.text)[:MAX_TEXT_CHARACTERS])
     if isinstance(error, Refused):
-        return frames.encode_error(stream_id, error.code, error.message)
+        return frames.encode_error(stream_id, error.code, error.message[:MAX_TEXT_CHARACTERS])
     if isinstance(error, BadRequest) and error.word == "too-large":
         return frames.encode_error(stream_id, INVALID, f"{error.word}: {error.text}")
     if not what:

@@ -29,7 +29,11 @@ MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
 
 
 class Connecting:
-    """What `connect` gives: `async with` it, or `await` it and close the client yourself."""
+    """What `connect` gives: `async with` it, or `await` it and close the client yourself.
+
+    >>> client = await connect("tcp://127.0.0.1:7000")  # doctest: +SKIP
+    >>> await client.close()  # doctest: +SKIP
+    """
 
     def __init__(self, client: Client) -> None:
         self._client: Final = client

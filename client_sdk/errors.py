@@ -53,55 +53,97 @@ class ClientError(Exception):
 
 
 class Rejected(ClientError):
-    """The request was refused before anybody looked at it."""
+    """The request was refused before anybody looked at it.
+
+    >>> isinstance(NoRoute("no route has region=mars"), Rejected)
+    True
+    """
 
     default_word = "rejected"
     advice = "nothing was processed, a retry is safe"
 
 
 class NoRoute(Rejected):
-    """No connected service has all tags of the address."""
+    """No connected service has all tags of the address.
+
+    >>> try:  # doctest: +SKIP
+    ...     await client.request_response(address("orders", region="mars"))
+    ... except NoRoute as error:
+    ...     print(error.text)
+    no route has region=mars
+    """
 
     default_word = "no-route"
     advice = "start the service or mend the tags; nothing was processed, a retry is safe"
 
 
 class OverLimit(Rejected):
-    """A limit of the broker, or of the service, is reached."""
+    """A limit of the broker, or of the service, is reached.
+
+    >>> print(OverLimit("10000 requests are being worked on").word)
+    over-limit
+    """
 
     default_word = "over-limit"
     advice = "send less at a time; nothing was processed, a retry later is safe"
 
 
 class Draining(Rejected):
-    """The broker, or the service, is about to stop and takes no new requests."""
+    """The broker, or the service, is about to stop and takes no new requests.
+
+    >>> print(Draining("the broker stops").advice)
+    nothing was processed, a retry elsewhere or later is safe
+    """
 
     default_word = "draining"
     advice = "nothing was processed, a retry elsewhere or later is safe"
 
 
 class Canceled(ClientError):
-    """The request was given up by the other side."""
+    """The request was given up by the other side.
+
+    >>> print(Canceled("the service gave up").advice)
+    it may have been processed, retry only what may happen twice
+    """
 
     default_word = "canceled"
     advice = "it may have been processed, retry only what may happen twice"
 
 
 class RouteLost(Canceled):
-    """The connection of the service that worked on the request was lost."""
+    """The connection of the service that worked on the request was lost.
+
+    >>> issubclass(RouteLost, Canceled)
+    True
+    """
 
     default_word = "route-lost"
 
 
 class BadRequest(ClientError):
-    """The request can never succeed as it is."""
+    """The request can never succeed as it is.
+
+    >>> try:  # doctest: +SKIP
+    ...     await client.request_response(address("orders"), bytes(1 << 24))
+    ... except BadRequest as error:
+    ...     print(error.word)
+    too-large
+    """
 
     default_word = "bad-request"
     advice = "change the request, a retry fails too"
 
 
 class BadAddress(BadRequest):
-    """The address cannot be read, or contradicts itself."""
+    """The address cannot be read, or contradicts itself.
+
+    >>> from client_sdk import address
+    >>> try:
+    ...     address()
+    ... except BadAddress as error:
+    ...     print(error.text)
+    an address needs at least one tag, for example address('orders')
+    """
 
     default_word = "bad-address"
     advice = "change the address, a retry fails too"
@@ -125,28 +167,52 @@ class ApplicationError(ClientError):
 
 
 class DeadlineExceeded(ClientError, TimeoutError):
-    """The time that the caller gave is over; the other side was told with a CANCEL."""
+    """The time that the caller gave is over; the other side was told with a CANCEL.
+
+    >>> try:  # doctest: +SKIP
+    ...     await client.request_response(address("orders"), timeout_s=0.5)
+    ... except TimeoutError:
+    ...     print("too slow")
+    too slow
+    """
 
     default_word = "deadline"
     advice = "it may have been processed; give it more time or ask for less"
 
 
 class ConnectionLost(ClientError, ConnectionError):
-    """The connection to the broker was lost; the client reconnects by itself unless it was closed."""
+    """The connection to the broker was lost; the client reconnects by itself unless it was closed.
+
+    >>> try:  # doctest: +SKIP
+    ...     await client.request_response(address("orders"))
+    ... except ConnectionLost:
+    ...     await client.wait_connected(timeout_s=10)
+    """
 
     default_word = "connection-lost"
     advice = "what was sent may have been processed; wait_connected() waits for the next connection"
 
 
 class NotConnected(ConnectionLost):
-    """There is no connection to the broker, and so nothing was sent."""
+    """There is no connection to the broker, and so nothing was sent.
+
+    >>> issubclass(NotConnected, ConnectionError)
+    True
+    """
 
     default_word = "not-connected"
     advice = "nothing was sent, a retry is safe when wait_connected() has returned"
 
 
 class SetupRejected(ClientError):
-    """The broker refused the connection: the ROUTE_SETUP, the protocol version or the mime types do not suit it."""
+    """The broker refused the connection: the ROUTE_SETUP, the protocol version or the mime types do not suit it.
+
+    >>> try:  # doctest: +SKIP
+    ...     await connect("tcp://127.0.0.1:7000", service="orders")
+    ... except SetupRejected as error:
+    ...     print(error.word)
+    bad-route
+    """
 
     default_word = "setup-rejected"
     advice = "the same connect() fails again; change what it says, or the broker"

@@ -175,6 +175,7 @@ class World:
         """A connection that has said nothing yet."""
         wire = Wire(self, self.core.connected(name, framed, self.now))
         self.wires[wire.peer.id] = wire
+        self.pump()
         return wire
 
     def caller(self, framed: bool = True, metadata_mime: str = COMPOSITE_MIME, data_mime: str = "text/plain") -> Wire:

@@ -39,6 +39,7 @@ from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
 from broker.wire.frames import MULTICAST
 
+MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
 MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
 
 _WORDS: Final[list[str]] = list(CODE_WORDS)
@@ -126,11 +127,26 @@ class Engine(Asks):
         request.metadata_at = metadata_at
         request.metadata_to = metadata_to
         request.gathering = None
+        metadata = data[metadata_at:metadata_to]
+        target = peer.latest_target
+        if target is not None and metadata == peer.latest_metadata:
+            # Found as it was the last time. Saves the walk through the metadata and the making and hashing of a key.
+            self.query.refresh(target)
+            request.address_at = metadata_at + peer.latest_at
+            request.address_to = metadata_at + peer.latest_to
+            self._route(peer, frame, request, target)
+            return ""
         at, to = self.find_address(peer, data, metadata_at, metadata_to, is_cut(frame, metadata_to))
         if at >= 0:
             request.address_at = at
             request.address_to = to
-            self._route(peer, frame, request)
+            target = self.query.resolve(data, at, to)
+            if len(metadata) <= MAX_LATEST_BYTES:
+                peer.latest_metadata = metadata
+                peer.latest_target = target
+                peer.latest_at = at - metadata_at
+                peer.latest_to = to - metadata_at
+            self._route(peer, frame, request, target)
         elif at == CUT and is_cut(frame, metadata_to):
             self._wait(self._gather(peer, frame))
         else:
@@ -261,11 +277,11 @@ class Engine(Asks):
         request.address_at = at
         request.address_to = to
         request.gathering = gathering
-        self._route(peer, self._cursor(gathering.frames[0], now), request)
+        target = self.query.resolve(metadata, at, to)
+        self._route(peer, self._cursor(gathering.frames[0], now), request, target)
 
-    def _route(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+    def _route(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
-        target = self.query.resolve(request.data, request.address_at, request.address_to)
         if target.refusal is not None:
             self._refuse(peer, frame.stream_id, frame.kind, target, target.refusal)
             return
@@ -399,6 +415,9 @@ class Engine(Asks):
     def _flow(self, peer: Peer, target: Target, route: Route | None, model: int) -> Flow:
         """Where requests like this one are counted."""
         key = (target.number << 36) | ((route.number if route is not None else 0) << 4) | model
+        latest = peer.latest_flow
+        if latest is not None and latest.key == key:
+            return latest
         flow = peer.flows.get(key)
         if flow is None:
             caller = peer.route
@@ -414,6 +433,7 @@ class Engine(Asks):
                 target.routing_name,
                 "",
             )
+        peer.latest_flow = flow
         return flow
 
     def _refuse(self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal) -> None:

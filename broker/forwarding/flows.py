@@ -34,6 +34,8 @@ class Counts:
     """The numbers of one outcome."""
 
     __slots__ = (
+        "bucket",
+        "bucket_n",
         "bytes_in",
         "bytes_out",
         "histogram",
@@ -52,7 +54,15 @@ class Counts:
         self.bytes_out = 0
         self.latency_sum_us = 0
         self.latency_max_us = 0
-        self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them
+        self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them, see `settle`
+        self.bucket = 0  # the latest one; its requests are counted here first, as they come in runs
+        self.bucket_n = 0
+
+    def settle(self) -> None:
+        """Makes the histogram whole."""
+        if self.bucket_n:
+            self.histogram[self.bucket] = self.histogram.get(self.bucket, 0) + self.bucket_n
+            self.bucket_n = 0
 
 
 class Flow:
@@ -121,8 +131,10 @@ class Flow:
         if latency_us > counts.latency_max_us:
             counts.latency_max_us = latency_us
         bucket = bucket_of(latency_us)
-        histogram = counts.histogram
-        histogram[bucket] = histogram.get(bucket, 0) + 1
+        if bucket != counts.bucket:
+            counts.settle()
+            counts.bucket = bucket
+        counts.bucket_n += 1
 
     def take_counts(self) -> list[Counts | None]:
         """The interval's counts by outcome; the flow begins anew."""
@@ -176,6 +188,7 @@ class FlowTable:
             flow.owner.pop(flow.key, None)
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:
+                    counts.settle()
                     self._add_up(flow, outcome, counts)
                     records.append(_record(flow, outcome, counts, seq + len(records), at_ms, interval_ms))
         return records

@@ -349,10 +349,10 @@ class Merge(Multicast):
         self._settle(branch, now)
 
     def caller_completed(self, now: float) -> None:
-        for branch in self.branches[:]:
+        for branch in self.branches:
             branch.is_deaf = True
-            if not self.is_finished:
-                self._settle(branch, now)
+        for branch in self.branches[:]:
+            self._settle(branch, now)
 
     def _payload_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
         if branch.is_done:
@@ -361,9 +361,13 @@ class Merge(Multicast):
         is_last = flags & COMPLETE != 0
         if flags & NEXT or flags & FOLLOWS or branch.partial:
             if branch.asked_n == 0:  # it breaks the protocol, and there is no room for this item
-                branch.server.send(encode_cancel(branch.stream_id))
-                self._leave(branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now)
+                if not is_last or self.model == REQUEST_CHANNEL:
+                    branch.server.send(encode_cancel(branch.stream_id))
+                self._leave(
+                    branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now
+                )
                 return
+            branch.is_done = is_last
             raw = _without_complete(frame)
             branch.partial.append(raw)
             self._buffered_bytes += len(raw)
@@ -380,7 +384,7 @@ class Merge(Multicast):
                 text = f"a single item of {branch.route.service} is over {limit} bytes"
                 self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
                 return
-        if is_last:
+        elif is_last:
             branch.is_done = True
         self._deliver(frame.now)
         if is_last and not self.is_finished:
@@ -432,6 +436,8 @@ class Merge(Multicast):
 
     def _settle(self, branch: Branch, now: float) -> None:
         """Drops the branch if both its halves are done and nothing of it waits; then looks at the whole."""
+        if self.is_finished:
+            return
         is_over = branch.is_done and not branch.queue and (self.model == REQUEST_STREAM or branch.is_deaf)
         if is_over and branch in self.branches:
             self.drop_branch(branch)

@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.forwarding.flows import Flow
 from broker.forwarding.settings import Settings
+from broker.routing.query import Target
 from broker.rsocket.connection import OPEN, Connection
 from broker.rsocket.frames import MAX_STREAM_ID
 from broker.rsocket.framing import FrameCursor
@@ -60,6 +61,11 @@ class Peer:
         "is_ending",
         "is_framed",
         "is_lost",
+        "latest_at",
+        "latest_flow",
+        "latest_metadata",
+        "latest_target",
+        "latest_to",
         "look_at",
         "mimes",
         "name",
@@ -83,6 +89,13 @@ class Peer:
             int, Stream
         ] = {}  # by stream id; odd ones bounded by max_streams_per_connection, even by the callers'
         self.flows: dict[int, Flow] = {}  # of its requests in this interval, see `engine`; bounded by flows.MAX_FLOWS
+        # Callers repeat themselves: the metadata of the latest request, its target and its flow are tried first. Saves
+        # a walk through the metadata and three lookups per request (figures: `engine.handle_request`).
+        self.latest_metadata = b""  # empty: none; bounded by engine.MAX_LATEST_BYTES
+        self.latest_at = 0  # the ADDRESS in it
+        self.latest_to = 0
+        self.latest_target: Target | None = None  # of that ADDRESS
+        self.latest_flow: Flow | None = None  # of the latest request that was routed
         self.begun = 0  # open streams that the peer began
         self.route: object | None = None  # the Route it offers; None: a caller only (D-17)
         self.caller_service = ""  # service name of that route

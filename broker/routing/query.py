@@ -122,20 +122,25 @@ class Query:
     def resolve(self, data: bytes, start: int, end: int) -> Target:
         """The target of the ADDRESS in `data[start:end]`, looked up anew if the table has changed."""
         if end - start < _REST_AT:  # cut within the origin's Route Id: it has no bytes that name it
-            return self._meet(data[start:end])
+            return self._meet(data[start:end])  # refused: there is nothing to look up
         key = data[start : start + _ORIGIN_AT] + data[start + _REST_AT : end]
         target = self._known.get(key)
-        if target is None:
-            target = self._meet(data[start:end])
-            if self._limit and len(key) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
-                if len(self._known) >= self._limit:
-                    self._known.clear()
-                self._known[key] = target
-        else:
-            self.hits += 1
+        if target is not None:
+            self.refresh(target)
+            return target
+        target = self._meet(data[start:end])
+        if self._limit and len(key) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
+            if len(self._known) >= self._limit:
+                self._known.clear()
+            self._known[key] = target
+        self._look_up(target)
+        return target
+
+    def refresh(self, target: Target) -> None:
+        """Looks a target up anew if the table has changed since."""
+        self.hits += 1
         if target.generation != self._table.generation:
             self._look_up(target)
-        return target
 
     def choose(self, target: Target) -> Route:
         """One of the candidates, for a unicast or shard target without a refusal."""

@@ -11,7 +11,9 @@ On TCP and Unix sockets every frame has a 24-bit length before it; on WebSocket 
 
 from typing import Final
 
-from broker.wire.ints import u24_at, u32_at
+from librt.strings import read_i64_be
+
+from broker.wire.ints import u16_at, u24_at, u32_at
 
 MAX_FRAME_BYTES: Final = 0xFFFFFF  # what 24 bits can say, on every transport
 MIN_FRAME_BYTES: Final = 6  # stream id, type and flags
@@ -83,35 +85,29 @@ class FrameCursor:
 
     def advance(self) -> bool:
         """Moves to the next whole frame; False when there is none yet, or never again because of a `fault`."""
+        if not self._is_framed:
+            return self._advance_message()
         data = self.data
         at = self._next
         left = len(data) - at
-        if self._is_framed:
-            if left < LENGTH_BYTES:
-                self._keep(at, LENGTH_BYTES - left)
-                return False
-            length = u24_at(data, at)
-            if length < MIN_FRAME_BYTES or length > self._max_bytes:
-                self._refuse(length)
-                return False
-            if left - LENGTH_BYTES < length:
-                self._keep(at, length + LENGTH_BYTES - left)
-                return False
-            at += LENGTH_BYTES
-        else:
-            if left <= 0 and at:
-                self.data = b""  # or a silent peer's last message would stay in memory
-                return False
-            length = left
-            if length < MIN_FRAME_BYTES or length > self._max_bytes:
-                self._refuse(length)
-                return False
+        if left < LENGTH_BYTES + MIN_FRAME_BYTES:
+            self._keep_head(at, left)
+            return False
+        # One read for the low 16 bits of the length, the stream id, the type and the flags (figures: `wire.ints`).
+        head = read_i64_be(data, at + 1)
+        length = (data[at] << 16) | ((head >> 48) & 0xFFFF)
+        if length < MIN_FRAME_BYTES or length > self._max_bytes:
+            self._refuse(length)
+            return False
+        if left - LENGTH_BYTES < length:
+            self._keep(at, length + LENGTH_BYTES - left)
+            return False
+        at += LENGTH_BYTES
         self.start = at
         self.end = self._next = at + length
-        self.stream_id = u32_at(data, at) & 0x7FFFFFFF
-        high = data[at + 4]
-        self.kind = high >> 2
-        self.flags = ((high & 3) << 8) | data[at + 5]
+        self.stream_id = (head >> 16) & 0x7FFFFFFF
+        self.kind = (head >> 10) & 0x3F
+        self.flags = head & 0x3FF
         return True
 
     def close(self) -> None:
@@ -122,6 +118,34 @@ class FrameCursor:
         self._parts = []
         self._missing = 0
         self._loose = 0
+
+    def _advance_message(self) -> bool:
+        data = self.data
+        length = len(data) - self._next
+        if length <= 0 and self._next:
+            self.data = b""  # or a silent peer's last message would stay in memory
+            return False
+        if length < MIN_FRAME_BYTES or length > self._max_bytes:
+            self._refuse(length)
+            return False
+        self.start = 0
+        self.end = self._next = length
+        self.stream_id = u32_at(data, 0) & 0x7FFFFFFF
+        head = u16_at(data, 4)
+        self.kind = head >> 10
+        self.flags = head & 0x3FF
+        return True
+
+    def _keep_head(self, at: int, left: int) -> None:
+        """Fewer bytes than the shortest frame has: waits for the length, or for that much, or sees that it is a fault."""
+        if left < LENGTH_BYTES:
+            self._keep(at, LENGTH_BYTES - left)
+            return
+        length = u24_at(self.data, at)
+        if length < MIN_FRAME_BYTES or length > self._max_bytes:
+            self._refuse(length)
+        else:
+            self._keep(at, length + LENGTH_BYTES - left)
 
     def _keep(self, at: int, missing: int) -> None:
         rest = self.data[at:]

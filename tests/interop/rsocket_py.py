@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import DefaultSubscriber, Subscriber
 from reactivestreams.subscription import Subscription
+from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.extensions.helpers import composite, metadata_item, route
@@ -29,6 +30,14 @@ COMPOSITE = "message/x.rsocket.composite-metadata.v0"
 def text(payload: Payload) -> str:
     """The data as text."""
     return str(utf8_decode(payload.data)) if payload.data else ""
+
+
+def code_and_text(error: Exception) -> tuple[ErrorCode, str]:
+    """What an ERROR frame said; rsocket-py makes a RuntimeError of an application's."""
+    if isinstance(error, RSocketProtocolError):
+        return error.error_code, str(error.data)
+    assert isinstance(error, RuntimeError)
+    return ErrorCode.APPLICATION_ERROR, str(error)
 
 
 def entry_mimes(metadata: bytes) -> list[str]:
@@ -124,7 +133,7 @@ class Inbox(DefaultSubscriber):  # type: ignore[misc]
         super().__init__()
         self.items: list[str] = []
         self.is_complete = False
-        self.error: RSocketProtocolError | None = None
+        self.error: tuple[ErrorCode, str] | None = None
 
     def on_next(self, value: Payload, is_complete: bool = False) -> None:
         self.items.append(text(value))
@@ -134,8 +143,7 @@ class Inbox(DefaultSubscriber):  # type: ignore[misc]
         self.is_complete = True
 
     def on_error(self, exception: Exception) -> None:
-        assert isinstance(exception, RSocketProtocolError)
-        self.error = exception
+        self.error = code_and_text(exception)
 
     async def has(self, count: int) -> list[str]:
         """The items once there are so many."""

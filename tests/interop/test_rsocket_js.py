@@ -40,10 +40,10 @@ def start(needs_node: Node, shared_broker: BrokerProcess) -> Iterator[Start]:
         assert peer.end() == 0, peer.errors
 
 
-@pytest.fixture(scope="module", params=["tcp>tcp", "tcp>ws", "ws>tcp", "ws>ws"])
+@pytest.fixture(scope="module", params=["tcp-tcp", "tcp-ws", "ws-tcp", "ws-ws"])
 def pair(request: pytest.FixtureRequest, needs_node: Node, shared_broker: BrokerProcess) -> Iterator[tuple[JsPeer, JsPeer]]:
     """A caller and a service (its name is "orders"), on all pairs of transports."""
-    schemes = request.param.split(">")
+    schemes = request.param.split("-")
     caller = needs_node.start("peer.cjs", json.dumps({"url": shared_broker.url(schemes[0])}))
     service = needs_node.start(
         "peer.cjs", json.dumps({"url": shared_broker.url(schemes[1]), "name": "orders", "number": 77, "tags": {"Region": "eu"}})
@@ -189,10 +189,10 @@ def test_refusals_of_the_broker_begin_with_their_code_word(pair: tuple[JsPeer, J
     assert done["error"]["message"].startswith("no-route:")
 
 
-@pytest.mark.parametrize("schemes", ["tcp>ws", "ws>tcp"])
+@pytest.mark.parametrize("schemes", ["tcp-ws", "ws-tcp"])
 def test_fragments_pass_in_both_directions(start: Start, schemes: str) -> None:
     """The caller's ADDRESS and data come in pieces of 64 bytes."""
-    from_scheme, to_scheme = schemes.split(">")
+    from_scheme, to_scheme = schemes.split("-")
     service = start(to_scheme, f"pieces-{from_scheme}", 300, Region="eu")
     caller = start(from_scheme, fragment=64)
     tags = {"ServiceName": f"pieces-{from_scheme}", "Region": "eu"}

@@ -7,6 +7,7 @@ import pytest
 
 from spark_sink.errors import MissingPart
 from spark_sink.pipeline import open_session
+from tests.conftest import missing
 
 
 @pytest.fixture(scope="session")
@@ -14,6 +15,6 @@ def spark() -> Iterator[Any]:
     try:
         session = open_session("local[2]", is_short=True)
     except MissingPart as error:
-        pytest.skip(str(error))
+        missing(str(error))
     yield session
     session.stop()

@@ -1,4 +1,5 @@
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,11 @@ def test_missing_pyspark_is_one_sentence_and_status_3(tmp_path: Path, monkeypatc
     assert 'pip install "rsocket-broker[spark]"' in result.stderr
 
 
-@pytest.mark.spark
 def test_missing_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason='pip install "rsocket-broker[spark]"')
+    installed = types.ModuleType("pyspark.sql")
+    installed.__dict__["SparkSession"] = None
+    monkeypatch.setitem(sys.modules, "pyspark", types.ModuleType("pyspark"))
+    monkeypatch.setitem(sys.modules, "pyspark.sql", installed)
 
     def no_java() -> Path:
         raise MissingPart("Spark needs Java")

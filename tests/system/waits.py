@@ -1,12 +1,18 @@
 """Waiting for what will be true, without guessing how long it takes."""
 
 import asyncio
+import functools
+import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
 
 WAIT_S = 10.0  # on a busy machine; a test that passes never waits so long
 POLL_S = 0.005
+TEST_S = 40.0  # a whole test, its fixtures not counted
 
 T = TypeVar("T")
 
@@ -31,3 +37,19 @@ async def soon(awaitable: Awaitable[T], longest_s: float = WAIT_S) -> T:
     """The result; TimeoutError instead of a test that hangs."""
     async with asyncio.timeout(longest_s):
         return await awaitable
+
+
+def bound_tests_of(conftest: str, items: list[pytest.Item]) -> None:
+    """Gives the asynchronous tests in the folder of a conftest TEST_S at most."""
+    for item in items:
+        if Path(item.path).parent == Path(conftest).parent and inspect.iscoroutinefunction(getattr(item, "obj", None)):
+            item.obj = _bounded(item.obj)  # type: ignore[attr-defined]
+
+
+def _bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def run(*args: Any, **kwargs: Any) -> None:
+        async with asyncio.timeout(TEST_S):
+            await test(*args, **kwargs)
+
+    return run

@@ -1,0 +1,54 @@
+"""Certificates for TLS tests, made with the openssl program: an authority, a broker and a client that it signed."""
+
+import ssl
+import subprocess
+from pathlib import Path
+
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")  # elliptic: made in no time
+BROKER_NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost\n"
+
+
+class Authority:
+    """Signs; its files lie in a folder: `<name>.pem` and `<name>.key`."""
+
+    def __init__(self, openssl: str, folder: Path, name: str) -> None:
+        self._openssl = openssl
+        self._folder = folder
+        self._name = name
+        self._run("req", "-x509", *KEY, "-days", "2", "-subj", f"/CN={name}", *self._out(name, "-keyout", "-out"))
+
+    @property
+    def root(self) -> Path:
+        """Its own certificate."""
+        return self.certificate(self._name)
+
+    def certificate(self, name: str) -> Path:
+        """A certificate."""
+        return self._folder / f"{name}.pem"
+
+    def key(self, name: str) -> Path:
+        """Its key."""
+        return self._folder / f"{name}.key"
+
+    def sign(self, name: str, extensions: str = "basicConstraints=CA:FALSE\n") -> None:
+        """Makes a key and a certificate of this name."""
+        wanted, extra = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        extra.write_text(extensions)
+        self._run("req", "-new", *KEY, "-subj", f"/CN={name}", "-keyout", str(self.key(name)), "-out", str(wanted))
+        signer = ("-CA", str(self.root), "-CAkey", str(self.key(self._name)), "-CAcreateserial")
+        made = ("-in", str(wanted), "-out", str(self.certificate(name)), "-extfile", str(extra))
+        self._run("x509", "-req", "-days", "2", *signer, *made)
+
+    def client_context(self, name: str | None = None) -> ssl.SSLContext:
+        """Trusts this authority, and shows the certificate of this name."""
+        context = ssl.create_default_context(cafile=str(self.root))
+        if name is not None:
+            context.load_cert_chain(self.certificate(name), self.key(name))
+        return context
+
+    def _out(self, name: str, key_flag: str, certificate_flag: str) -> tuple[str, ...]:
+        return (key_flag, str(self.key(name)), certificate_flag, str(self.certificate(name)))
+
+    def _run(self, *arguments: str) -> None:
+        done = subprocess.run([self._openssl, *arguments], capture_output=True, text=True, check=False, cwd=self._folder)
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,271 @@
+"""Events: what the core tells, in which order, with which numbers; the buckets of the latency histogram."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core import COMPILED, MAX_EVENTS, CoreSettings
+from broker.events import (
+    FLOW,
+    FLOW_FIELDS,
+    LIFECYCLE,
+    LIFECYCLE_FIELDS,
+    MAX_BUCKET,
+    FlowRecord,
+    LifecycleEvent,
+    bucket_high_us,
+    bucket_low_us,
+    bucket_of,
+)
+from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
+from broker.wire.frames import MIME_TYPE, RouteSetup
+from tests.fakes import START_MS, World, address, composite, route_id, tags_of
+
+CORE = "compiled" if COMPILED else "interpreted"
+ID = "00000000-0000-0000-0000-00000000000{}"
+
+
+def tags(service: str, number: int, **more: str) -> list[tuple[str, str]]:
+    """A route's tags as an event tells them."""
+    own = [(f"io.rsocket.routing.{name.capitalize()}", value) for name, value in more.items()]
+    return [
+        *own,
+        ("io.rsocket.routing.ServiceName", service),
+        ("io.rsocket.routing.RouteId", ID.format(number)),
+    ]
+
+
+def rows(world: World) -> list[tuple[object, ...]]:
+    return [event.row() for event in world.core.take_events()]
+
+
+def seqs(events: list[LifecycleEvent | FlowRecord]) -> list[int]:
+    return [event.seq for event in events]
+
+
+def lifecycle(
+    kind: int,
+    seq: int,
+    at: int,
+    route: int = 0,
+    service: str = "",
+    told: list[tuple[str, str]] | None = None,
+    peer: str = "",
+    reason: str = "",
+    detail: str = "",
+    uptime_ms: int = 0,
+    requests: int = 0,
+) -> tuple[object, ...]:
+    """The row of an event, `at` milliseconds after the start."""
+    return LifecycleEvent(
+        kind,
+        seq,
+        START_MS + at,
+        ID.format(route) if route else "",
+        service,
+        told,
+        peer,
+        reason,
+        detail,
+        uptime_ms,
+        requests,
+    ).row()
+
+
+PEER = "tcp 127.0.0.1:1"
+
+
+def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_of_the_test() -> None:
+    """The same routes move from one broker to the other; each tells its own half."""
+    first = World(number=1)
+    second = World(number=2)
+    first_service = first.service("orders", 1, region="eu")
+    caller = first.caller()
+    for world in (first, second):
+        world.now += 0.5
+    sent = caller.request(REQUEST_FNF, 1, address(service="orders"))
+    for world in (first, second):
+        world.now += 0.25
+    first_service.lose()
+    second.service("orders", 1, region="us")
+    for world in (first, second):
+        world.now += 0.125
+    first.core.stop("maintenance", first.now)
+    second.core.stop("maintenance", second.now)
+    eu = tags("orders", 1, region="eu")
+    us = tags("orders", 1, region="us")
+    flow = FlowRecord(
+        seq=8,
+        at_ms=START_MS + 875,
+        interval_ms=875,
+        caller_route="",
+        caller_service="",
+        route_id=ID.format(1),
+        service="orders",
+        tags="service=orders",
+        model="fire_and_forget",
+        routing="unicast",
+        outcome="completed",
+        word="",
+        requests=1,
+        items_in=1,
+        items_out=0,
+        bytes_in=len(sent),
+        bytes_out=0,
+        latency_sum_us=0,
+        latency_max_us=0,
+        histogram=[(0, 1)],
+    )
+    assert rows(first) == [
+        lifecycle(1, 1, 0, detail=CORE),
+        lifecycle(6, 2, 0, peer=PEER),
+        lifecycle(3, 3, 0, 1, "orders", eu, PEER),
+        lifecycle(6, 4, 0, peer=PEER),
+        lifecycle(4, 5, 750, 1, "orders", eu, PEER, "left", "connection reset", 750, 1),
+        lifecycle(7, 6, 750, 0, "orders", None, PEER, "left", "connection reset", 750),
+        lifecycle(7, 7, 875, 0, "", None, PEER, "broker-stopped", "maintenance", 875, 1),
+        flow.row(),
+        lifecycle(2, 9, 875, detail="maintenance"),
+    ]
+    assert rows(second) == [
+        lifecycle(1, 1, 0, detail=CORE),
+        lifecycle(6, 2, 750, peer=PEER),
+        lifecycle(3, 3, 750, 1, "orders", us, PEER),
+        lifecycle(4, 4, 875, 1, "orders", us, PEER, "broker-stopped", "maintenance", 125),
+        lifecycle(7, 5, 875, 0, "orders", None, PEER, "broker-stopped", "maintenance", 125),
+        lifecycle(2, 6, 875, detail="maintenance"),
+    ]
+
+
+def test_a_replaced_route_is_told_before_the_one_in_its_place() -> None:
+    world = World()
+    world.service("orders", 1)
+    world.core.take_events()
+    world.now += 2
+    world.service("orders", 1, region="eu")
+    text = f"another connection came with the Route Id {ID.format(1)}"
+    assert rows(world) == [
+        lifecycle(6, 4, 2000, peer=PEER),
+        lifecycle(5, 5, 2000, 1, "orders", tags("orders", 1), PEER, "replaced", text, 2000),
+        lifecycle(7, 6, 2000, 0, "orders", None, PEER, "replaced", text, 2000),
+        lifecycle(3, 7, 2000, 1, "orders", tags("orders", 1, region="eu"), PEER),
+    ]
+
+
+def test_changed_tags_are_told_as_replaced_and_joined() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    service.request(REQUEST_FNF, 1, address(service="orders"))
+    world.core.take_events()
+    world.now += 2
+    service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode())))
+    assert rows(world) == [
+        lifecycle(5, 4, 2000, 1, "orders", tags("orders", 1), PEER, "changed", "", 2000, 1),
+        lifecycle(3, 5, 2000, 1, "orders", tags("orders", 1, region="eu"), PEER, requests=1),
+    ]
+
+
+def test_a_refused_connection_is_told_with_its_reason() -> None:
+    world = World()
+    world.core.take_events()
+    world.connect().send(Setup("a/b", "c/d", 1, 1, major=3).encode())
+    text = "RSocket 3.0 asked for, this broker speaks 1.0"
+    assert rows(world) == [lifecycle(7, 2, 0, peer=PEER, reason="bad-version", detail=text)]
+
+
+def test_a_connection_that_said_nothing_and_left_is_not_told() -> None:
+    world = World()
+    world.core.take_events()
+    world.connect().lose()
+    assert rows(world) == []
+
+
+def test_records_of_all_kinds_share_one_sequence_without_gaps() -> None:
+    world = World(CoreSettings(flow_interval_s=0.5))
+    found: list[LifecycleEvent | FlowRecord] = []
+    caller = world.caller()
+    for number in range(40):
+        service = world.service(f"service-{number % 3}", number % 5)
+        caller.request(REQUEST_RESPONSE, number * 2 + 1, address(service=f"service-{number % 3}"))
+        world.advance(0.3)
+        if number % 2:
+            service.lose()
+        if number % 7 == 0:
+            found += world.core.take_events()
+    world.core.stop("done", world.now)
+    found += world.core.take_events()
+    assert seqs(found) == list(range(1, len(found) + 1))
+    assert any(isinstance(event, FlowRecord) for event in found)
+    assert [event.at_ms for event in found] == sorted(event.at_ms for event in found)
+
+
+def test_events_that_nobody_takes_are_bounded_and_the_gap_is_told() -> None:
+    world = World(CoreSettings(max_connections=0))
+    for _ in range(MAX_EVENTS + 9):  # one event each, behind BrokerStarted
+        world.core.lost(world.core.connected("x", True, world.now), "", world.now)
+        world.core.take_writes()
+    assert world.core.events_dropped == 10
+    events = world.core.take_events()
+    assert seqs(events[:-1]) == list(range(1, MAX_EVENTS + 1))
+    assert events[-1].row() == lifecycle(
+        8,
+        MAX_EVENTS + 10,
+        0,
+        told=[("records", "10"), ("first_seq", str(MAX_EVENTS + 1)), ("last_seq", str(MAX_EVENTS + 10))],
+        reason="not-taken",
+        detail=f"10 records are missing: {MAX_EVENTS} others waited to be taken",
+    )
+    assert world.core.take_events() == []
+    world.core.connected("x", True, world.now)
+    assert seqs(world.core.take_events()) == [MAX_EVENTS + 11]
+
+
+def test_rows_have_the_record_type_and_then_the_fields_of_their_table() -> None:
+    event = LifecycleEvent(3, 7, 9)
+    assert len(event.row()) == len(LIFECYCLE_FIELDS) + 1
+    assert dict(zip(LIFECYCLE_FIELDS, event.row()[1:], strict=True)) == {
+        name: getattr(event, name) for name in LIFECYCLE_FIELDS
+    }
+    assert event.row()[0] == LIFECYCLE
+    record = FlowRecord(1, 2, 3, "a", "b", "c", "d", "e", "f", "g", "h", "i", 4, 5, 6, 7, 8, 9, 10, [(1, 2)])
+    assert dict(zip(FLOW_FIELDS, record.row()[1:], strict=True)) == {name: getattr(record, name) for name in FLOW_FIELDS}
+    assert record.row()[0] == FLOW
+
+
+def test_the_names_of_events_are_nouns_and_past_verbs() -> None:
+    names = [LifecycleEvent(kind, 1, 0).name for kind in range(1, 9)]
+    assert names == [
+        "BrokerStarted",
+        "BrokerStopped",
+        "RouteJoined",
+        "RouteLeft",
+        "RouteReplaced",
+        "PeerConnected",
+        "PeerClosed",
+        "EventsDropped",
+    ]
+
+
+# Buckets
+
+
+def test_small_latencies_have_a_bucket_each() -> None:
+    assert [bucket_of(us) for us in (-5, 0, 1, 31, 32, 33, 34, 63, 64)] == [0, 0, 1, 31, 32, 32, 33, 47, 48]
+
+
+def test_latencies_beyond_the_last_bucket_fall_into_it() -> None:
+    assert bucket_of(2**62) == MAX_BUCKET
+
+
+def test_buckets_are_adjacent_and_at_most_a_sixteenth_wide() -> None:
+    for bucket in range(MAX_BUCKET):
+        low, high = bucket_low_us(bucket), bucket_high_us(bucket)
+        assert (bucket_of(low), bucket_of(high - 1), bucket_of(high)) == (bucket, bucket, bucket + 1)
+        assert high - low <= max(1, low // 16)
+
+
+@given(st.integers(0, 2**39))
+def test_a_latency_lies_in_its_bucket(us: int) -> None:
+    bucket = bucket_of(us)
+    assert bucket_low_us(bucket) <= us < bucket_high_us(bucket)
