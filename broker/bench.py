@@ -16,7 +16,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from broker.rsocket.framing import FrameCursor
 from broker.rsocket.frames import (
     COMPLETE,
     ERROR,
@@ -31,6 +30,7 @@ from broker.rsocket.frames import (
     encode_request,
     request_parts,
 )
+from broker.rsocket.framing import FrameCursor
 from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from broker.wire.frames import MIME_TYPE, Address, RouteSetup
 from broker.wire.tags import Tag
@@ -103,6 +103,13 @@ class _Caller(_Side):
         self.latencies_us: list[float] = []
         self.errors = 0
         self.is_over = False
+        self._answer = asyncio.Event()
+
+    async def answered(self) -> None:
+        """Until the next answer, or until the connection is gone."""
+        self._answer.clear()
+        waits = [asyncio.ensure_future(self._answer.wait()), self.lost]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
 
     def ask(self, number: int) -> None:
         for _ in range(number):
@@ -118,6 +125,7 @@ class _Caller(_Side):
             self.latencies_us.append((time.perf_counter() - began) * 1e6)
         else:
             self.errors += 1
+        self._answer.set()
         if not self.is_over:
             self.ask(1)
 
@@ -171,8 +179,7 @@ async def _until_announced(caller: _Caller) -> None:
         caller.is_over = True
         caller.ask(1)
         caller.write_out()
-        while not (caller.latencies_us or caller.errors or caller.lost.done()):
-            await asyncio.sleep(0.001)
+        await caller.answered()
         if caller.latencies_us or caller.lost.done():
             caller.latencies_us.clear()
             caller.errors = 0

@@ -47,7 +47,7 @@ def compiled_modules(root: Path = ROOT) -> list[str]:
 
 
 def compile_tree(root: Path, modules: list[str]) -> None:
-    """Compiles the modules beside their sources. Raises CalledProcessError when that fails; its output has the reason."""
+    """Compiles the modules beside their sources. CalledProcessError, its output the reason, when that fails."""
     (root / "mypy-build.ini").write_text("[mypy]\nignore_missing_imports = True\nfollow_imports = normal\n")
     command = [sys.executable, "-c", _SETUP, *modules]
     subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import sys
@@ -12,22 +13,42 @@ import click
 from aiohttp import web
 
 from admin_api.app import make_app, start_admin
-from admin_api.ctl import ctl
 from broker import VERSION
-from broker.bench import bench
-from broker.call import call
 from broker.config import Config, ConfigErrors, Listen, load, options_toml
-from broker.demo import demo
 from broker.errors import BrokerError
 from broker.log import setup as setup_log
 from broker.server import Server
-from spark_sink.cli import pipeline, report
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
 
 
-@click.group()
+# Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
+ELSEWHERE = {
+    "bench": "broker.bench",
+    "call": "broker.call",
+    "ctl": "admin_api.ctl",
+    "demo": "broker.demo",
+    "pipeline": "spark_sink.cli",
+    "report": "spark_sink.cli",
+}
+
+
+class Commands(click.Group):
+    """The commands of this file and those elsewhere."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(ELSEWHERE[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Commands)
 @click.version_option(VERSION, prog_name="rsocket-broker")
 def main() -> None:
     """An RSocket broker: tags in, frames forwarded, every request in a table."""
@@ -58,10 +79,6 @@ def check(path: str | None, options: bool) -> None:
         return
     _load(path, {})
     click.echo(f"{path or 'environment'}: ok")
-
-
-for command in (call, bench, demo, ctl, pipeline, report):
-    main.add_command(command)
 
 
 def run(config: Config) -> int:

@@ -1,7 +1,7 @@
 """`rsocket-broker demo`: the main job from nothing, once through.
 
-A real broker process, services and callers over TCP and WebSocket, all interaction models, unicast, shard and multicast,
-a service that leaves and comes back, the REST API, the event files, the Spark job and its report. At the end the demo's
+A real broker process, services and callers over TCP and WebSocket, all interaction models, unicast, shard, multicast, a
+service that leaves and comes back, the REST API, the event files, the Spark job and its report. At the end the demo's
 own count is held against the report's.
 """
 
@@ -117,9 +117,10 @@ async def _traffic(console: Console, data: Path, seconds: float) -> Counts:
         await leaving.__aexit__(None, None, None)
         await stack.enter_async_context(connect(tcp, service=order_service("eu")))
         await asyncio.gather(*loads)
-        console.print(
-            f"[bold]5[/]  {sum(counts.values()):,} requests of all interaction models; meanwhile a service left and another came"
+        story = (
+            f"{sum(counts.values()):,} requests of all interaction models; meanwhile a service left and another came"
         )
+        console.print(f"[bold]5[/]  {story}")
     console.print("[bold]6[/]  the broker stopped; its event files are sealed")
     return counts
 
@@ -202,7 +203,8 @@ async def _broker(events: Path) -> AsyncIterator[dict[str, str]]:
     command = [sys.executable, "-m", "broker", "--events", str(events), "--admin", "127.0.0.1:0"]
     command += ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None and process.stderr is not None  # asked for with PIPE
+    assert process.stdout is not None  # asked for with PIPE
+    assert process.stderr is not None
     log = asyncio.create_task(process.stderr.read())
     urls: dict[str, str] = {}
     try:

@@ -68,6 +68,7 @@ class Server:
         try:
             context = self._context()
             if config.events.dir:
+                _make_folder(config.events.dir)
                 self.event_pipe = EventPipe()
                 header = {
                     "broker_id": self.core.id_text,
@@ -119,7 +120,7 @@ class Server:
             server.close()
         for websocket in self._websockets:
             await websocket.stop_accepting()
-        await self._wait(self._is_idle, self.config.server.stop_grace_s)
+        await self._wait(lambda: self._is_idle() or self._stop_wishes > 1, self.config.server.stop_grace_s)
         left = sum(peer.begun for peer in self.core.peers())
         if left:
             _log.warning("broker %s: stopping with %d requests unfinished", self.config.broker.name, left)
@@ -137,7 +138,7 @@ class Server:
 
     async def _wait(self, is_done: Callable[[], bool], longest_s: float) -> None:
         until = time.monotonic() + longest_s
-        while not is_done() and time.monotonic() < until and self._stop_wishes < 2:
+        while not is_done() and time.monotonic() < until:
             await asyncio.sleep(POLL_S)
 
     def _take_events(self, events: list[LifecycleEvent | FlowRecord]) -> None:
@@ -182,6 +183,15 @@ class Server:
             if os.path.exists(path):
                 os.unlink(path)
         self._unix_paths = []
+
+
+def _make_folder(path: str) -> None:
+    """The writer makes it too, but whoever starts the broker should hear at once that it cannot."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise BrokerError("bad-config", f"events.dir: {path}: {reason}") from None
 
 
 def settings_of(config: Config) -> CoreSettings:

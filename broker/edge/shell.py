@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
 
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
+CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothing more would stay for ever
 
 
 class Link(Protocol):
@@ -47,6 +49,7 @@ class Shell:
         self._max_pending_bytes = max_pending_bytes
         self._on_events = on_events
         self._links: dict[int, Link] = {}  # by peer id
+        self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
         self._loop = asyncio.get_running_loop()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
@@ -118,16 +121,25 @@ class Shell:
                 link.write(pieces)
             if peer.is_ending:
                 link.close()
+                self._closing.append((self._loop.time() + CLOSE_S, peer.id))
         if self.core.has_writes():
             self.wake()
 
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
         self.core.tick(time.monotonic(), time.time_ns() // 1_000_000)
+        self._abort_overdue()
         self.wake()
         self._hand_out()
         self._tick_at = self._loop.time() + TICK_S
         self._timer = self._loop.call_at(self._tick_at, self._tick)
+
+    def _abort_overdue(self) -> None:
+        now = self._loop.time()
+        while self._closing and self._closing[0][0] <= now:
+            link = self._links.get(self._closing.popleft()[1])
+            if link is not None:
+                link.abort()
 
     def _hand_out(self) -> None:
         events = self.core.take_events()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import ssl
@@ -66,8 +67,7 @@ async def listen_tcp(shell: Shell, host: str, port: int, context: ssl.SSLContext
 
 async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
     """Accepts on a Unix socket; a socket file that nobody listens on any more is replaced."""
-    if _is_stale(path):
-        os.unlink(path)
+    _remove_stale(path)
     loop = asyncio.get_running_loop()
     return await loop.create_unix_server(lambda: TcpLink(shell, "unix"), path, backlog=BACKLOG)
 
@@ -81,9 +81,17 @@ def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
     return f"{scheme} {transport.get_extra_info('sockname') or ''}".strip()
 
 
-def _is_stale(path: str) -> bool:
+def _remove_stale(path: str) -> None:
+    """Removes a socket file that a dead process left; OSError EADDRINUSE when somebody listens there.
+
+    The event loops remove any socket file themselves, also one that another broker serves: it would go on without
+    ever getting a connection again.
+    """
     with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISSOCK(os.stat(path).st_mode):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                return probe.connect_ex(path) != 0
-    return False
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return  # binding will fail, and the file stays what it is
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            if probe.connect_ex(path) != errno.ECONNREFUSED:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        os.unlink(path)

@@ -193,7 +193,7 @@ class Engine(Asks):
         for route in routes:
             server = owner_of(route)
             try:
-                translated = self._translated(peer, server, target, metadata, raw_address, False)
+                translated = self._translated(peer, server, metadata, raw_address, False)
             except BrokerError:
                 translated = None  # see `_translated_first`; a push has no answer
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
@@ -366,7 +366,7 @@ class Engine(Asks):
         metadata = request.data[request.metadata_at : request.metadata_to]
         raw_address = request.data[request.address_at : request.address_to]
         try:
-            translated = self._translated(peer, server, target, metadata, raw_address, True)
+            translated = self._translated(peer, server, metadata, raw_address, True)
         except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
             self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
             return b""
@@ -384,15 +384,13 @@ class Engine(Asks):
         return raw
 
     def _translated(
-        self, peer: Peer, server: Peer, target: Target, metadata: bytes, raw_address: bytes, has_data: bool
+        self, peer: Peer, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool
     ) -> bytes | None:
         caller_mimes = self._mimes[peer.mimes]
         server_mimes = self._mimes[server.mimes]
         if passes(caller_mimes, server_mimes):
             return metadata
-        address = target.address
-        assert address is not None  # the target has no refusal
-        return translate(metadata, raw_address, address, caller_mimes, server_mimes, has_data)
+        return translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
 
     def _replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
         """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""

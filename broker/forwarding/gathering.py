@@ -9,12 +9,13 @@ fragments that follow never stop here.
 
 from typing import Final
 
-from broker.forwarding.flows import CALLER_LOST, CANCELLED
+from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
 from broker.rsocket.frames import (
     CANCEL,
     COMPLETE,
+    ERROR,
     FOLLOWS,
     HEADER_BYTES,
     MAX_N,
@@ -115,6 +116,8 @@ class Gathering(Stream):
     def from_caller(self, frame: FrameCursor) -> None:
         if frame.kind == CANCEL:
             self._give_up(CANCELLED, frame.now)
+        elif frame.kind == ERROR and self.kind == REQUEST_CHANNEL:
+            self._give_up(FAILED, frame.now)
         elif frame.kind == PAYLOAD:
             self._asks.gathered(self, frame)
         elif frame.kind == REQUEST_N and self.kind >= REQUEST_STREAM and is_request_n(frame):

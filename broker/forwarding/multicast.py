@@ -361,7 +361,7 @@ class Merge(Multicast):
         is_last = flags & COMPLETE != 0
         if flags & NEXT or flags & FOLLOWS or branch.partial:
             if branch.asked_n == 0:  # it breaks the protocol, and there is no room for this item
-                if not is_last or self.model == REQUEST_CHANNEL:
+                if not is_last or (self.model == REQUEST_CHANNEL and not branch.is_deaf):
                     branch.server.send(encode_cancel(branch.stream_id))
                 self._leave(
                     branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now

@@ -6,6 +6,8 @@ know routes or tags, and writes nothing: `core.take_writes` hands the bytes out.
 
 from typing import Final
 
+from librt.strings import BytesWriter, write_i64_be
+
 from broker.forwarding.flows import Flow
 from broker.forwarding.settings import Settings
 from broker.routing.query import Target
@@ -15,6 +17,10 @@ from broker.rsocket.framing import FrameCursor
 
 CALLER: Final = 1  # streams begun by the peer (the RSocket client) have odd ids
 ROUTE: Final = 0  # streams begun by us towards it have even ids
+
+
+_KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
+_SMALL_BYTES: Final = 1 << 23  # a length below that fits the upper 24 bits of a signed number of 64
 
 
 class Stream:
@@ -44,7 +50,8 @@ class Peer:
         "_bytes_out",
         "_dirty",
         "_next_id",
-        "_out",
+        "_writer",
+        "_messages",
         "begun",
         "bytes_in",
         "caller_service",
@@ -108,13 +115,14 @@ class Peer:
         self.bytes_in = 0
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever
-        self.pending_bytes = 0  # in `_out`
-        self.is_ending = False  # nothing is read from it any more; the transport closes once `_out` is written
+        self.pending_bytes = 0  # of output that nobody has taken
+        self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
         self.is_lost = False  # the transport is gone
         self.end_reason = ""  # code word, once it is ending or lost
         self.end_detail = ""
         self._next_id = 2
-        self._out: list[bytes] = []
+        self._writer = BytesWriter()  # output of a framed peer
+        self._messages: list[bytes] = []  # output of one that is not
         self._dirty: Final = dirty  # the core's list of peers with output
 
     @property
@@ -137,32 +145,39 @@ class Peer:
 
     def forward(self, frame: FrameCursor, stream_id: int) -> None:
         """Writes the frame as it came, with another stream id."""
-        out = self._out
-        if not out:
+        if not self.pending_bytes:
             self._dirty.append(self)
         start = frame.start
         end = frame.end
         size = end - start
-        if self.is_framed:
-            out.append(((size << 32) | stream_id).to_bytes(7, "big"))
-            out.append(frame.data[start + 4 : end])
-            self.pending_bytes += size + 3
-        else:
-            out.append(stream_id.to_bytes(4, "big") + frame.data[start + 4 : end])
+        data = frame.data
+        if not self.is_framed:
+            self._messages.append(stream_id.to_bytes(4, "big") + data[start + 4 : end])
             self.pending_bytes += size
+            return
+        writer = self._writer
+        if size < _SMALL_BYTES:
+            # Length, stream id and the byte with the type in one write.
+            write_i64_be(writer, (size << 40) | (stream_id << 8) | data[start + 4])
+            writer.write(data[start + 5 : end])
+        else:
+            writer.write(((size << 32) | stream_id).to_bytes(7, "big"))
+            writer.write(data[start + 4 : end])
+        self.pending_bytes += size + 3
 
     def send(self, raw: bytes) -> None:
         """Writes a whole frame, its stream id included; nothing behind the ERROR that ended the connection."""
         if self.is_ending or self.is_lost:
             return
-        out = self._out
-        if not out:
+        if not self.pending_bytes:
             self._dirty.append(self)
         if self.is_framed:
-            out.append(len(raw).to_bytes(3, "big"))
-            self.pending_bytes += 3
-        out.append(raw)
-        self.pending_bytes += len(raw)
+            self._writer.write(len(raw).to_bytes(3, "big"))
+            self._writer.write(raw)
+            self.pending_bytes += len(raw) + 3
+        else:
+            self._messages.append(raw)
+            self.pending_bytes += len(raw)
 
     def end(self, reason: str, detail: str) -> None:
         """No more is read; the transport closes when the output is written. The first reason stays."""
@@ -172,19 +187,30 @@ class Peer:
         self.end_reason = reason
         self.end_detail = detail
         self.frame.close()
-        if not self._out and not self.is_lost:
+        if not self.pending_bytes and not self.is_lost:
             self._dirty.append(self)
 
     def take_output(self) -> list[bytes]:
-        """What waits: pieces to join when framed, else one message each. It is the caller's then."""
-        out = self._out
-        self._out = []
+        """What waits: one piece with all of it when framed, else one message each. It is the caller's then."""
         self._bytes_out += self.pending_bytes
+        if not self.pending_bytes:
+            return []
+        size = self.pending_bytes
         self.pending_bytes = 0
-        return out
+        if self.is_framed:
+            piece = self._writer.getvalue()
+            if size <= _KEPT_BYTES:
+                self._writer.truncate(0)
+            else:
+                self._writer = BytesWriter()  # truncating keeps the memory
+            return [piece]
+        messages = self._messages
+        self._messages = []
+        return messages
 
     def forget_output(self) -> None:
         """The transport is gone: what waits is worth nothing."""
-        self._out = []
+        self._messages = []
+        self._writer = BytesWriter()
         self.pending_bytes = 0
         self.is_lost = True

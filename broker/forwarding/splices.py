@@ -176,7 +176,7 @@ class Splice(Stream):
                 self.caller_done = True
                 if self.route_done:
                     self.finish(COMPLETED, frame.now)
-        elif kind == EXT and frame.flags & IGNORE:
+        elif kind == EXT and frame.flags & IGNORE and self.model != REQUEST_FNF:
             self.caller.forward(frame, self.caller_id)
 
     def caller_lost(self, now: float) -> None:

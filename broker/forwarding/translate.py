@@ -25,7 +25,7 @@ from broker.rsocket.metadata import (
     entries,
 )
 from broker.rsocket.mimes import encode_mime, mime_id
-from broker.wire.frames import MIME_TYPES, Address
+from broker.wire.frames import MIME_TYPES, Address, decode_frame
 from broker.wire.ints import u24_bytes
 
 COMPOSITE: Final = 1
@@ -61,12 +61,11 @@ def passes(caller: Mimes, route: Mimes) -> bool:
     return caller.kind == BROKER and route.kind == BROKER
 
 
-def translate(
-    metadata: bytes, raw_address: bytes, address: Address, caller: Mimes, route: Mimes, has_data: bool
-) -> bytes | None:
+def translate(metadata: bytes, raw_address: bytes, caller: Mimes, route: Mimes, has_data: bool) -> bytes | None:
     """The metadata for the route, None for none. `metadata` is whole; `raw_address` is the ADDRESS within it.
 
-    `has_data` False: a METADATA_PUSH, whose data has no mime type.
+    `has_data` False: a METADATA_PUSH, whose data has no mime type. BrokerError for an ADDRESS that can be read and not
+    written again (values over 127 bytes, D-21).
     """
     if route.kind == COMPOSITE:
         if caller.kind == COMPOSITE:
@@ -76,8 +75,12 @@ def translate(
         if has_data and caller.data_mime and caller.data_mime != route.data_mime and not _has_data_mime(translated):
             translated = translated + encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(caller.data_mime))
         return translated
+    if route.kind == BROKER and caller.kind != COMPOSITE:
+        return raw_address
+    address = decode_frame(raw_address)
+    assert isinstance(address, Address)  # it was routed by
     if route.kind == BROKER:
-        return _wrapped(metadata, raw_address, address) if caller.kind == COMPOSITE else raw_address
+        return _wrapped(metadata, raw_address, address)
     if address.wrapped:
         return address.wrapped  # Spec "Wrapping and Unwrapping Metadata in an ADDRESS"
     return _entry_of(metadata, route.metadata_mime) if caller.kind == COMPOSITE else None

@@ -23,7 +23,7 @@ from broker.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
 # it is some 10 KiB, and not the 50 KiB of 255 short tags. An address beyond that is looked up each time.
-MAX_REMEMBERED_BYTES: Final = 2048  # wrapped metadata included
+MAX_REMEMBERED_BYTES: Final = 2048
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
 _ORIGIN_AT: Final = 6  # the origin's Route Id does not take part in the answer: 16 bytes from here
@@ -37,7 +37,6 @@ class Target:
 
     __slots__ = (
         "_label",
-        "address",
         "candidates",
         "chooser",
         "generation",
@@ -49,6 +48,7 @@ class Target:
         "tags_n",
         "turn",
         "wanted",
+        "wrapped_bytes",
     )
 
     def __init__(self, number: int) -> None:
@@ -56,7 +56,7 @@ class Target:
         self.generation = 0  # of the table that the answer is good for; 0: none yet
         self.refusal: Refusal | None = None
         self.candidates: Candidates | None = None  # None with a refusal
-        self.address: Address | None = None  # None when the bytes are no ADDRESS
+        self.wrapped_bytes = 0  # of wrapped metadata in the ADDRESS that it was made of
         self.routing = 0  # UNICAST, MULTICAST or SHARD
         self.wanted: list[Tag] = []  # the tags of the AND
         self.selectors: list[Tag] = []  # those of them that are not ShardKeys
@@ -129,6 +129,13 @@ class Query:
             self.refresh(target)
             return target
         target = self._meet(data[start:end])
+        if target.wrapped_bytes:
+            # What is wrapped says nothing about the way and may differ in every request: the address without it counts.
+            key = key[: len(key) - target.wrapped_bytes]
+            known = self._known.get(key)
+            if known is not None:
+                self.refresh(known)
+                return known
         if self._limit and len(key) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
             if len(self._known) >= self._limit:
                 self._known.clear()
@@ -192,7 +199,7 @@ class Query:
                 "bad-address", f"the request carries a broker frame of kind {address.kind}, not an ADDRESS"
             )
             return
-        target.address = address
+        target.wrapped_bytes = len(address.wrapped)
         target.tags_n = len(address.metadata) + len(address.tags)
         target.routing = address.flags & (UNICAST | MULTICAST | SHARD)
         if target.routing not in _ROUTING_NAMES:
@@ -209,9 +216,9 @@ class Query:
     def _read_hints(self, target: Target, address: Address) -> None:
         hints = address.metadata
         tags = address.tags
-        if not hints and not self._strict_hints:  # D-12: a one-map ADDRESS cannot say them elsewhere
+        if not address.has_metadata:  # D-12: a one-map ADDRESS cannot say them elsewhere
             hints = [tag for tag in tags if tag.key.is_hint]
-            if hints:
+            if hints and not self._strict_hints:
                 tags = [tag for tag in tags if not tag.key.is_hint]
         target.wanted = [normal_tag(tag) for tag in tags]
         target.selectors = target.wanted

@@ -43,7 +43,7 @@ class Route:
         self.service: Final = service
         self.tags: Final = with_default_tags(route_id, service, tags)
         self.tokens: Final = [tag.token() for tag in self.tags]
-        self.owner: Final = owner
+        self.owner: object | None = owner  # None once it has left: who remembers a route must not keep its peer
         self.seed_high: Final = zlib.crc32(route_id) & 0x7FFFFFFF  # for rendezvous sharding, see `shards`
         # CRC-32 is linear, another start would say nothing new; the halves the other way round do.
         self.seed_low: Final = zlib.crc32(route_id[8:] + route_id[:8]) & 0x7FFFFFFF
@@ -128,6 +128,7 @@ class Table:
         self._slots[route.slot] = None
         self._free.append(route.slot)
         route.slot = -1
+        route.owner = None
         del self._by_id[route.id]
         self.generation += 1
 

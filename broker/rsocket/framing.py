@@ -137,7 +137,7 @@ class FrameCursor:
         return True
 
     def _keep_head(self, at: int, left: int) -> None:
-        """Fewer bytes than the shortest frame has: waits for the length, or for that much, or sees that it is a fault."""
+        """Fewer bytes than the shortest frame has: waits for more, or sees in the length that it is a fault."""
         if left < LENGTH_BYTES:
             self._keep(at, LENGTH_BYTES - left)
             return

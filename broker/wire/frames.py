@@ -269,7 +269,7 @@ class Address(BrokerFrame):
        +-----------------------------------------------------------+
     """
 
-    __slots__ = ("metadata", "origin_route_id", "tags", "wrapped")
+    __slots__ = ("has_metadata", "metadata", "origin_route_id", "tags", "wrapped")
 
     def __init__(
         self,
@@ -280,8 +280,9 @@ class Address(BrokerFrame):
         flags: int = UNICAST,
         minor: int = MINOR,
     ) -> None:
-        """`metadata` None is the same as no entries."""
+        """`metadata` None is the same as no entries, but for `has_metadata`."""
         super().__init__(ADDRESS, flags, minor)
+        self.has_metadata: Final = metadata is not None  # the map is there, if only to say that it is empty (D-12)
         self.origin_route_id: Final = origin_route_id  # 16 bytes
         self.tags: Final = tags
         self.metadata: Final = [] if metadata is None else metadata  # about the routing only; values are any bytes

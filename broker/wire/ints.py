@@ -1,9 +1,9 @@
 """Unsigned big-endian integers in bytes, by offset.
 
-The innermost loop of every codec, and the one seam through which integers are read. librt is the run-time library of the
-compiler: its reads are one machine instruction when compiled, and one call instead of eight operations when interpreted
-(a frame header: 0.35 µs by index arithmetic, 0.12 µs so). The caller has counted the bytes; these functions check nothing
-(`buffer.Reader` is the one that checks).
+The innermost loop of every codec, and the one seam through which integers are read. librt is the run-time library of
+the compiler: its reads are one machine instruction when compiled, and one call instead of eight operations when
+interpreted (32 bits: 0.35 µs by index arithmetic, 0.12 µs so). The caller has counted the bytes; these functions check
+nothing (`buffer.Reader` is the one that checks).
 """
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be

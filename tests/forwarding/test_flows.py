@@ -40,28 +40,31 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
     service.answer(2, b"answer")
     (record,) = world.flows()
     answer = encode_payload(2, NEXT | COMPLETE, b"answer")
-    assert record.row() == FlowRecord(
-        seq=6,  # behind BrokerStarted, and PeerConnected and RouteJoined of both
-        at_ms=START_MS + 1000,
-        interval_ms=1000,
-        caller_route="00000000-0000-0000-0000-000000000002",
-        caller_service="web",
-        route_id="00000000-0000-0000-0000-000000000001",
-        service="orders",
-        tags="service=orders region=eu",
-        model="request_response",
-        routing="unicast",
-        outcome="completed",
-        word="",
-        requests=1,
-        items_in=1,
-        items_out=1,
-        bytes_in=len(raw),
-        bytes_out=len(answer),
-        latency_sum_us=250_000,
-        latency_max_us=250_000,
-        histogram=[(bucket_of(250_000), 1)],
-    ).row()
+    assert (
+        record.row()
+        == FlowRecord(
+            seq=6,  # behind BrokerStarted, and PeerConnected and RouteJoined of both
+            at_ms=START_MS + 1000,
+            interval_ms=1000,
+            caller_route="00000000-0000-0000-0000-000000000002",
+            caller_service="web",
+            route_id="00000000-0000-0000-0000-000000000001",
+            service="orders",
+            tags="service=orders region=eu",
+            model="request_response",
+            routing="unicast",
+            outcome="completed",
+            word="",
+            requests=1,
+            items_in=1,
+            items_out=1,
+            bytes_in=len(raw),
+            bytes_out=len(answer),
+            latency_sum_us=250_000,
+            latency_max_us=250_000,
+            histogram=[(bucket_of(250_000), 1)],
+        ).row()
+    )
 
 
 def test_a_caller_without_a_route_has_no_name() -> None:

@@ -149,6 +149,16 @@ def test_a_fragment_that_declares_more_metadata_than_it_has_is_refused() -> None
     assert pair.world.left_over() == []
 
 
+def test_an_error_of_the_caller_of_a_channel_ends_it_while_it_is_gathered() -> None:
+    pair = pair_of()
+    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, 20])
+    pair.caller.send(pieces[0])
+    pair.caller.fail(1, 0x201, "changed my mind")
+    pair.caller.send(*pieces[1:])
+    assert pair.received() == ([], [])
+    assert pair.world.left_over() == []
+
+
 def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
     pair = pair_of()
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
@@ -162,7 +172,7 @@ def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
 
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(kind: int) -> None:
-    """"At any time, the Requester may send REQUEST_N frames." """
+    """ "At any time, the Requester may send REQUEST_N frames." """
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 70])
     pair.caller.send(pieces[0], encode_request_n(1, 3), pieces[1], encode_request_n(1, 4), encode_request_n(1, 0))

@@ -319,7 +319,7 @@ def test_metadata_of_items_passes() -> None:
 
 
 def test_an_error_of_one_stream_cancels_all() -> None:
-    """"An error message will cancel all streams." """
+    """ "An error message will cancel all streams." """
     crowd = Crowd()
     crowd.open(REQUEST_STREAM)
     crowd.services[0].answer(2, b"", COMPLETE)
@@ -483,6 +483,17 @@ def test_a_branch_that_sends_too_much_ends_the_stream_where_leaving_does() -> No
     text = "route-lost: a route of orders sent more items than it was asked for"
     assert crowd.caller.received() == [*items(b"1"), error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], [cancelled(2)]]
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_a_branch_that_sends_too_much_with_its_last_item_has_ended_by_itself(kind: int) -> None:
+    crowd = Crowd(1)
+    crowd.open(kind, n=1, flags=COMPLETE if kind == REQUEST_CHANNEL else 0)
+    crowd.services[0].answer(2, b"1", NEXT)
+    crowd.services[0].answer(2, b"2", NEXT | COMPLETE)
+    assert crowd.caller.received() == [*items(b"1"), completed(1)]
+    assert crowd.received() == [[]]
     assert crowd.world.left_over() == []
 
 

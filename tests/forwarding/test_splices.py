@@ -104,7 +104,7 @@ def test_a_connection_may_call_itself() -> None:
 
 @pytest.mark.parametrize("flags", [NEXT, NEXT | COMPLETE, COMPLETE, 0, FOLLOWS | COMPLETE])
 def test_an_answer_ends_a_request_response_even_without_complete(flags: int) -> None:
-    """"If a PAYLOAD for a REQUEST_RESPONSE is received that does not have a COMPLETE flag set, … assume it is set." """
+    """ "If a PAYLOAD for a REQUEST_RESPONSE is received that does not have a COMPLETE flag set, … assume it is set." """
     pair = Pair()
     pair.open(REQUEST_RESPONSE)
     pair.service.answer(2, b"", flags)
@@ -262,6 +262,15 @@ def test_a_fragmented_fire_and_forget_ends_with_its_last_fragment() -> None:
     assert pair.world.left_over() == []
 
 
+def test_nothing_comes_back_in_the_middle_of_a_fire_and_forget() -> None:
+    pair = Pair()
+    pair.caller.send(fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90])[0])
+    pair.service.received()
+    pair.service.send(ext(2, IGNORE), encode_request_n(2, 3), encode_payload(2, NEXT, b"x"), encode_cancel(2))
+    assert pair.received() == ([], [])
+    assert pair.is_open
+
+
 def test_an_error_of_the_route_in_the_middle_of_a_fire_and_forget_is_not_told_to_the_caller() -> None:
     pair = Pair()
     pieces = fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
@@ -301,7 +310,7 @@ def test_items_and_credit_of_a_stream_pass_until_it_completes() -> None:
 
 
 def test_complete_ends_a_stream_even_with_follows() -> None:
-    """"A PAYLOAD with both F and C flags set, implicitly ignores the F flag." """
+    """ "A PAYLOAD with both F and C flags set, implicitly ignores the F flag." """
     pair = Pair()
     pair.open(REQUEST_STREAM)
     pair.service.answer(2, b"last", NEXT | FOLLOWS | COMPLETE)

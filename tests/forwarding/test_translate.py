@@ -56,7 +56,12 @@ REST = composite(ROUTING, ("text/plain", b"x"))
         (addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE, PLAIN),
         (addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE_V0, PLAIN),
         (BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=REST, service="orders")),
-        (composite(ROUTING) + BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=composite(ROUTING) + REST, service="orders")),
+        (
+            composite(ROUTING) + BOTH,
+            COMPOSITE_MIME,
+            MIME_TYPE,
+            address(wrapped=composite(ROUTING) + REST, service="orders"),
+        ),
         (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, MIME_TYPE, WRAPPING),
         (PLAIN, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, PLAIN))),
         (PLAIN, MIME_TYPE_V0, COMPOSITE_MIME, composite((MIME_TYPE_V0, PLAIN))),

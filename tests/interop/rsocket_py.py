@@ -208,7 +208,11 @@ class Handler(BaseRequestHandler):  # type: ignore[misc]
 
 @asynccontextmanager
 async def dial(
-    url: str, handler: Handler | None = None, mime: str = COMPOSITE, data_mime: str = "text/plain", setup: bytes | None = None
+    url: str,
+    handler: Handler | None = None,
+    mime: str = COMPOSITE,
+    data_mime: str = "text/plain",
+    setup: bytes | None = None,
 ) -> AsyncIterator[RSocketClient]:
     """A connection; `setup` is the metadata of its SETUP."""
     parts = urlsplit(url)

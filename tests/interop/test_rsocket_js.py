@@ -25,7 +25,13 @@ def start(needs_node: Node, shared_broker: BrokerProcess) -> Iterator[Start]:
     peers: list[JsPeer] = []
 
     def go(
-        scheme: str, name: str = "", number: int = 0, script: str = "peer.cjs", mime: str = COMPOSITE, fragment: int = 0, **tags: str
+        scheme: str,
+        name: str = "",
+        number: int = 0,
+        script: str = "peer.cjs",
+        mime: str = COMPOSITE,
+        fragment: int = 0,
+        **tags: str,
     ) -> JsPeer:
         options = {"url": shared_broker.url(scheme), "name": name, "number": number, "tags": tags}
         peer = needs_node.start(script, json.dumps({**options, "mime": mime, "fragment": fragment}))
@@ -41,12 +47,15 @@ def start(needs_node: Node, shared_broker: BrokerProcess) -> Iterator[Start]:
 
 
 @pytest.fixture(scope="module", params=["tcp-tcp", "tcp-ws", "ws-tcp", "ws-ws"])
-def pair(request: pytest.FixtureRequest, needs_node: Node, shared_broker: BrokerProcess) -> Iterator[tuple[JsPeer, JsPeer]]:
+def pair(
+    request: pytest.FixtureRequest, needs_node: Node, shared_broker: BrokerProcess
+) -> Iterator[tuple[JsPeer, JsPeer]]:
     """A caller and a service (its name is "orders"), on all pairs of transports."""
     schemes = request.param.split("-")
     caller = needs_node.start("peer.cjs", json.dumps({"url": shared_broker.url(schemes[0])}))
     service = needs_node.start(
-        "peer.cjs", json.dumps({"url": shared_broker.url(schemes[1]), "name": "orders", "number": 77, "tags": {"Region": "eu"}})
+        "peer.cjs",
+        json.dumps({"url": shared_broker.url(schemes[1]), "name": "orders", "number": 77, "tags": {"Region": "eu"}}),
     )
     assert ask(service, {"ServiceName": "orders"}, "up?")["data"] == "orders:up?"
     service.events.clear()
@@ -185,7 +194,9 @@ def test_refusals_of_the_broker_begin_with_their_code_word(pair: tuple[JsPeer, J
     assert (error["code"], error["message"].split(":")[0]) == (0x202, "no-route")
     error = ask(caller, {"ServiceName": "orders"}, "hi", routing="shard")["error"]
     assert (error["code"], error["message"].split(":")[0]) == (0x204, "bad-shard-key")
-    done = caller.ask("wait", handle=caller.ask("stream", tags={"ServiceName": "nobody"}, data="count 3", n=1)["handle"])
+    done = caller.ask(
+        "wait", handle=caller.ask("stream", tags={"ServiceName": "nobody"}, data="count 3", n=1)["handle"]
+    )
     assert done["error"]["message"].startswith("no-route:")
 
 
@@ -244,7 +255,9 @@ def test_multicast_reaches_all_and_shards_reach_one(start: Start) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
-def test_a_service_that_dies_in_the_middle_is_told_to_its_callers(start: Start, needs_node: Node, shared_broker: BrokerProcess, scheme: str) -> None:
+def test_a_service_that_dies_in_the_middle_is_told_to_its_callers(
+    start: Start, needs_node: Node, shared_broker: BrokerProcess, scheme: str
+) -> None:
     caller = start(scheme)
     options = {"url": shared_broker.url(scheme), "name": f"mortal-{scheme}", "number": 600}
     service = needs_node.start("peer.cjs", json.dumps(options))
@@ -284,7 +297,9 @@ def test_a_route_may_be_announced_in_a_push_without_the_m_flag(start: Start) -> 
     assert late.ask("response", tags={"ServiceName": "late", "Region": "eu"}, data="me?") == {"data": "late:me?"}
 
 
-def test_the_java_brokers_js_client_calls_through_us(start: Start, needs_node: Node, shared_broker: BrokerProcess) -> None:
+def test_the_java_brokers_js_client_calls_through_us(
+    start: Start, needs_node: Node, shared_broker: BrokerProcess
+) -> None:
     service = start("tcp", "pong", 1000)
     options = {"url": shared_broker.url("ws"), "name": "web", "id": uuid(1001), "token": "token-123"}
     client = needs_node.start("broker_client.mjs", json.dumps(options))

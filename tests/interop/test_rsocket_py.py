@@ -17,7 +17,19 @@ from broker.server import Server
 from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
 from broker.wire.keys import SHARD_KEY
 from tests.fakes import address, route_id, tags_of
-from tests.interop.rsocket_py import COMPOSITE, Handler, Inbox, Items, code_and_text, dial, entry_mimes, offer, payload, request_metadata, text
+from tests.interop.rsocket_py import (
+    COMPOSITE,
+    Handler,
+    Inbox,
+    Items,
+    code_and_text,
+    dial,
+    entry_mimes,
+    offer,
+    payload,
+    request_metadata,
+    text,
+)
 from tests.system.waits import soon, until
 
 pytestmark = pytest.mark.interop
@@ -204,7 +216,10 @@ async def test_both_mime_types_in_composite_and_plain_metadata(
 ) -> None:
     """`frame_mime` is of the entries in composite metadata, of callers and services."""
     url = url_of(server, "tcp")
-    async with offer(url, "orders", 1, service_mime, frame_mime, region="eu") as (handler, _), dial(url, mime=caller_mime) as caller:
+    async with (
+        offer(url, "orders", 1, service_mime, frame_mime, region="eu") as (handler, _),
+        dial(url, mime=caller_mime) as caller,
+    ):
         await joined(server, 1)
         how = {"mime": caller_mime, "frame_mime": frame_mime}
         answer = await soon(caller.request_response(payload(ORDERS, "hello", **how)))
@@ -301,7 +316,9 @@ async def test_multicast_request_response_has_one_answer_and_cancels_the_others(
 
 async def test_multicast_stream_merges_and_keeps_the_callers_credit(fleet: Fleet) -> None:
     inbox = Inbox()
-    fleet.caller.request_stream(payload(address(MULTICAST, service="many"), "count 3")).initial_request_n(4).subscribe(inbox)
+    fleet.caller.request_stream(payload(address(MULTICAST, service="many"), "count 3")).initial_request_n(4).subscribe(
+        inbox
+    )
     await inbox.has(4)
     await soon(fleet.caller.request_response(payload(address(service="many"), "is there more?")))
     assert len(inbox.items) == 4
@@ -312,7 +329,9 @@ async def test_multicast_stream_merges_and_keeps_the_callers_credit(fleet: Fleet
 async def test_multicast_channel_gives_each_item_to_all(fleet: Fleet) -> None:
     inbox = Inbox()
     mine = Items(["2", "3"])
-    fleet.caller.request_channel(payload(address(MULTICAST, service="many"), "1"), mine).initial_request_n(50).subscribe(inbox)
+    fleet.caller.request_channel(payload(address(MULTICAST, service="many"), "1"), mine).initial_request_n(
+        50
+    ).subscribe(inbox)
     assert sorted(await inbox.ended()) == sorted(["many:1", "many:2", "many:3"] * 3)
 
 
@@ -335,7 +354,9 @@ async def test_a_router_of_rsocket_py_finds_its_handler(server: Server) -> None:
         return Payload(b"created " + bytes(payload.data))
 
     url = url_of(server, "tcp")
-    setup = composite(metadata_item(RouteSetup(route_id(5), "orders", tags_of({"region": "eu"})).encode(), MIME_TYPE.encode()))
+    setup = composite(
+        metadata_item(RouteSetup(route_id(5), "orders", tags_of({"region": "eu"})).encode(), MIME_TYPE.encode())
+    )
     async with dial(url, RoutingRequestHandler(router), setup=bytes(setup)), dial(url) as caller:
         await joined(server, 1)
         answer = await soon(caller.request_response(payload(ORDERS, "a book", name="create")))

@@ -226,8 +226,8 @@ def test_hints_among_the_tags_of_two_maps_are_tags() -> None:
     assert found(query_of(zoo()), raw) == "no-route: no route has lb_method=random"
 
 
-def test_strict_hints_are_read_from_the_metadata_only() -> None:
-    """D-12: then hints among the tags are tags like any other."""
+def test_strict_hints_among_the_tags_take_part_in_the_and() -> None:
+    """D-12: then they are still hints, and tags like any other as well."""
     table = zoo()
     joined(table, 5, "orders", lb_method="random")
     query = query_of(table, strict_hints=True)
@@ -235,7 +235,15 @@ def test_strict_hints_are_read_from_the_metadata_only() -> None:
     assert found(query, in_metadata) == [1, 2, 3, 5]
     assert found(query, in_tags) == [5]
     shard = Address(route_id(9), [Tag.of("service", "orders"), Tag(SHARD_KEY, b"service")], flags=SHARD).encode()
-    assert found(query, shard) == "bad-shard-key: a shard request needs at least one ShardKey"
+    assert found(query, shard) == "no-route: no route has shard_key=service"
+
+
+def test_hints_among_the_tags_are_tags_where_a_metadata_map_is_there() -> None:
+    """D-12: whoever writes the specification's layout could have said them in the metadata, were it empty."""
+    head = Address(route_id(9), []).encode()
+    tags = Address(route_id(9), [Tag(LB_METHOD, b"random"), Tag.of("service", "orders")]).encode()[22:]
+    assert found(query_of(zoo()), head + tags) == [1, 2, 3]
+    assert found(query_of(zoo()), head + b"\x80\x00" + tags) == "no-route: no route has lb_method=random"
 
 
 def test_method_that_nobody_knows_is_counted_and_the_default_is_taken() -> None:
@@ -498,13 +506,25 @@ def test_limit_of_zero_remembers_nothing() -> None:
 
 def test_long_addresses_are_not_remembered_but_answered() -> None:
     query = query_of(zoo())
-    tagged = address(service="orders", region="us")
-    room = MAX_REMEMBERED_BYTES - len(address(wrapped=b"x", service="orders", region="us")) + 1 + 16
-    assert found(query, address(wrapped=bytes(room + 1), service="orders", region="us")) == [2]
-    assert query.remembered() == 0
-    assert found(query, address(wrapped=bytes(room), service="orders", region="us")) == [2]
-    assert query.remembered() == 1
-    assert found(query, tagged) == [2]
+    tags = [Tag.of("region", "us")]
+    hints = [Tag(Key.text(f"k{number:02}"), b"v" * 127) for number in range(15)]
+    short = Address(route_id(1), tags, hints).encode()
+    room = MAX_REMEMBERED_BYTES + 16 - len(short)
+    assert 2 < room <= 127
+    for size, remembered in ((room - 2, 0), (room - 3, 1)):
+        more = [*hints, Tag(Key.text("m"), b"v" * size)]
+        raw = Address(route_id(1), tags, more).encode()
+        assert len(raw) - 16 == MAX_REMEMBERED_BYTES + (1 - remembered)
+        assert found(query, raw) == [2]
+        assert query.remembered() == remembered
+
+
+def test_what_is_wrapped_does_not_make_another_address() -> None:
+    """A trace id in each request must not fill the memory, nor make a flow of its own of each."""
+    query = query_of(zoo())
+    raws = [address(wrapped=b"trace %d" % number, service="orders", region="us") for number in range(9)]
+    assert {query.resolve(raw, 0, len(raw)).number for raw in raws} == {1}
+    assert (query.remembered(), query.misses, query.hits) == (1, 9, 8)
 
 
 def test_addresses_of_many_tags_are_not_remembered_but_answered() -> None:
@@ -666,11 +686,5 @@ def test_many_routes_are_found_as_a_plain_and_finds_them() -> None:
 
 def test_target_begins_without_an_answer() -> None:
     target = Target(3)
-    assert (target.number, target.generation, target.refusal, target.candidates, target.address) == (
-        3,
-        0,
-        None,
-        None,
-        None,
-    )
+    assert (target.number, target.generation, target.refusal, target.candidates) == (3, 0, None, None)
     assert (target.service, target.label) == ("", "")

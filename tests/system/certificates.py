@@ -50,5 +50,7 @@ class Authority:
         return (key_flag, str(self.key(name)), certificate_flag, str(self.certificate(name)))
 
     def _run(self, *arguments: str) -> None:
-        done = subprocess.run([self._openssl, *arguments], capture_output=True, text=True, check=False, cwd=self._folder)
+        done = subprocess.run(
+            [self._openssl, *arguments], capture_output=True, text=True, check=False, cwd=self._folder
+        )
         assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from pathlib import Path
 
 import aiohttp
 import pytest

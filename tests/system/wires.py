@@ -116,10 +116,7 @@ class MessageTransport:
             await self._sending
 
     def abort(self) -> None:
-        assert self.ws._response.connection is not None  # it was not closed yet
-        transport = self.ws._response.connection.transport
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
+        self.ws._response.close()  # aiohttp has no public way to be rude
 
     async def close(self) -> None:
         if self._sending is not None:

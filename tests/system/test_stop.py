@@ -1,0 +1,129 @@
+"""Stopping: what runs may end, what comes is refused, everybody is told, and a second signal ends the patience."""
+
+import signal
+import time
+
+import pytest
+
+from broker.errors import CONNECTION_CLOSE, REJECTED
+from broker.rsocket.frames import ERROR, REQUEST_STREAM
+from tests.conftest import StartBroker
+from tests.system.processes import BrokerProcess
+from tests.system.waits import until
+from tests.system.wires import Wire
+
+URL_SCHEMES = ["tcp", "ws"]
+LONG_S = 60  # a grace that no test waits for
+
+
+def is_over(broker: BrokerProcess) -> bool:
+    return broker.process.poll() is not None
+
+
+async def is_draining(caller: Wire) -> None:
+    """Returns when new requests are refused."""
+    while True:
+        frame = await caller.ask("nobody")
+        assert (frame.kind, frame.code) == (ERROR, REJECTED)
+        if frame.text.startswith("draining:"):
+            return
+        assert frame.text.startswith("no-route:"), frame
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("scheme", URL_SCHEMES)
+async def test_requests_in_flight_end_before_the_broker_does(
+    start_broker: StartBroker, scheme: str, number: int
+) -> None:
+    broker = start_broker(server__stop_grace_s=LONG_S)
+    service = await Wire.service(broker.url(scheme), "orders", 1)
+    caller = await Wire.caller(broker.url(scheme))
+    other = await Wire.caller(broker.url(scheme))
+    caller.request("orders", b"slow")
+    request = await service.receive()
+    stream = caller.request("orders", b"items", kind=REQUEST_STREAM)
+    items = await service.receive()
+
+    broker.signal(number)
+    await is_draining(other)  # also a request to a service that is there:
+    frame = await other.ask("orders")
+    assert (frame.kind, frame.code, frame.text.split(":")[0]) == (ERROR, REJECTED, "draining")
+    with pytest.raises((ConnectionError, OSError)):
+        await Wire.connect(broker.url("tcp"))
+    assert not is_over(broker)
+
+    service.answer(request, b"done")
+    assert (await caller.receive()).data == b"done"
+    service.answer(items, b"one")
+    frame = await caller.receive()
+    assert (frame.stream_id, frame.data) == (stream, b"one")
+    for wire in (service, caller, other):
+        (last,) = await wire.rest()
+        assert (last.stream_id, last.code, last.text.split(":")[0]) == (0, CONNECTION_CLOSE, "broker-stopped")
+    await until(lambda: is_over(broker))
+    assert broker.wait() == 0
+    for wire in (service, caller, other):
+        await wire.close()
+
+
+async def test_the_grace_is_not_longer_than_it_says(start_broker: StartBroker) -> None:
+    broker = start_broker(server__stop_grace_s=0.3)
+    service = await Wire.service(broker.url("tcp"), "orders", 1)
+    caller = await Wire.caller(broker.url("tcp"))
+    caller.request("orders", b"for ever")
+    await service.receive()
+    began_at = time.monotonic()
+    broker.signal()
+    frames = await caller.rest()
+    assert time.monotonic() - began_at >= 0.3
+    assert [frame.text.split(":")[0] for frame in frames][-1] == "broker-stopped"
+    await until(lambda: is_over(broker))
+    assert broker.wait() == 0
+    assert "stopping with 1 requests unfinished" in broker.errors
+    for wire in (service, caller):
+        await wire.close()
+
+
+async def test_a_second_signal_ends_the_grace(start_broker: StartBroker) -> None:
+    broker = start_broker(server__stop_grace_s=LONG_S)
+    service = await Wire.service(broker.url("tcp"), "orders", 1)
+    caller = await Wire.caller(broker.url("ws"))
+    other = await Wire.caller(broker.url("tcp"))
+    caller.request("orders", b"for ever")
+    await service.receive()
+    broker.signal()
+    await is_draining(other)
+    broker.signal(signal.SIGINT)
+    await until(lambda: is_over(broker), LONG_S / 4)
+    assert broker.wait() == 0
+    for wire in (service, caller, other):
+        assert (await wire.rest())[-1].text.startswith("broker-stopped:")
+        await wire.close()
+
+
+async def test_a_client_that_takes_nothing_does_not_hold_up_the_end(start_broker: StartBroker) -> None:
+    broker = start_broker(server__stop_grace_s=0.1)
+    service = await Wire.service(broker.url("tcp"), "orders", 1)
+    deaf = await Wire.connect(broker.url("tcp"), receive_buffer_bytes=4096)
+    deaf.setup()
+    deaf.request("orders", b"items", kind=REQUEST_STREAM, n=1_000_000)
+    request = await service.receive()
+    for _ in range(40):
+        service.send(request.raw[:4] + b"\x28\x20" + bytes(100_000))  # PAYLOAD, NEXT
+    await service.ping()
+    broker.signal()
+    await until(lambda: is_over(broker))
+    assert broker.wait() == 0
+    deaf.transport.abort()
+    await service.close()
+
+
+async def test_an_idle_broker_stops_at_once(broker_process: BrokerProcess) -> None:
+    wires = [await Wire.caller(broker_process.url(scheme)) for scheme in ("tcp", "ws", "unix")]
+    broker_process.signal()
+    for wire in wires:
+        (last,) = await wire.rest()
+        assert last.text.startswith("broker-stopped:")
+        await wire.close()
+    assert broker_process.wait(3.0) == 0
+    assert "Traceback" not in broker_process.errors
