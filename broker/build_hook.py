@@ -51,6 +51,7 @@ def compile_tree(root: Path, modules: list[str]) -> None:
     (root / "mypy-build.ini").write_text("[mypy]\nignore_missing_imports = True\nfollow_imports = normal\n")
     command = [sys.executable, "-c", _SETUP, *modules]
     subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    shutil.rmtree(root / "build", ignore_errors=True)  # the objects, and copies of what is beside the sources now
 
 
 def copy_and_compile(target: Path) -> None:
@@ -71,7 +72,6 @@ def copy_and_compile(target: Path) -> None:
         for package in PACKAGES:
             shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         compile_tree(target, modules)
-        shutil.rmtree(target / "build", ignore_errors=True)
         stamp.write_text(digest.hexdigest())
 
 

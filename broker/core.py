@@ -31,7 +31,7 @@ from broker.forwarding.settings import Settings
 from broker.routing.dice import Dice
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
-from broker.rsocket.connection import NEW, OPEN, is_fatal
+from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from broker.rsocket.frames import (
     ERROR,
     EXT,
@@ -313,7 +313,10 @@ class Core:
         elif kind == METADATA_PUSH:
             self._handle_push(peer, frame)
         elif kind == ERROR:
-            if connection.handle_error(frame):
+            verdict = connection.handle_error(frame)
+            if verdict == CLOSES and peer.streams:
+                self._withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
+            elif verdict != NOTHING:
                 peer.end("left", "the peer sent an ERROR on stream 0")
                 self._let_go(peer, frame.now)
         elif is_fatal(kind, frame.flags):
@@ -335,6 +338,7 @@ class Core:
             self.end(peer, "over-limit", text, frame.now, REJECTED_SETUP)
             return
         peer.mimes = number
+        peer.frame.max_bytes = self.settings.max_frame_bytes
         self._watch(peer, frame.now + peer.connection.lifetime_s)
         self._tell(LifecycleEvent(PEER_CONNECTED, self._next_seq(), self._wall(frame.now), peer=peer.name))
         metadata = setup.metadata
@@ -385,6 +389,8 @@ class Core:
             self.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
         at_ms = self._wall(now)
+        if old is not None:
+            at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
         if isinstance(mine, Route):
             if mine.id != route.id:  # else `join` takes its place, with a newer timestamp (D-08)
                 self.table.leave(mine)
@@ -397,16 +403,17 @@ class Core:
         peer.latest_flow = None
         self._tell_route(ROUTE_JOINED, route, peer, at_ms, "")
 
+    def _withdraw(self, peer: Peer, reason: str, now: float) -> None:
+        """The peer's route leaves, if it is (still) in the table; requests that it serves go on."""
+        route = peer.route
+        if isinstance(route, Route) and self.table.leave(route):
+            kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
+            self._tell_route(kind, route, peer, self._wall(now), reason)
+
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
         at_ms = self._wall(now)
-        route = peer.route
-        left: Route | None = None
-        if isinstance(route, Route):
-            left = route
-            if self.table.leave(route):
-                kind = ROUTE_REPLACED if peer.end_reason == "replaced" else ROUTE_LEFT
-                self._tell_route(kind, route, peer, at_ms, peer.end_reason)
+        self._withdraw(peer, peer.end_reason, now)
         for stream_id in list(peer.streams):
             stream = peer.streams.get(stream_id)
             if stream is None:
@@ -432,7 +439,8 @@ class Core:
                 )
             )
         self.closed_by_reason[peer.end_reason] = self.closed_by_reason.get(peer.end_reason, 0) + 1
-        self.closed.append(ClosedPeer(peer, left, at_ms))
+        route = peer.route
+        self.closed.append(ClosedPeer(peer, route if isinstance(route, Route) else None, at_ms))
         if len(self.closed) > MAX_CLOSED:
             del self.closed[: MAX_CLOSED // 10]
 

@@ -22,6 +22,7 @@ from tests.system.waits import until
 MakeServer = Callable[..., Awaitable[Server]]
 StartBroker = Callable[..., BrokerProcess]
 
+SHOWN_LINES = 100  # of what a broker said
 LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 
 
@@ -127,4 +128,5 @@ def _starting(folder: Path) -> Iterator[StartBroker]:
     finally:
         for process in started:
             process.end()
-            print(f"--- broker {process.pid} said:\n{process.output}")  # pytest shows it when the test failed
+            said = process.output.splitlines()[-SHOWN_LINES:]
+            print("\n".join([f"--- broker {process.pid} said:", *said]))  # pytest shows it when the test failed

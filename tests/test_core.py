@@ -17,6 +17,7 @@ from broker.errors import (
     REJECTED_SETUP,
     UNSUPPORTED_SETUP,
 )
+from broker.forwarding.peers import MAX_SETUP_BYTES
 from broker.rsocket.frames import (
     CANCEL,
     EXT,
@@ -286,7 +287,7 @@ def test_a_frame_that_is_unknown_and_may_not_be_ignored_ends_the_connection(
     assert wire.is_closed
 
 
-@pytest.mark.parametrize("code", [CONNECTION_ERROR, CONNECTION_CLOSE, 0x201, 0x301, 0])
+@pytest.mark.parametrize("code", [CONNECTION_ERROR, 0x201, 0x301, 0])
 def test_an_error_of_the_peer_on_stream_0_ends_the_connection_without_an_answer(code: int) -> None:
     world = World()
     service = world.service("orders", 1)
@@ -725,3 +726,47 @@ def test_all_writes_of_a_turn_come_together() -> None:
     assert not world.core.has_writes()
     assert len(service.peer.take_output()) == 1  # one piece: three frames with their lengths
     assert world.core.take_writes() == []
+
+
+def test_a_peer_that_says_connection_close_keeps_its_streams_and_loses_its_route() -> None:
+    """CONNECTION_CLOSE: "MUST wait for outstanding streams to terminate before closing the connection"."""
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    served = service.one().stream_id
+    service.fail(0, CONNECTION_CLOSE, "going")
+    caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    assert caller.one() == error(3, REJECTED, "no-route: no route has service=orders")
+    service.answer(served, b"late")
+    assert (caller.one().stream_id, caller.received()) == (1, [])
+    assert not service.is_closed
+    service.lose()
+    assert world.core.peers() == [caller.peer]
+
+
+def test_a_peer_without_streams_that_says_connection_close_is_closed() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    service.fail(0, CONNECTION_CLOSE, "going")
+    assert service.is_closed
+
+
+def test_a_stranger_cannot_make_the_broker_hold_more_than_a_setup() -> None:
+    world = World()
+    wire = world.connect()
+    wire.send_bytes((MAX_SETUP_BYTES + 1).to_bytes(3, "big") + bytes(6))
+    assert wire.is_closed
+    good = world.caller()
+    good.send(encode_keepalive(bytes(MAX_SETUP_BYTES), respond=True))
+    assert len(good.one().raw) > MAX_SETUP_BYTES
+
+
+def test_a_replacement_is_newer_even_when_the_clock_went_back() -> None:
+    """D-08"""
+    world = World()
+    first = world.service("orders", 1)
+    old_ms = world.core.table.routes()[0].timestamp_ms
+    world.core.tick(world.now, world.at_ms - 5000)
+    world.service("orders", 1)
+    assert first.is_closed
+    assert [route.timestamp_ms for route in world.core.table.routes()] == [old_ms + 1]

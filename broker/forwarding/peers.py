@@ -20,6 +20,7 @@ ROUTE: Final = 0  # streams begun by us towards it have even ids
 
 
 _KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
+MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a stranger must not fill memory
 _SMALL_BYTES: Final = 1 << 23  # a length below that fits the upper 24 bits of a signed number of 64
 
 
@@ -91,7 +92,7 @@ class Peer:
         self.is_framed: Final = is_framed
         self.settings: Final = settings
         self.connection: Final = Connection()
-        self.frame: Final = FrameCursor(is_framed, settings.max_frame_bytes)
+        self.frame: Final = FrameCursor(is_framed, min(MAX_SETUP_BYTES, settings.max_frame_bytes))
         self.streams: dict[
             int, Stream
         ] = {}  # by stream id; odd ones bounded by max_streams_per_connection, even by the callers'

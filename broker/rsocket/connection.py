@@ -6,15 +6,16 @@ open until one side ends it. What arrives on stream 0:
     state   | SETUP          | RESUME            | KEEPALIVE | ERROR  | other
     --------+----------------+-------------------+-----------+--------+----------------------------------
     NEW     | OPEN, or refuse| REJECTED_RESUME   | refuse    | refuse | refuse: INVALID_SETUP
-    OPEN    | ignored        | ignored           | answered  | CLOSED | ignored, or refused (see `is_fatal`)
+    OPEN    | ignored        | ignored           | answered  | CLOSED*| ignored, or refused (see `is_fatal`)
     CLOSED  | ignored        | ignored           | ignored   | ignored| ignored
 
-"refuse" ends the connection with an ERROR on stream 0.
+"refuse" ends the connection with an ERROR on stream 0. * CONNECTION_CLOSE waits for the open streams first.
 """
 
 from typing import Final
 
 from broker.errors import (
+    CONNECTION_CLOSE,
     INVALID_SETUP,
     REJECTED_RESUME,
     REJECTED_SETUP,
@@ -41,7 +42,10 @@ NEW: Final = 0
 OPEN: Final = 1
 CLOSED: Final = 2
 
-MAX_KEEPALIVE_DATA_BYTES: Final = 4096  # echoed as it came; more is not a keepalive
+# What an ERROR on stream 0 does to the connection.
+NOTHING: Final = 0
+CLOSES: Final = 1  # no new requests; the peer closes it when the open streams have ended
+ENDS: Final = 2  # at once
 
 _SETUP_CODES: Final = (INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME)
 
@@ -96,23 +100,27 @@ class Connection:
         return None
 
     def handle_keepalive(self, frame: FrameCursor) -> bytes | None:
-        """The KEEPALIVE to answer with, or None when no answer is asked for (or the data is beyond reason)."""
+        """The KEEPALIVE to answer with, or None when no answer is asked for."""
         if not frame.flags & RESPOND:
             return None
         start = frame.start + HEADER_BYTES + 8  # behind the last received position
-        if start > frame.end or frame.end - start > MAX_KEEPALIVE_DATA_BYTES:
+        if start > frame.end:
             return None
         return encode_keepalive(frame.data[start : frame.end])
 
-    def handle_error(self, frame: FrameCursor) -> bool:
-        """An ERROR on stream 0; True when it ends the connection."""
+    def handle_error(self, frame: FrameCursor) -> int:
+        """An ERROR on stream 0: NOTHING, CLOSES or ENDS."""
         if frame.end - frame.start < HEADER_BYTES + 4:
-            return False
+            return NOTHING
+        code = u32_at(frame.data, frame.start + HEADER_BYTES)
         # "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame."
-        if u32_at(frame.data, frame.start + HEADER_BYTES) in _SETUP_CODES:
-            return False
+        if code in _SETUP_CODES:
+            return NOTHING
+        # "Sender or Receiver of this frame MUST wait for outstanding streams to terminate before closing."
+        if code == CONNECTION_CLOSE:
+            return CLOSES
         self.state = CLOSED
-        return True
+        return ENDS
 
 
 def is_fatal(kind: int, flags: int) -> bool:

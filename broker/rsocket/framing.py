@@ -32,7 +32,6 @@ class FrameCursor:
         "_is_closed",
         "_is_framed",
         "_loose",
-        "_max_bytes",
         "_missing",
         "_next",
         "_parts",
@@ -41,6 +40,7 @@ class FrameCursor:
         "fault",
         "flags",
         "kind",
+        "max_bytes",
         "now",
         "start",
         "stream_id",
@@ -56,7 +56,7 @@ class FrameCursor:
         self.now = 0.0  # seconds, monotonic: when these bytes arrived
         self.fault = ""  # why no further frame can be cut, for ever; empty while all is well
         self._is_framed: Final = is_framed
-        self._max_bytes: Final = max_bytes
+        self.max_bytes = max_bytes  # of a frame; may be raised
         self._next = 0  # where the next frame's length (or the message) begins
         self._parts: list[bytes] = []  # pieces of a frame that is not whole; at most one frame, so max_bytes + one read
         self._missing = 0  # bytes until that frame is whole; 0 when there are no parts
@@ -96,7 +96,7 @@ class FrameCursor:
         # One read for the low 16 bits of the length, the stream id, the type and the flags (figures: `wire.ints`).
         head = read_i64_be(data, at + 1)
         length = (data[at] << 16) | ((head >> 48) & 0xFFFF)
-        if length < MIN_FRAME_BYTES or length > self._max_bytes:
+        if length < MIN_FRAME_BYTES or length > self.max_bytes:
             self._refuse(length)
             return False
         if left - LENGTH_BYTES < length:
@@ -125,7 +125,7 @@ class FrameCursor:
         if length <= 0 and self._next:
             self.data = b""  # or a silent peer's last message would stay in memory
             return False
-        if length < MIN_FRAME_BYTES or length > self._max_bytes:
+        if length < MIN_FRAME_BYTES or length > self.max_bytes:
             self._refuse(length)
             return False
         self.start = 0
@@ -142,7 +142,7 @@ class FrameCursor:
             self._keep(at, LENGTH_BYTES - left)
             return
         length = u24_at(self.data, at)
-        if length < MIN_FRAME_BYTES or length > self._max_bytes:
+        if length < MIN_FRAME_BYTES or length > self.max_bytes:
             self._refuse(length)
         else:
             self._keep(at, length + LENGTH_BYTES - left)
@@ -166,5 +166,5 @@ class FrameCursor:
         if length < MIN_FRAME_BYTES:
             self.fault = f"a frame of {length} bytes, a header has {MIN_FRAME_BYTES}"
         else:
-            self.fault = f"a frame of {length} bytes, the limit is {self._max_bytes}"
+            self.fault = f"a frame of {length} bytes, the limit is {self.max_bytes}"
         self.close()

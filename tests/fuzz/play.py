@@ -49,13 +49,13 @@ from tests.fakes import Frame, Wire, World, address, addressed, composite, fragm
 
 MAX_ACTORS = 7  # open at the same time
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
-MIMES = (COMPOSITE_MIME, COMPOSITE_MIME, MIME_TYPE, MIME_TYPE_V0)
+MIMES = (COMPOSITE_MIME, COMPOSITE_MIME, MIME_TYPE, MIME_TYPE_V0, COMPOSITE_MIME, "application/json")
 DATA_MIMES = ("text/plain", "text/plain", "application/json")
 SERVICES = ("orders", "orders", "stock")
 REGIONS = ("eu", "us")
 SETTINGS = CoreSettings(
     max_streams_per_connection=6,
-    max_connections=MAX_ACTORS + 2,
+    max_connections=MAX_ACTORS - 1,
     max_metadata_bytes=400,
     max_lookup_cache=3,
     multicast_prefetch_n=2,
@@ -230,6 +230,7 @@ class Play:
         actor = Actor(self, self.world.connect(framed))
         self.actors.append(actor)
         if who == 3:
+            self.look()
             return
         metadata_mime = MIMES[mime % len(MIMES)]
         metadata = self._route_setup(metadata_mime, route) if who else None
@@ -306,7 +307,7 @@ class Play:
         if actor is None or not actor.served:
             return
         stream_id = list(actor.served)[which % len(actor.served)]
-        choice = what % 8
+        choice = what % 16
         if choice == 0:
             actor.send(encode_error(stream_id, 0x201 + n, "of the route"))
         elif choice == 1:
@@ -319,6 +320,9 @@ class Play:
             actor.send(encode_payload(stream_id, COMPLETE))
         elif choice == 5:
             actor.send(encode_payload(stream_id, NEXT | FOLLOWS, bytes(n * 10), b"m" if n & 1 else None))
+        elif choice == 6:
+            for _ in range(n):
+                actor.send(encode_payload(stream_id, NEXT, bytes(n)))
         else:
             actor.send(encode_payload(stream_id, NEXT, bytes(n)))
         self.look()
@@ -360,7 +364,7 @@ class Play:
 
     def rubbish(self, who: int, data: bytes) -> None:
         """Any bytes."""
-        actor = self._actor(who)
+        actor = self._vandal(who)
         if actor is not None:
             self._go_wild(actor)
             actor.send_bytes(data)
@@ -368,7 +372,7 @@ class Play:
 
     def broken(self, who: int, kind: int, stream_id: int, flags: int, rest: bytes) -> None:
         """A frame with a length that is right, and anything in it."""
-        actor = self._actor(who)
+        actor = self._vandal(who)
         if actor is not None:
             self._go_wild(actor)
             head = (stream_id & 0x7FFFFFFF).to_bytes(4, "big") + (((kind & 63) << 10) | (flags & 0x3FF)).to_bytes(
@@ -379,7 +383,7 @@ class Play:
 
     def bent(self, who: int, kind: int, target: int, at: int, value: int, size: int) -> None:
         """A good request in which one byte differs, or that is cut off, or has more behind it."""
-        actor = self._actor(who)
+        actor = self._vandal(who)
         if actor is None or not actor.wire.peer.is_open:
             return
         self._go_wild(actor)
@@ -469,6 +473,11 @@ class Play:
     def _actor(self, who: int) -> Actor | None:
         return self.actors[who % len(self.actors)] if self.actors else None
 
+    def _vandal(self, who: int) -> Actor | None:
+        """One of every third connection: if all broke rules, what they get in return would prove nothing."""
+        vandals = [actor for actor in self.actors if actor.wire.peer.id % 3 == 0]
+        return vandals[who % len(vandals)] if vandals else None
+
     def _go_wild(self, actor: Actor) -> None:
         actor.is_wild = True
         self.is_anybody_wild = True
@@ -543,20 +552,20 @@ def _act(stage: Play, numbers: _Numbers) -> None:
         stage.connect(what >> 4 & 3, bool(what >> 6), numbers.one(), numbers.one(), who)
     elif choice <= 3:
         cuts = list(numbers.some(what >> 4 & 3))
-        stage.request(who, numbers.one(), numbers.one(), numbers.one() % 6, what >> 6, cuts)
+        stage.request(who, numbers.one(), numbers.one(), numbers.one() % 4, what >> 6, cuts)
     elif choice == 4:
         stage.go_on(who)
     elif choice <= 6:
         stage.call(who, numbers.one(), what >> 4, numbers.one() % 8)
     elif choice <= 9:
-        stage.serve(who, numbers.one(), what >> 4, numbers.one() % 8)
+        stage.serve(who, numbers.one(), numbers.one(), numbers.one() % 8)
     elif choice == 10:
         stage.push(who, what >> 4, numbers.one())
     elif choice == 11:
         stage.live(who, what >> 4)
     elif choice == 12:
         if what >> 6:
-            stage.wait(who % 40)
+            stage.wait(who % 90)
         else:
             stage.lose(who)
     elif choice == 13:

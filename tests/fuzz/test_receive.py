@@ -63,7 +63,7 @@ class Broker(RuleBasedStateMachine):
         who=WHO,
         kind=st.integers(0, 3),
         to=st.integers(0, 63),
-        n=st.integers(0, 5),
+        n=st.integers(0, 3),
         flags=st.integers(0, 3),
         cuts=st.lists(st.integers(0, 250), max_size=3),
     )
@@ -78,7 +78,7 @@ class Broker(RuleBasedStateMachine):
     def call(self, who: int, which: int, what: int, n: int) -> None:
         self.stage.call(who, which, what, n)
 
-    @rule(who=WHO, which=SMALL, what=SMALL, n=SMALL)
+    @rule(who=WHO, which=SMALL, what=st.integers(0, 15), n=SMALL)
     def serve(self, who: int, which: int, what: int, n: int) -> None:
         self.stage.serve(who, which, what, n)
 
@@ -94,7 +94,7 @@ class Broker(RuleBasedStateMachine):
     def lose(self, who: int) -> None:
         self.stage.lose(who)
 
-    @rule(seconds=st.integers(0, 70))
+    @rule(seconds=st.integers(0, 90))
     def wait(self, seconds: int) -> None:
         self.stage.wait(seconds)
 

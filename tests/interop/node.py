@@ -149,7 +149,9 @@ def install() -> Node:
 
 def _run_npm(npm: str) -> None:
     # No lock file: it would hold the addresses of whatever registry this machine uses.
-    command = [npm, "install", "--prefix", str(FOLDER), "--no-package-lock", "--no-audit", "--no-fund", "--no-progress"]
+    quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--no-progress")
+    patience = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000")  # where there is no network, it is soon known
+    command = [npm, "install", "--prefix", str(FOLDER), *quiet, *patience]
     began_at = time.monotonic()
     how = f"with the network there, run: npm install --no-package-lock --prefix {FOLDER.relative_to(ROOT)}"
     try:

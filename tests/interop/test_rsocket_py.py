@@ -349,7 +349,7 @@ async def test_a_router_of_rsocket_py_finds_its_handler(server: Server) -> None:
     """The routing entry beside the ADDRESS arrives, so that RequestRouter works behind the broker."""
     router = RequestRouter()
 
-    @router.response("create")
+    @router.response("create")  # type: ignore[untyped-decorator]  # rsocket-py's
     async def create(payload: Payload) -> Payload:
         return Payload(b"created " + bytes(payload.data))
 

@@ -11,7 +11,7 @@ from broker.errors import (
     REJECTED_SETUP,
     UNSUPPORTED_SETUP,
 )
-from broker.rsocket.connection import CLOSED, MAX_KEEPALIVE_DATA_BYTES, NEW, OPEN, Connection, is_fatal
+from broker.rsocket.connection import CLOSED, CLOSES, ENDS, NEW, NOTHING, OPEN, Connection, is_fatal
 from broker.rsocket.frames import (
     EXT,
     IGNORE,
@@ -167,28 +167,36 @@ def test_keepalive_that_asks_for_no_answer_gets_none() -> None:
     assert opened().handle_keepalive(cursor(encode_keepalive(b"abc"))) is None
 
 
-def test_keepalive_that_is_cut_or_too_long_gets_no_answer() -> None:
+def test_keepalive_of_any_length_is_answered() -> None:
+    most = encode_keepalive(bytes(1 << 20), respond=True)
+    assert opened().handle_keepalive(cursor(most)) == encode_keepalive(bytes(1 << 20))
+
+
+def test_keepalive_that_is_cut_gets_no_answer() -> None:
     asked = encode_keepalive(b"", respond=True)
     for size in range(6, len(asked)):
         assert opened().handle_keepalive(cursor(asked[:size])) is None
-    most = encode_keepalive(bytes(MAX_KEEPALIVE_DATA_BYTES), respond=True)
-    assert opened().handle_keepalive(cursor(most)) == encode_keepalive(bytes(MAX_KEEPALIVE_DATA_BYTES))
-    assert opened().handle_keepalive(cursor(most + b"x")) is None
 
 
-@pytest.mark.parametrize("code", [CONNECTION_ERROR, CONNECTION_CLOSE, APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF])
+@pytest.mark.parametrize("code", [CONNECTION_ERROR, APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF])
 def test_open_with_error_is_closed(code: int) -> None:
     connection = opened()
-    assert connection.handle_error(cursor(encode_error(0, code, "bye")))
+    assert connection.handle_error(cursor(encode_error(0, code, "bye"))) == ENDS
     assert connection.state == CLOSED
     assert connection.setup is not None
+
+
+def test_open_with_connection_close_stays_open_for_its_streams() -> None:
+    connection = opened()
+    assert connection.handle_error(cursor(encode_error(0, CONNECTION_CLOSE, "bye"))) == CLOSES
+    assert connection.state == OPEN
 
 
 @pytest.mark.parametrize("code", [INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME])
 def test_open_with_an_error_about_setup_stays_open(code: int) -> None:
     """ "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame"."""
     connection = opened()
-    assert not connection.handle_error(cursor(encode_error(0, code, "no")))
+    assert connection.handle_error(cursor(encode_error(0, code, "no"))) == NOTHING
     assert connection.state == OPEN
 
 
@@ -196,7 +204,7 @@ def test_error_without_a_whole_code_is_ignored() -> None:
     raw = encode_error(0, CONNECTION_ERROR, "")
     for size in range(6, len(raw)):
         connection = opened()
-        assert not connection.handle_error(cursor(raw[:size]))
+        assert connection.handle_error(cursor(raw[:size])) == NOTHING
         assert connection.state == OPEN
 
 

@@ -21,7 +21,8 @@ class Python:
     def __init__(self, log: Path, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self._log = log
         self._command = [sys.executable, "-m", module, *arguments]
-        path = os.pathsep.join([str(ROOT), *(each for each in sys.path if each)])
+        # In this order, so that it finds the broker that the tests found: the compiled one, where they run on that.
+        path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RSB_")}
         self._environment = {**inherited, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **environment}
         self._process: subprocess.Popen[str] | None = None  # None until it is started

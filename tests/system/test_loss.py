@@ -57,6 +57,7 @@ class Load:
         return sum(self.answers.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
 async def test_a_service_killed_under_load_costs_its_own_requests_only(
     broker_process: BrokerProcess, tmp_path: Path, scheme: str
@@ -74,7 +75,8 @@ async def test_a_service_killed_under_load_costs_its_own_requests_only(
             await asyncio.to_thread(each.read_lines, 1)
             assert each.lines == ["joined"], each.output
         held = await Wire.caller(url)
-        holders = {held.request("orders", HOLD) for _ in range(4)}  # two at each service, as the turns go
+        holders = {held.request("orders", HOLD) for _ in range(4)}
+        await held.ping()  # two are at each service now, as the turns go
         load, other = Load("orders"), Load("other")
         await load.begin([url] * 4)
         await other.begin([url] * 2)
@@ -151,6 +153,7 @@ async def test_a_silent_client_is_ended_when_its_lifetime_is_over(server: Server
         await wire.close()
 
 
+@pytest.mark.slow
 async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_server: MakeServer) -> None:
     """Half-open with bytes waiting: they will never be written, so waiting for that would be for ever."""
     server = await make_server(**{"limits.max_pending_bytes": 64_000_000})

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.core import COMPILED
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess, Python
-from tests.system.waits import soon
 from tests.system.wires import Wire
 
 CANNOT_START = 1
@@ -162,18 +162,8 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path, socket_folder: P
     assert path.read_text() == "dear diary"
 
 
-async def test_requests_pass_from_every_transport_to_every_other(broker_process: BrokerProcess) -> None:
-    schemes = ("tcp", "ws", "unix")
-    wires = [await Wire.service(broker_process.url(scheme), scheme, at + 1) for at, scheme in enumerate(schemes)]
-    for caller in wires:
-        for service, name in zip(wires, schemes, strict=True):
-            stream_id = caller.request(name, b"hello")
-            request = await service.receive()
-            service.answer(request, b"hello yourself")
-            answer = await soon(caller.receive())
-            assert (answer.stream_id, answer.data) == (stream_id, b"hello yourself")
-    for wire in wires:
-        await wire.close()
+def test_a_broker_process_runs_the_core_that_the_tests_run(broker_process: BrokerProcess) -> None:
+    assert f"core: {'compiled' if COMPILED else 'interpreted'}, listening on " in broker_process.errors
 
 
 def test_it_can_run_as_a_module_and_tell_its_version(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ async def test_a_second_signal_ends_the_grace(start_broker: StartBroker) -> None
         await wire.close()
 
 
+@pytest.mark.slow
 async def test_a_client_that_takes_nothing_does_not_hold_up_the_end(start_broker: StartBroker) -> None:
     broker = start_broker(server__stop_grace_s=0.1)
     service = await Wire.service(broker.url("tcp"), "orders", 1)

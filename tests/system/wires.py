@@ -1,4 +1,4 @@
-"""Raw RSocket peers over real sockets: every byte is the test's own choice. `tests.fakes` has the same without sockets."""
+"""Raw RSocket peers over real sockets: every byte is the test's own choice. `tests.fakes` has them without sockets."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,8 @@ from broker.rsocket.frames import (
     encode_request,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, RouteSetup
-from tests.fakes import Frame, address, addressed, composite, route_id, tags_of
+from broker.wire.frames import MIME_TYPE, Address, RouteSetup
+from tests.fakes import Frame, addressed, composite, route_id, tags_of
 from tests.system.waits import WAIT_S
 
 LIFETIME_MS = 90_000
@@ -212,13 +212,14 @@ class Wire:
         """Sends a request; its stream id."""
         stream_id = self._next_id
         self._next_id += 2
-        metadata = addressed(address(service=service, **tags))
+        address = Address(route_id(0xCA11), tags_of({"service": service, **tags}))
+        metadata = addressed(address.encode())
         self.send(encode_request(kind, stream_id, data, metadata, n))
         return stream_id
 
-    async def ask(self, service: str, data: bytes = b"hi", **tags: str | None) -> Frame:
+    async def ask(self, service: str, data: bytes = b"hi") -> Frame:
         """Request and answer; no other frame may arrive meanwhile."""
-        stream_id = self.request(service, data, **tags)
+        stream_id = self.request(service, data)
         frame = await self.receive()
         assert frame.stream_id == stream_id, frame
         return frame

@@ -1,0 +1,138 @@
+"""What happened is in sealed files: after an orderly stop, and after a death of the broker."""
+
+import asyncio
+import json
+import os
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from broker.rsocket.frames import REQUEST_FNF
+from tests.conftest import StartBroker
+from tests.system.processes import BrokerProcess
+from tests.system.waits import soon, until
+from tests.system.wires import Wire
+
+# Who came and what they asked: see `live`.
+EXPECTED_REQUESTS = {
+    ("request_response", "completed"): 5,
+    ("request_response", "rejected"): 2,
+    ("fire_and_forget", "completed"): 3,
+}
+
+
+def rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """All rows of the sealed files, in the order of their numbers."""
+    found: list[dict[str, Any]] = []
+    for path in sorted((folder / kind).glob("[!.]*.parquet")):
+        found += pq.read_table(path).to_pylist()
+    return sorted(found, key=lambda row: (row["epoch"], row["seq"]))
+
+
+def requests(folder: Path) -> dict[tuple[str, str], int]:
+    """Requests by model and outcome."""
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows(folder, "flows"):
+        key = row["model"], row["outcome"]
+        counts[key] = counts.get(key, 0) + row["requests"]
+    return counts
+
+
+def happened(folder: Path) -> list[str]:
+    return [row["event"] for row in rows(folder, "lifecycle")]
+
+
+def has_no_gap(folder: Path) -> bool:
+    """Numbers run over both folders, from 1 on in each epoch."""
+    numbers: dict[int, list[int]] = {}
+    for kind in ("lifecycle", "flows"):
+        for row in rows(folder, kind):
+            numbers.setdefault(row["epoch"], []).append(row["seq"])
+    return all(sorted(each) == list(range(1, len(each) + 1)) for each in numbers.values())
+
+
+async def live(broker: BrokerProcess) -> list[Wire]:
+    """A service and a caller; their requests have ended when this returns."""
+    service = await Wire.service(broker.url("tcp"), "orders", 1, region="eu")
+    caller = await Wire.caller(broker.url("ws"))
+    for _ in range(5):
+        caller.request("orders")
+        service.answer(await service.receive(), b"done")
+        await caller.receive()
+    for _ in range(2):
+        await caller.ask("nobody")
+    for _ in range(3):
+        caller.request("orders", kind=REQUEST_FNF)
+        await service.receive()
+    return [service, caller]
+
+
+async def test_all_is_in_sealed_files_after_a_stop(start_broker: StartBroker, tmp_path: Path) -> None:
+    events = tmp_path / "made" / "by the broker"
+    broker = start_broker("--events", str(events), events__flow_interval_s=0.1, events__roll_s=0.1, broker__name="eu-1")
+    service, caller = await live(broker)
+    await service.close()
+    broker.signal()
+    assert (await caller.rest())[-1].text.startswith("broker-stopped:")
+    await caller.close()
+    assert await asyncio.to_thread(broker.wait) == 0
+
+    assert requests(events) == EXPECTED_REQUESTS
+    assert has_no_gap(events)
+    lifecycle = rows(events, "lifecycle")
+    assert [row["event"] for row in lifecycle] == [
+        "BrokerStarted",
+        "PeerConnected",
+        "RouteJoined",
+        "PeerConnected",
+        "RouteLeft",
+        "PeerClosed",
+        "PeerClosed",
+        "BrokerStopped",
+    ]
+    joined, left = lifecycle[2], lifecycle[4]
+    assert (joined["service"], dict(joined["tags"])["io.rsocket.routing.Region"]) == ("orders", "eu")
+    assert (left["route_id"], left["reason"], left["requests"]) == (joined["route_id"], "left", 8)
+    assert lifecycle[6]["reason"] == "broker-stopped"
+    assert {row["broker_name"] for row in lifecycle} == {"eu-1"}
+    assert not list(events.rglob(".*")), "nothing half-written is left"
+
+
+@pytest.mark.slow
+async def test_all_that_was_handed_over_is_in_sealed_files_after_a_kill(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """The writer is a process of its own: it seals what it has when the broker is gone, and goes too."""
+    events = tmp_path / "events"
+    options = {"events__flow_interval_s": 0.1, "events__roll_s": 3600}  # not a file before the end
+    broker = start_broker("--events", str(events), "--admin", "127.0.0.1:0", **options)
+    broker.read_lines(1)
+    url = broker.lines[-1].split()[-1].rstrip("/")
+
+    def event_files() -> dict[str, Any]:
+        with urllib.request.urlopen(f"{url}/api/v1/status") as answer:
+            told: dict[str, Any] = json.load(answer)["event_files"]
+        return told
+
+    wires = await live(broker)
+    # BrokerStarted, two PeerConnected, RouteJoined, and three flows.
+    while (told := await asyncio.to_thread(event_files))["written"] < 7:
+        await asyncio.sleep(0.01)
+    assert rows(events, "flows") == []
+    broker.process.kill()
+    broker.wait()
+    await until(lambda: not os.path.exists(f"/proc/{told['pid']}"))
+    assert requests(events) == EXPECTED_REQUESTS
+    assert happened(events) == ["BrokerStarted", "PeerConnected", "RouteJoined", "PeerConnected"]
+    assert has_no_gap(events)
+    for wire in wires:
+        await wire.close()
+
+    again = start_broker("--events", str(events))
+    again.signal()
+    assert await soon(asyncio.to_thread(again.wait)) == 0
+    assert happened(events)[4:] == ["BrokerStarted", "BrokerStopped"]  # a new epoch, behind the old one
+    assert has_no_gap(events)

@@ -1,0 +1,140 @@
+"""A peer that asks for more than it reads costs a bounded number of bytes, then its connection; others go on."""
+
+import asyncio
+
+import pytest
+
+from broker.rsocket.frames import REQUEST_STREAM
+from broker.server import Server
+from tests.conftest import MakeServer, StartBroker
+from tests.system.waits import soon, until
+from tests.system.wires import Closed, Wire
+
+MAX_PENDING_BYTES = 1 << 20
+ITEM = b"\x28\x20" + bytes(60_000)  # PAYLOAD, NEXT
+
+
+def url_of(server: Server, scheme: str) -> str:
+    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
+
+
+async def pour(service: Wire, stream_id: int) -> int:
+    """Sends items until the broker cancels the stream; how many."""
+    cancelled = asyncio.ensure_future(service.receive(30.0))
+    sent = 0
+    while not cancelled.done():
+        service.send(stream_id.to_bytes(4, "big") + ITEM)
+        await service.transport.flush()
+        await asyncio.sleep(0)
+        sent += 1
+    frame = cancelled.result()
+    assert (frame.name, frame.stream_id) == ("CANCEL", stream_id)
+    return sent
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
+async def test_a_slow_reader_is_ended_and_counted_while_others_go_on(make_server: MakeServer, scheme: str) -> None:
+    server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES})
+    firehose = await Wire.service(url_of(server, "tcp"), "firehose", 1)
+    orders = await Wire.service(url_of(server, scheme), "orders", 2)
+    echo = asyncio.create_task(orders.echo())
+    other = await Wire.caller(url_of(server, scheme))
+    answers = 0
+
+    async def go_on() -> None:
+        nonlocal answers
+        while True:
+            assert (await other.ask("orders", b"hi")).data == b"hi"
+            answers += 1
+
+    going_on = asyncio.create_task(go_on())
+    slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
+    slow.setup()
+    slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
+    request = await firehose.receive()
+    await pour(firehose, request.stream_id)
+    await until(lambda: len(server.core.peers()) == 3)
+    assert server.core.closed_by_reason == {"slow-peer": 1}
+    (closed,) = server.core.closed
+    assert (closed.reason, closed.detail.split(" bytes ")[1]) == (
+        "slow-peer",
+        f"wait to be read, the limit is {MAX_PENDING_BYTES}",
+    )
+    seen = answers
+    await until(lambda: answers > seen + 10)
+    assert not going_on.done()
+    going_on.cancel()
+    await asyncio.gather(going_on, return_exceptions=True)
+    slow.transport.abort()
+    for wire in (slow, firehose, orders, other):
+        await wire.close()
+    await soon(asyncio.gather(echo, return_exceptions=True))
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_process_ends_a_slow_reader_too(start_broker: StartBroker, scheme: str) -> None:
+    """The same on the event loop that brokers run on."""
+    broker = start_broker(limits__max_pending_bytes=MAX_PENDING_BYTES)
+    firehose = await Wire.service(broker.url("tcp"), "firehose", 1)
+    slow = await Wire.connect(broker.url(scheme), receive_buffer_bytes=4096)
+    slow.setup()
+    slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
+    request = await firehose.receive()
+    await pour(firehose, request.stream_id)
+    await firehose.ping()
+    await until(lambda: f"bytes wait to be read, the limit is {MAX_PENDING_BYTES}" in broker.errors)
+    slow.transport.abort()
+    for wire in (slow, firehose):
+        await wire.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_slow_service_is_ended_and_its_callers_are_told(make_server: MakeServer, scheme: str) -> None:
+    server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES})
+    url = url_of(server, scheme)
+    service = await Wire.service(url, "orders", 1)
+    caller = await Wire.caller(url_of(server, "tcp"))
+    caller.request("orders")
+    await service.receive()
+    while server.core.closed_by_reason.get("slow-peer", 0) == 0:
+        caller.request("orders", bytes(60_000), kind=0x05)
+        await caller.transport.flush()
+        await asyncio.sleep(0)
+    error = await caller.receive()
+    assert error.text.startswith("route-lost:")
+    assert (await caller.ask("orders")).text.startswith("no-route:")
+    service.transport.abort()
+    for wire in (service, caller):
+        await wire.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_reader_that_is_slow_within_the_limit_gets_everything(make_server: MakeServer, scheme: str) -> None:
+    server = await make_server(**{"limits.max_pending_bytes": 16 * MAX_PENDING_BYTES})
+    service = await Wire.service(url_of(server, "tcp"), "firehose", 1)
+    slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
+    slow.setup()
+    slow.request("firehose", kind=REQUEST_STREAM, n=100)
+    request = await service.receive()
+    for _ in range(100):
+        service.send(request.stream_id.to_bytes(4, "big") + ITEM)
+    await service.ping()
+    for _ in range(100):
+        assert len((await slow.receive()).data) == len(ITEM) - 2
+    for wire in (slow, service):
+        await wire.close()
+
+
+async def test_a_frame_larger_than_the_limit_passes_to_a_peer_that_reads(make_server: MakeServer) -> None:
+    server = await make_server(**{"limits.max_pending_bytes": 65_536})
+    for scheme in ("tcp", "ws"):
+        service = await Wire.service(url_of(server, scheme), "orders", 1)
+        echo = asyncio.create_task(service.echo())
+        caller = await Wire.caller(url_of(server, scheme))
+        data = bytes(3_000_000)
+        assert (await caller.ask("orders", data)).data == data
+        for wire in (caller, service):
+            await wire.close()
+        await soon(asyncio.gather(echo, return_exceptions=True))
+        with pytest.raises(Closed):
+            await caller.receive()

@@ -1,0 +1,76 @@
+"""Requests from every transport to every other, and the largest frame that RSocket can say."""
+
+import asyncio
+import contextlib
+
+import aiohttp
+import pytest
+
+from broker.rsocket.frames import PAYLOAD, REQUEST_RESPONSE, encode_request
+from broker.rsocket.framing import MAX_FRAME_BYTES
+from tests.fakes import address, addressed
+from tests.system.processes import BrokerProcess
+from tests.system.waits import soon
+from tests.system.wires import Closed, Wire
+
+SCHEMES = ("tcp", "ws", "unix")
+
+
+async def test_requests_pass_from_every_transport_to_every_other(broker_process: BrokerProcess) -> None:
+    wires = [await Wire.service(broker_process.url(scheme), scheme, at + 1) for at, scheme in enumerate(SCHEMES)]
+    for caller in wires:
+        for service, name in zip(wires, SCHEMES, strict=True):
+            stream_id = caller.request(name, b"hello")
+            request = await service.receive()
+            service.answer(request, b"hello yourself")
+            answer = await soon(caller.receive())
+            assert (answer.stream_id, answer.data) == (stream_id, b"hello yourself")
+    for wire in wires:
+        await wire.close()
+
+
+@pytest.mark.parametrize("schemes", ["tcp-ws", "ws-tcp"])
+async def test_a_frame_of_all_that_24_bits_can_say_passes(broker_process: BrokerProcess, schemes: str) -> None:
+    from_scheme, to_scheme = schemes.split("-")
+    service = await Wire.service(broker_process.url(to_scheme), "orders", 1)
+    caller = await Wire.caller(broker_process.url(from_scheme))
+    metadata = addressed(address(service="orders"))
+    empty = encode_request(REQUEST_RESPONSE, 1, b"", metadata)
+    whole = encode_request(REQUEST_RESPONSE, 1, bytes(MAX_FRAME_BYTES - len(empty)), metadata)
+    assert len(whole) == MAX_FRAME_BYTES
+    caller.send(whole)
+    request = await service.receive()
+    assert request.raw[4:] == whole[4:]
+    service.answer(request, b"got it all")
+    assert (await caller.receive()).data == b"got it all"
+    for wire in (caller, service):
+        await wire.close()
+
+
+async def test_a_websocket_message_beyond_that_costs_its_sender_the_connection(broker_process: BrokerProcess) -> None:
+    bystander = await Wire.caller(broker_process.url("ws"))
+    wire = await Wire.caller(broker_process.url("ws"))
+    with contextlib.suppress(ConnectionError, aiohttp.ClientError):  # the broker may close before it is all sent
+        await wire.messages.ws.send_bytes(bytes(MAX_FRAME_BYTES + 2))
+    with pytest.raises((Closed, ConnectionError, aiohttp.ClientError)):
+        await wire.receive()
+    await wire.close()
+    await bystander.ping()
+    await bystander.close()
+    assert "Traceback" not in broker_process.errors
+
+
+async def test_frames_arrive_in_the_order_in_which_they_were_sent(broker_process: BrokerProcess) -> None:
+    for scheme in SCHEMES:
+        service = await Wire.service(broker_process.url(scheme), f"ordered-{scheme}", 1)
+        caller = await Wire.caller(broker_process.url(scheme))
+        ids = [caller.request(f"ordered-{scheme}", str(at).encode(), kind=0x06) for at in range(300)]
+        requests = [await service.receive() for _ in ids]
+        assert [request.data for request in requests] == [str(at).encode() for at in range(300)]
+        for request in requests:
+            service.send(request.raw[:4] + (PAYLOAD << 10 | 0x20).to_bytes(2, "big") + request.data)
+        answers = [await caller.receive() for _ in ids]
+        assert [(answer.stream_id, answer.data) for answer in answers] == [
+            (stream_id, str(at).encode()) for at, stream_id in enumerate(ids)
+        ]
+        await asyncio.gather(caller.close(), service.close())
