@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import os
 import signal
@@ -21,6 +22,7 @@ from broker.server import Server
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
+GC_THRESHOLDS = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
 
 
 # Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
@@ -106,6 +108,11 @@ async def _serve(config: Config) -> int:
         if server.is_ready:
             await server.stop()
         return EXIT_CANNOT_START
+    # What start-up made stays for ever, and requests come and go without cycles: looking through them again and again
+    # finds nothing. Saves 7 % of the CPU per request at 1 x 64 and 14 % at 16 x 64 in flight, compiled.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     for url in server.listeners:
         click.echo(f"listening {url}")
     sys.stdout.flush()

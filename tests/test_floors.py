@@ -148,7 +148,7 @@ def test_imports_stand_at_the_top_unless_optional(path: Path) -> None:
                 elif isinstance(node, ast.ImportFrom):
                     names = [node.module or ""]
                 for name in names:
-                    assert name.split(".")[0] in LATE_IMPORTS_OF, f"{path}:{node.lineno} imports {name} in a function"
+                    assert name.split(".")[0] in LATE_IMPORTS_OF, f"{path}: {function.name} imports {name}"
 
 
 @pytest.mark.parametrize("path", ALL, ids=name_of)

@@ -72,6 +72,22 @@ class Branch(Stream):
         self.queue: list[list[bytes]] = []  # whole items, each a list of frames; bounded by prefetch and bytes
         self.partial: list[bytes] = []  # the fragments of the item that is arriving
 
+    def complete(self) -> None:
+        """Its answer is whole: the end of its stream, unless that is a channel whose other half is open."""
+        self.is_done = True
+        if self._call.model != REQUEST_CHANNEL:
+            self.is_deaf = True
+
+    def end(self) -> None:
+        """Its stream has ended."""
+        self.is_done = True
+        self.is_deaf = True
+
+    @property
+    def is_over(self) -> bool:
+        """Both halves have ended; items of it may still wait."""
+        return self.is_done and self.is_deaf
+
     def from_caller(self, frame: FrameCursor) -> None:
         """Never called: the branch is in the table of its server only, under an id that we chose."""
 
@@ -161,8 +177,7 @@ class Multicast(Stream):
             for branch in self.branches:
                 if not branch.is_deaf:  # the others have ended this half: `finish` cancels what is left of them
                     branch.server.forward(frame, branch.stream_id)
-                    branch.is_deaf = True
-                    branch.is_done = True
+                    branch.end()
             self.finish(FAILED, frame.now)
 
     def from_route(self, frame: FrameCursor) -> None:
@@ -209,8 +224,7 @@ class Multicast(Stream):
             return
         self.is_finished = True
         for branch in self.branches:
-            is_over = branch.is_done and (branch.is_deaf or self.model != REQUEST_CHANNEL)
-            if not is_over and not (self.model == REQUEST_FNF and outcome == COMPLETED):
+            if not branch.is_over and not (self.model == REQUEST_FNF and outcome == COMPLETED):
                 branch.server.send(encode_cancel(branch.stream_id))
             self._forget(branch)
         self.branches = []
@@ -270,14 +284,14 @@ class FirstAnswer(Multicast):
                 if other is not branch:
                     self.cancel_branch(other)
         if frame.kind == ERROR:
-            branch.is_done = True
+            branch.end()
             self.to_caller(frame.data[frame.start + 4 : frame.end])
             self.finish(FAILED, frame.now)
             return
         self.to_caller(frame.data[frame.start + 4 : frame.end])
         if frame.flags & COMPLETE or not frame.flags & FOLLOWS:
             self._items_out = 1 if is_item(frame) else 0
-            branch.is_done = True
+            branch.end()
             self.finish(COMPLETED, frame.now)
 
     def branch_lost(self, branch: Branch, now: float) -> None:
@@ -313,8 +327,8 @@ class Merge(Multicast):
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         kind = frame.kind
-        if branch.is_done and branch.is_deaf:
-            return  # it has ended, only its items still wait
+        if branch.is_over:
+            return  # only its items still wait
         if kind == PAYLOAD:
             self._payload_of_branch(branch, frame)
         elif kind == ERROR and branch.is_done:
@@ -342,8 +356,7 @@ class Merge(Multicast):
             self.drop_branch(branch)
             self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
             return
-        branch.is_deaf = True
-        branch.is_done = True
+        branch.end()
         self._buffered_bytes -= _size(branch.partial)
         branch.partial = []
         self._settle(branch, now)
@@ -359,36 +372,38 @@ class Merge(Multicast):
             return
         flags = frame.flags
         is_last = flags & COMPLETE != 0
-        if flags & NEXT or flags & FOLLOWS or branch.partial:
-            if branch.asked_n == 0:  # it breaks the protocol, and there is no room for this item
-                if not is_last or (self.model == REQUEST_CHANNEL and not branch.is_deaf):
-                    branch.server.send(encode_cancel(branch.stream_id))
-                self._leave(
-                    branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now
-                )
-                return
-            branch.is_done = is_last
-            raw = _without_complete(frame)
-            branch.partial.append(raw)
-            self._buffered_bytes += len(raw)
-            if is_last or not flags & FOLLOWS:
-                branch.queue.append(branch.partial)
-                branch.partial = []
-                branch.asked_n -= 1
-            limit = self.caller.settings.multicast_buffer_bytes
-            if self._buffered_bytes > limit and self._credit_n == 0:
-                text = f"more than {limit} bytes of items wait that the caller did not ask for"
-                self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
-                return
-            if self._buffered_bytes > 2 * limit:
-                text = f"a single item of {branch.route.service} is over {limit} bytes"
-                self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
-                return
-        elif is_last:
-            branch.is_done = True
+        has_item = flags & (NEXT | FOLLOWS) != 0 or len(branch.partial) > 0
+        if has_item and branch.asked_n == 0:  # it breaks the protocol, and there is no room for its item
+            if not is_last or (self.model == REQUEST_CHANNEL and not branch.is_deaf):
+                branch.server.send(encode_cancel(branch.stream_id))
+            self._leave(branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now)
+            return
+        if is_last:
+            branch.complete()
+        if has_item and not self._keep(branch, frame):
+            return
         self._deliver(frame.now)
-        if is_last and not self.is_finished:
+        if is_last:
             self._settle(branch, frame.now)
+
+    def _keep(self, branch: Branch, frame: FrameCursor) -> bool:
+        """Puts an item, or a fragment of one, into the queue; False when that is too much and the call has ended."""
+        raw = _without_complete(frame)
+        branch.partial.append(raw)
+        self._buffered_bytes += len(raw)
+        if branch.is_done or not frame.flags & FOLLOWS:
+            branch.queue.append(branch.partial)
+            branch.partial = []
+            branch.asked_n -= 1
+        limit = self.caller.settings.multicast_buffer_bytes
+        text = ""
+        if self._buffered_bytes > limit and self._credit_n == 0:
+            text = f"more than {limit} bytes of items wait that the caller did not ask for"
+        elif self._buffered_bytes > 2 * limit:
+            text = f"a single item of {branch.route.service} is over {limit} bytes"
+        if text:
+            self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
+        return not text
 
     def _deliver(self, now: float) -> None:
         """Passes on what is asked for, one item of each branch in turn, and asks the branches for more."""
@@ -438,8 +453,7 @@ class Merge(Multicast):
         """Drops the branch if both its halves are done and nothing of it waits; then looks at the whole."""
         if self.is_finished:
             return
-        is_over = branch.is_done and not branch.queue and (self.model == REQUEST_STREAM or branch.is_deaf)
-        if is_over and branch in self.branches:
+        if branch.is_over and not branch.queue and branch in self.branches:
             self.drop_branch(branch)
         self._settle_all(now)
 

@@ -470,6 +470,21 @@ def test_frames_behind_the_completion_of_a_branch_are_ignored() -> None:
     assert crowd.caller.received() == items(b"2")
 
 
+def test_fragments_of_the_request_do_not_reach_a_branch_that_has_completed() -> None:
+    crowd = Crowd(2)
+    pieces = fragments(REQUEST_STREAM, 1, addressed(ALL), b"0123456789", [90, 92], n=1)
+    crowd.caller.send(pieces[0])
+    for service in crowd.services:
+        service.received()
+        service.answer(2, b"x", NEXT | COMPLETE)  # the second one's item waits
+    crowd.caller.send(*pieces[1:])
+    assert crowd.received() == [[], []]
+    crowd.caller.ask(1, 1)
+    assert crowd.caller.received() == [*items(b"x", b"x"), completed(1)]
+    assert crowd.received() == [[], []]
+    assert crowd.world.left_over() == []
+
+
 def test_a_branch_that_sends_more_than_it_was_asked_for_counts_as_gone() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_STREAM, n=1)

@@ -14,7 +14,7 @@ from tests.forwarding.pairs import MODELS
 
 def sharded(user: str, *keys: str, **tags: str) -> bytes:
     names = keys or ("user",)
-    return address(SHARD, [(SHARD_KEY, name) for name in names], service="orders", user=user, **tags)
+    return address(SHARD, [(SHARD_KEY, name) for name in names], b"", service="orders", user=user, **tags)
 
 
 def owners(world: World, wires: list[Wire], caller: Wire, users: list[str]) -> list[int]:

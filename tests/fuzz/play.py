@@ -288,7 +288,7 @@ class Play:
         if choice == 0:
             actor.send(encode_cancel(stream_id))
         elif choice == 1:
-            actor.send(encode_request_n(stream_id, n))
+            actor.send(encode_request_n(stream_id, n % 3))  # little credit, so that items wait
         elif choice == 2:
             actor.send(encode_error(stream_id, 0x201, "of the caller"))
         elif choice == 3 and not fragments_to_come:
