@@ -330,6 +330,14 @@ class LimitOptions:
         "bytes",
         within=(65_536, 1_073_741_824),
     )
+    stuck_s: float = option(
+        10.0,
+        "Time in which a connection that has bytes waiting must take some of them; else it is closed with slow-peer. "
+        "Callers that send it requests wait that long at most.",
+        "30.0",
+        "seconds",
+        within=(0.1, 3600),
+    )
     multicast_prefetch_n: int = option(
         32,
         "Items that a multicast stream asks of each route ahead of the caller: a route answers while another is "

@@ -105,6 +105,7 @@ class Core:
         "_dirty",
         "_dropped",
         "_events",
+        "_fed",
         "_flow_at",
         "_flow_at_ms",
         "_gap_first_seq",
@@ -115,6 +116,7 @@ class Core:
         "_peers",
         "_peers_made",
         "_seq",
+        "_turned",
         "broker_id",
         "closed",
         "closed_by_reason",
@@ -142,6 +144,8 @@ class Core:
         self._peers: dict[int, Peer] = {}  # bounded by max_connections
         self._peers_made = 0
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
+        self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
+        self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._deadlines: list[Deadline] = []  # a heap; at most one per peer is valid, see `_watch` for its bound
         self._events: list[LifecycleEvent | FlowRecord] = []
         self._dropped = 0
@@ -161,7 +165,7 @@ class Core:
     def connected(self, name: str, framed: bool, now: float) -> Peer:
         """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages."""
         self._peers_made += 1
-        peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, now, self._wall(now))
+        peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, self._fed, now, self._wall(now))
         if len(self._peers) >= self.settings.max_connections:
             self._peers[peer.id] = peer
             self.end(
@@ -197,6 +201,32 @@ class Core:
                 self._handle_zero(peer, frame)
         if frame.fault and not peer.is_ending:
             self.end(peer, "bad-frame", frame.fault, now)
+        if self._fed:
+            self._pause(peer)
+
+    def congested(self, peer: Peer) -> None:
+        """The peer does not take what is written to it. Callers that send it more are not read from (`take_turned`).
+
+        Only callers: a service is never held up because one of those that it answers reads slowly; they have the limit
+        on pending bytes.
+        """
+        peer.is_congested = not peer.is_lost
+
+    def relieved(self, peer: Peer) -> None:
+        """The peer takes what is written to it again, or is gone: those that waited for it are read from."""
+        peer.is_congested = False
+        feeders = peer.feeders
+        peer.feeders = []
+        for feeder in feeders:
+            feeder.blocked_n -= 1
+            if not feeder.blocked_n:
+                self._turned.append(feeder)
+
+    def take_turned(self) -> list[Peer]:
+        """Peers that are to be read from no more, or again: see `Peer.is_paused`."""
+        turned = self._turned[:]
+        self._turned.clear()
+        return turned
 
     def lost(self, peer: Peer, reason: str, now: float) -> None:
         """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
@@ -207,6 +237,7 @@ class Core:
             peer.end_detail = reason
             self._let_go(peer, now)
         peer.forget_output()
+        self.relieved(peer)
         peer.look_at = NEVER
         del self._peers[peer.id]
 
@@ -285,6 +316,16 @@ class Core:
         return list(self._peers.values())
 
     # Inside
+
+    def _pause(self, caller: Peer) -> None:
+        """The caller has just sent requests to congested peers."""
+        for fed in self._fed:
+            if caller not in fed.feeders and fed is not caller and not fed.is_lost:
+                fed.feeders.append(caller)
+                caller.blocked_n += 1
+                if caller.blocked_n == 1:
+                    self._turned.append(caller)
+        self._fed.clear()
 
     def _handle_new(self, peer: Peer, frame: FrameCursor) -> None:
         if peer.connection.state != OPEN:
@@ -414,6 +455,7 @@ class Core:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
         at_ms = self._wall(now)
         self._withdraw(peer, peer.end_reason, now)
+        self.relieved(peer)
         for stream_id in list(peer.streams):
             stream = peer.streams.get(stream_id)
             if stream is None:
@@ -465,6 +507,8 @@ class Core:
             self.end(peer, "setup-timeout", f"no SETUP within {waited_s:.1f} s", now)
             return
         lifetime_s = peer.connection.lifetime_s
+        if peer.is_paused:
+            peer.heard_at = now  # what it says waits where we do not read it
         late_at = peer.heard_at + lifetime_s
         if late_at <= now:
             text = f"nothing arrived for {now - peer.heard_at:.1f} s, the SETUP promised {lifetime_s:.1f} s"

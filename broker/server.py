@@ -64,7 +64,7 @@ class Server:
     async def start(self) -> None:
         """Listens on everything that is configured, or raises BrokerError and listens on nothing."""
         config = self.config
-        self._shell = Shell(self.core, config.limits.max_pending_bytes, self._take_events)
+        self._shell = Shell(self.core, config.limits.max_pending_bytes, config.limits.stuck_s, self._take_events)
         try:
             context = self._context()
             if config.events.dir:

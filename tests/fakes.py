@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from broker.core import Core, CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
@@ -80,7 +82,7 @@ def fragments(
     bounds = [0, *cuts, len(metadata) + len(data)]
     border = len(metadata)
     frames: list[bytes] = []
-    for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for number, (begin, end) in enumerate(pairwise(bounds)):
         part = metadata[begin:end] if begin < border or not number else None
         rest = data[max(begin, border) - border : max(end, border) - border]
         is_last = number == len(cuts)
@@ -212,7 +214,9 @@ class World:
         self.pump()
 
     def pump(self) -> None:
-        """Carries what the core wants written to the wires."""
+        """Carries what the core wants written to the wires, and what it wants to read no more."""
+        for peer in self.core.take_turned():
+            self.wires[peer.id].is_paused = peer.is_paused
         for peer in self.core.take_writes():
             self.wires[peer.id].take(peer.take_output(), peer.is_ending)
             if isinstance(peer.route, Route):
@@ -223,7 +227,7 @@ class World:
         return [event for event in self.core.take_events() if isinstance(event, LifecycleEvent)]
 
     def flows(self) -> list[FlowRecord]:
-        """Flow records of everything since the last call, ended by the tick that they need; other events are dropped."""
+        """Flow records of everything since the last call, and the tick that ends their interval; no other events."""
         self.advance(max(0.0, self.core.settings.flow_interval_s))
         return [event for event in self.core.take_events() if isinstance(event, FlowRecord)]
 
@@ -253,6 +257,7 @@ class Wire:
         self.peer = peer
         self.frames: list[Frame] = []
         self.is_closed = False
+        self.is_paused = False  # the core does not want to read from it
         self.is_lost = False
         self._rest = b""
 

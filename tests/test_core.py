@@ -264,7 +264,7 @@ def test_bytes_that_are_no_frame_end_the_connection(framed: bool, data: bytes, t
     ],
 )
 def test_what_makes_no_sense_is_ignored(raw: bytes) -> None:
-    """ "This protocol attempts to be very lenient in processing of received frames." """
+    """Protocol: This protocol attempts to be very lenient in processing of received frames."""
     world = World()
     wire = world.caller()
     wire.send(raw)
@@ -540,7 +540,7 @@ def test_a_route_that_cannot_be_is_refused_with_the_setup(raw: bytes, text: str)
 
 
 def test_a_route_that_cannot_be_is_a_connection_error_when_it_comes_later() -> None:
-    """ "A client MUST ignore an ERROR[… REJECTED_SETUP …] frame after it has completed connection establishment." """
+    """Protocol: a client MUST ignore an ERROR[… REJECTED_SETUP …] after it has completed connection establishment."""
     world = World(CoreSettings(max_tags_per_route=3))
     service = world.service("orders", 1)
     setup = RouteSetup(route_id(1), "orders", tags_of({f"t{number}": "x" for number in range(4)}))
@@ -770,3 +770,66 @@ def test_a_replacement_is_newer_even_when_the_clock_went_back() -> None:
     world.service("orders", 1)
     assert first.is_closed
     assert [route.timestamp_ms for route in world.core.table.routes()] == [old_ms + 1]
+
+
+def test_callers_that_feed_a_congested_service_are_not_read_from_until_it_is_relieved() -> None:
+    world = World()
+    service, other = world.service("orders", 1), world.service("carts", 2)
+    caller, bystander = world.caller(), world.caller()
+    world.core.congested(service.peer)
+    bystander.request(REQUEST_RESPONSE, 1, address(service="carts"))
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    assert [wire.is_paused for wire in (caller, bystander, service, other)] == [True, False, False, False]
+    assert len(service.received()) == 2  # what was read is passed on
+    world.core.relieved(service.peer)
+    world.pump()
+    assert not caller.is_paused
+    assert (service.peer.feeders, caller.peer.blocked_n) == ([], 0)
+
+
+def test_a_caller_waits_for_all_congested_services_that_it_feeds() -> None:
+    world = World()
+    services = [world.service("orders", 1), world.service("carts", 2)]
+    caller = world.caller()
+    for service in services:
+        world.core.congested(service.peer)
+    caller.request(REQUEST_FNF, 1, ORDERS)
+    caller.request(REQUEST_FNF, 3, address(service="carts"))
+    world.core.relieved(services[0].peer)
+    world.pump()
+    assert caller.is_paused
+    services[1].lose()
+    assert not caller.is_paused
+
+
+def test_a_service_is_not_held_up_by_a_caller_that_reads_slowly() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    world.core.congested(caller.peer)
+    service.answer(service.one().stream_id, b"x")
+    assert not service.is_paused
+
+
+def test_a_paused_peer_is_not_taken_for_silent() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller()
+    world.core.congested(service.peer)
+    caller.request(REQUEST_FNF, 1, ORDERS)
+    for _ in range(20):
+        service.send(encode_keepalive(b"", respond=True))
+        world.advance(10.0)
+    assert not caller.is_closed
+    world.core.relieved(service.peer)
+    world.advance(200.0)
+    assert caller.is_closed
+
+
+def test_a_peer_that_is_its_own_service_is_never_paused_by_itself() -> None:
+    world = World()
+    peer = world.service("orders", 1)
+    world.core.congested(peer.peer)
+    peer.request(REQUEST_FNF, 1, ORDERS)
+    assert not peer.is_paused

@@ -1,7 +1,8 @@
 """The shell around the core: carries bytes in and out, and lets time pass.
 
 Decides nothing about RSocket. Every peer's output is written once per turn of the loop, whatever number of frames it
-is; a peer that lets more than `max_pending_bytes` wait is ended.
+is. A peer that does not take what is written to it is `congested`: callers that send it requests are not read from until
+it is relieved, and it is ended if more than `max_pending_bytes` wait for it, or if it takes nothing for `stuck_s`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from broker.core import Core
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
 
+HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
+LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
+FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
 CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothing more would stay for ever
 
@@ -29,11 +33,28 @@ class Link(Protocol):
     def write(self, pieces: list[bytes]) -> None:
         """Writes without waiting; the pieces of a stream, or one message each."""
 
+    def pause(self) -> None:
+        """Stops reading."""
+
+    def resume(self) -> None:
+        """Reads again."""
+
     def close(self) -> None:
         """Closes when all is written."""
 
     def abort(self) -> None:
         """Closes at once."""
+
+
+class Stuck:
+    """A congested peer: how much waited for it at the last look, and since when it has taken nothing."""
+
+    __slots__ = ("peer", "since", "waiting_bytes")
+
+    def __init__(self, peer: Peer, waiting_bytes: int, since: float) -> None:
+        self.peer = peer
+        self.waiting_bytes = waiting_bytes
+        self.since = since
 
 
 class Shell:
@@ -43,10 +64,13 @@ class Shell:
         self,
         core: Core,
         max_pending_bytes: int,
+        stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
     ) -> None:
         self.core = core
         self._max_pending_bytes = max_pending_bytes
+        self._stuck_s = stuck_s
+        self._congested: dict[int, Stuck] = {}  # by peer id
         self._on_events = on_events
         self._links: dict[int, Link] = {}  # by peer id
         self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
@@ -84,7 +108,22 @@ class Shell:
         """A transport is gone."""
         self.core.lost(peer, reason, time.monotonic())
         self._links.pop(peer.id, None)
+        self._congested.pop(peer.id, None)
+        self._turn()
         self.wake()
+
+    def congested(self, peer: Peer) -> None:
+        """A transport has more to write than its high mark."""
+        link = self._links.get(peer.id)
+        if link is not None:
+            self._congested[peer.id] = Stuck(peer, link.pending_bytes(), self._loop.time())
+            self.core.congested(peer)
+
+    def relieved(self, peer: Peer) -> None:
+        """A transport has less to write than its low mark again."""
+        self._congested.pop(peer.id, None)
+        self.core.relieved(peer)
+        self._turn()
 
     def links_open(self) -> int:
         """Transports that are not gone yet."""
@@ -104,17 +143,17 @@ class Shell:
     def flush(self) -> None:
         """Writes what the core has, now."""
         self._is_waking = False
+        self._turn()
         for peer in self.core.take_writes():
             link = self._links.get(peer.id)
             if link is None:
                 continue
             waiting = link.pending_bytes()
-            if waiting > self._max_pending_bytes:
+            limit = self._max_pending_bytes + (FED_BYTES if peer.feeders else 0)
+            if waiting > limit:
                 # Only what waited before this write counts: one frame may be larger than the limit.
-                text = f"{waiting} bytes wait to be read, the limit is {self._max_pending_bytes}"
-                self.core.end(peer, "slow-peer", text, time.monotonic())
-                peer.take_output()
-                link.abort()
+                text = f"{waiting} bytes wait to be read, the limit is {limit}"
+                self._end_slow(peer, link, text)
                 continue
             pieces = peer.take_output()
             if pieces:
@@ -129,6 +168,8 @@ class Shell:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
         self.core.tick(time.monotonic(), time.time_ns() // 1_000_000)
         self._abort_overdue()
+        self._end_stuck()
+        self._turn()
         self.wake()
         self._hand_out()
         self._tick_at = self._loop.time() + TICK_S
@@ -140,6 +181,36 @@ class Shell:
             link = self._links.get(self._closing.popleft()[1])
             if link is not None:
                 link.abort()
+
+    def _end_stuck(self) -> None:
+        """Ends the peers that have taken nothing for too long."""
+        now = self._loop.time()
+        for stuck in list(self._congested.values()):
+            link = self._links[stuck.peer.id]
+            waiting = link.pending_bytes()
+            if waiting < stuck.waiting_bytes:
+                stuck.since = now
+            elif now - stuck.since >= self._stuck_s:
+                text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s"
+                self._end_slow(stuck.peer, link, text)
+                continue
+            stuck.waiting_bytes = waiting
+
+    def _end_slow(self, peer: Peer, link: Link, text: str) -> None:
+        self.core.end(peer, "slow-peer", text, time.monotonic())
+        peer.take_output()
+        self._congested.pop(peer.id, None)
+        link.abort()
+
+    def _turn(self) -> None:
+        """Stops and begins to read where the core says so."""
+        for peer in self.core.take_turned():
+            link = self._links.get(peer.id)
+            if link is not None:
+                if peer.is_paused:
+                    link.pause()
+                else:
+                    link.resume()
 
     def _hand_out(self) -> None:
         events = self.core.take_events()

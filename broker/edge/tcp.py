@@ -11,7 +11,7 @@ import ssl
 import stat
 from typing import cast
 
-from broker.edge.shell import Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.forwarding.peers import Peer
 
 BACKLOG = 1024  # connections that the system accepts for us while the loop is busy
@@ -28,6 +28,7 @@ class TcpLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
+        self._transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
         self._peer = self._shell.connected(peer_name(self._scheme, transport), True, self)
 
     def data_received(self, data: bytes) -> None:
@@ -37,6 +38,24 @@ class TcpLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
             self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+
+    def pause_writing(self) -> None:
+        if self._peer is not None:
+            self._shell.congested(self._peer)
+
+    def resume_writing(self) -> None:
+        if self._peer is not None:
+            self._shell.relieved(self._peer)
+
+    def pause(self) -> None:
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pending_bytes(self) -> int:
         assert self._transport is not None

@@ -7,17 +7,24 @@ import ssl
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from broker.edge.shell import Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.forwarding.peers import Peer
 from broker.rsocket.framing import MAX_FRAME_BYTES
 
+LARGE_BYTES = 64 << 10  # of a message; smaller ones are taken together
 HEARTBEAT_S = None  # RSocket has its own KEEPALIVE; a WebSocket ping would be a second opinion
 
 
 class WebSocketLink:
     """One accepted WebSocket; a task of its own writes, because aiohttp's sending waits."""
 
-    def __init__(self, ws: web.WebSocketResponse, transport: asyncio.Transport | None) -> None:
+    def __init__(self, shell: Shell, ws: web.WebSocketResponse, transport: asyncio.Transport | None) -> None:
+        self._shell = shell
         self._ws = ws
+        self.peer: Peer | None = None  # None until the shell has made one
+        self.is_readable = asyncio.Event()
+        self.is_readable.set()
+        self._is_congested = False
         self._transport = transport
         self._messages: list[bytes] = []  # bounded by the shell's max_pending_bytes and one turn's output
         self._waiting_bytes = 0
@@ -31,6 +38,15 @@ class WebSocketLink:
         self._messages += pieces
         self._waiting_bytes += sum(map(len, pieces))
         self._wake.set()
+        if self._waiting_bytes > HIGH_MARK_BYTES and not self._is_congested and self.peer is not None:
+            self._is_congested = True
+            self._shell.congested(self.peer)
+
+    def pause(self) -> None:
+        self.is_readable.clear()
+
+    def resume(self) -> None:
+        self.is_readable.set()
 
     def close(self) -> None:
         self._is_closing = True
@@ -49,6 +65,9 @@ class WebSocketLink:
             for message in messages:
                 await self._ws.send_bytes(message)
                 self._waiting_bytes -= len(message)
+                if self._is_congested and self._waiting_bytes < LOW_MARK_BYTES and self.peer is not None:
+                    self._is_congested = False
+                    self._shell.relieved(self.peer)
             if self._is_closing and not self._messages:
                 await self._ws.close(code=WSCloseCode.OK)
                 return
@@ -94,16 +113,20 @@ class WebSocketListener:
                 status=426, text="This port speaks RSocket over WebSocket.\n", headers={"Upgrade": "websocket"}
             )
         await ws.prepare(request)
-        link = WebSocketLink(ws, request.transport)
+        link = WebSocketLink(self._shell, ws, request.transport)
         host = request.transport.get_extra_info("peername") if request.transport is not None else None
         name = f"{self._scheme} {host[0]}:{host[1]}" if host else self._scheme
         peer = self._shell.connected(name, False, link)
+        link.peer = peer
         writer = asyncio.create_task(link.run())
         reason = "the peer closed the connection"
         try:
             async for message in ws:
                 if message.type is WSMsgType.BINARY:
                     self._shell.received(peer, message.data)
+                    if len(message.data) > LARGE_BYTES:
+                        await asyncio.sleep(0)  # it is written before the next one is taken
+                    await link.is_readable.wait()  # aiohttp stops reading when nobody takes its messages
                 elif message.type is WSMsgType.TEXT:
                     self._shell.received(peer, b"")  # no frame is text: the core says what is wrong with it
                 elif message.type is WSMsgType.ERROR:

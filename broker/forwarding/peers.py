@@ -50,10 +50,12 @@ class Peer:
     __slots__ = (
         "_bytes_out",
         "_dirty",
+        "_fed",
         "_next_id",
         "_writer",
         "_messages",
         "begun",
+        "blocked_n",
         "bytes_in",
         "caller_service",
         "connected_at",
@@ -61,11 +63,13 @@ class Peer:
         "connection",
         "end_detail",
         "end_reason",
+        "feeders",
         "flows",
         "frame",
         "gathered_bytes",
         "heard_at",
         "id",
+        "is_congested",
         "is_ending",
         "is_framed",
         "is_lost",
@@ -85,7 +89,15 @@ class Peer:
     )
 
     def __init__(
-        self, id: int, name: str, is_framed: bool, settings: Settings, dirty: "list[Peer]", now: float, at_ms: int
+        self,
+        id: int,
+        name: str,
+        is_framed: bool,
+        settings: Settings,
+        dirty: "list[Peer]",
+        fed: "list[Peer]",
+        now: float,
+        at_ms: int,
     ) -> None:
         self.id: Final = id
         self.name: Final = name  # "tcp 10.0.0.4:5123"
@@ -116,6 +128,9 @@ class Peer:
         self.bytes_in = 0
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever
+        self.is_congested = False  # the edge says: it does not take what is written to it
+        self.feeders: list[Peer] = []  # callers that are not read from until it does; bounded by the connections
+        self.blocked_n = 0  # congested peers that it feeds; it is not read from while there are any
         self.pending_bytes = 0  # of output that nobody has taken
         self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
         self.is_lost = False  # the transport is gone
@@ -125,6 +140,12 @@ class Peer:
         self._writer = BytesWriter()  # output of a framed peer
         self._messages: list[bytes] = []  # output of one that is not
         self._dirty: Final = dirty  # the core's list of peers with output
+        self._fed: Final = fed  # the core's list of congested peers that were sent requests
+
+    @property
+    def is_paused(self) -> bool:
+        """It is not to be read from now."""
+        return self.blocked_n > 0
 
     @property
     def is_open(self) -> bool:
@@ -148,6 +169,8 @@ class Peer:
         """Writes the frame as it came, with another stream id."""
         if not self.pending_bytes:
             self._dirty.append(self)
+        if self.is_congested and not stream_id & 1:
+            self._fed.append(self)
         start = frame.start
         end = frame.end
         size = end - start

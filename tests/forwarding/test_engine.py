@@ -41,7 +41,7 @@ def test_the_largest_initial_credit_passes(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_metadata_longer_than_its_frame_ends_the_connection(kind: int) -> None:
-    """ "If Metadata Length is not equal to this value, … MUST send an ERROR[CONNECTION_ERROR] frame and close." """
+    """Protocol: if Metadata Length is not equal to this value, … MUST send an ERROR[CONNECTION_ERROR] … and close."""
     pair = Pair()
     pair.open(REQUEST_RESPONSE)
     pair.service.answer(2, b"")
@@ -65,7 +65,7 @@ def test_a_request_too_short_for_its_own_fields_ends_the_connection(kind: int, s
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_frame_that_may_be_ignored_is_ignored_when_its_metadata_is_too_long(kind: int) -> None:
-    """ "… unless the frame's IGNORE flag is set." """
+    """Protocol: … unless the frame's IGNORE flag is set."""
     pair = Pair()
     pair.caller.send(encode_request(kind, 3, b"", addressed(ORDERS), 8, IGNORE)[:-1])
     assert pair.received() == ([], [])
@@ -128,7 +128,7 @@ def test_fragments_of_a_refused_request_are_ignored() -> None:
 
 
 def test_fragments_of_a_request_without_metadata_cannot_bring_it_later() -> None:
-    """ "The Metadata MUST be transmitted completely before the Data": a first frame without has none."""
+    """Protocol: the Metadata MUST be transmitted completely before the Data; a first frame without has none."""
     pair = Pair()
     pair.caller.send(encode_request(REQUEST_RESPONSE, 1, b"data", None, 0, FOLLOWS))
     pair.caller.send(encode_payload(1, NEXT, b"", addressed(ORDERS)))

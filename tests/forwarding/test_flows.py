@@ -19,8 +19,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request_n,
 )
-from broker.wire.frames import MULTICAST
-from tests.fakes import START_MS, World, address, addressed, fragments, route_id
+from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from tests.fakes import START_MS, World, address, addressed, composite, fragments, route_id
 from tests.forwarding.pairs import ANSWERED, MODELS, Pair
 
 ORDERS = address(service="orders")
@@ -247,9 +247,6 @@ def test_requests_of_a_connection_whose_route_changed_are_counted_apart() -> Non
     world.service("orders", 1)
     caller = world.service("web", 2)
     caller.request(REQUEST_FNF, 1, ORDERS)
-    from broker.wire.frames import MIME_TYPE, RouteSetup
-    from tests.fakes import composite
-
     caller.push(composite((MIME_TYPE, RouteSetup(route_id(3), "shop", []).encode())))
     caller.request(REQUEST_FNF, 3, ORDERS)
     assert [(record.caller_service, record.requests) for record in world.flows()] == [("web", 1), ("shop", 1)]

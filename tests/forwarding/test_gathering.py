@@ -123,7 +123,7 @@ def test_metadata_that_ends_without_an_address_is_refused(kind: int) -> None:
     pair.caller.send(*pieces)
     text = "bad-address: the composite metadata of the request breaks off"
     expected = [] if kind == REQUEST_FNF else [error(3, INVALID, text)]
-    frames, served = pair.received()
+    frames, _ = pair.received()
     assert [frame for frame in frames if frame.stream_id == 3] == expected
     assert pair.caller.peer.gathered_bytes == 0
 
@@ -172,7 +172,7 @@ def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
 
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(kind: int) -> None:
-    """ "At any time, the Requester may send REQUEST_N frames." """
+    """Protocol: At any time, the Requester may send REQUEST_N frames."""
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 70])
     pair.caller.send(pieces[0], encode_request_n(1, 3), pieces[1], encode_request_n(1, 4), encode_request_n(1, 0))

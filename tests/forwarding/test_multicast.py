@@ -319,7 +319,7 @@ def test_metadata_of_items_passes() -> None:
 
 
 def test_an_error_of_one_stream_cancels_all() -> None:
-    """ "An error message will cancel all streams." """
+    """Specification: an error message will cancel all streams."""
     crowd = Crowd()
     crowd.open(REQUEST_STREAM)
     crowd.services[0].answer(2, b"", COMPLETE)

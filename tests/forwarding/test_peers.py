@@ -10,15 +10,16 @@ from broker.rsocket.frames import (
     encode_cancel,
     encode_error,
     encode_payload,
+    encode_request,
 )
 from broker.rsocket.framing import FrameCursor
-from tests.fakes import address
+from tests.fakes import address, addressed
 from tests.forwarding.pairs import Pair
 
 
 def make(framed: bool = True) -> tuple[Peer, list[Peer]]:
     dirty: list[Peer] = []
-    return Peer(1, "tcp 127.0.0.1:1", framed, Settings(), dirty, 100.0, 0), dirty
+    return Peer(1, "tcp 127.0.0.1:1", framed, Settings(), dirty, [], 100.0, 0), dirty
 
 
 def cursor(raw: bytes) -> FrameCursor:
@@ -118,8 +119,5 @@ def test_many_small_requests_to_one_peer_are_one_write() -> None:
 
 
 def framed(pair: Pair, stream_id: int) -> bytes:
-    from broker.rsocket.frames import encode_request
-    from tests.fakes import addressed
-
     raw = encode_request(REQUEST_FNF, stream_id, b"x", addressed(address(service="orders")))
     return len(raw).to_bytes(3, "big") + raw

@@ -104,7 +104,7 @@ def test_a_connection_may_call_itself() -> None:
 
 @pytest.mark.parametrize("flags", [NEXT, NEXT | COMPLETE, COMPLETE, 0, FOLLOWS | COMPLETE])
 def test_an_answer_ends_a_request_response_even_without_complete(flags: int) -> None:
-    """ "If a PAYLOAD for a REQUEST_RESPONSE is received that does not have a COMPLETE flag set, … assume it is set." """
+    """Protocol: if a PAYLOAD … is received that does not have a COMPLETE flag set, … MUST assume it is set."""
     pair = Pair()
     pair.open(REQUEST_RESPONSE)
     pair.service.answer(2, b"", flags)
@@ -310,7 +310,7 @@ def test_items_and_credit_of_a_stream_pass_until_it_completes() -> None:
 
 
 def test_complete_ends_a_stream_even_with_follows() -> None:
-    """ "A PAYLOAD with both F and C flags set, implicitly ignores the F flag." """
+    """Protocol: A PAYLOAD with both F and C flags set, implicitly ignores the F flag."""
     pair = Pair()
     pair.open(REQUEST_STREAM)
     pair.service.answer(2, b"last", NEXT | FOLLOWS | COMPLETE)

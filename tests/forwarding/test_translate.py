@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import INVALID
+from broker.forwarding.engine import MAX_MIMES
 from broker.forwarding.settings import Settings
 from broker.rsocket.frames import (
     NEXT,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
+    Setup,
     encode_metadata_push,
     encode_payload,
     encode_request,
@@ -157,8 +159,6 @@ def test_a_request_that_would_be_too_large_for_its_route_is_refused() -> None:
 def test_mime_types_beyond_the_bound_are_refused_with_the_setup() -> None:
     """Sharing a number with others would give a connection metadata that it cannot read."""
     world = World(Settings(max_connections=10_000))
-    from broker.forwarding.engine import MAX_MIMES
-
     for number in range(MAX_MIMES):
         caller = world.caller(data_mime=f"application/x-{number}")
         caller.lose()
@@ -208,8 +208,6 @@ def test_an_address_that_cannot_be_written_again_is_refused() -> None:
     value = "v" * 200
     announced = bytes.fromhex("0000 1c01 0400") + (1).to_bytes(16, "big") + b"\x06orders"
     service = world.connect()
-    from broker.rsocket.frames import Setup
-
     service.send(Setup(MIME_TYPE, "text/plain", 20_000, 90_000, announced + js_tag(0x0A, value)).encode())
     assert not service.is_closed
     caller = world.caller()

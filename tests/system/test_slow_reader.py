@@ -6,7 +6,9 @@ import pytest
 
 from broker.rsocket.frames import REQUEST_STREAM
 from broker.server import Server
+from broker.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
+from tests.fakes import composite, route_id
 from tests.system.waits import soon, until
 from tests.system.wires import Closed, Wire
 
@@ -90,7 +92,7 @@ async def test_a_process_ends_a_slow_reader_too(start_broker: StartBroker, schem
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
 async def test_a_slow_service_is_ended_and_its_callers_are_told(make_server: MakeServer, scheme: str) -> None:
-    server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES})
+    server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES, "limits.stuck_s": 0.3})
     url = url_of(server, scheme)
     service = await Wire.service(url, "orders", 1)
     caller = await Wire.caller(url_of(server, "tcp"))
@@ -138,3 +140,40 @@ async def test_a_frame_larger_than_the_limit_passes_to_a_peer_that_reads(make_se
         await soon(asyncio.gather(echo, return_exceptions=True))
         with pytest.raises(Closed):
             await caller.receive()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
+async def test_a_burst_of_large_requests_waits_for_the_service(make_server: MakeServer, scheme: str) -> None:
+    """The caller is not read from while the service is behind, so nobody is ended for being slow."""
+    server = await make_server(**{"limits.max_pending_bytes": 2 * MAX_PENDING_BYTES})
+    url = url_of(server, scheme)
+    service = await Wire.service(url, "orders", 1)
+    caller = await Wire.caller(url)
+    for _ in range(20):
+        caller.request("orders", bytes(1_000_000), kind=0x05)
+    await until(lambda: any(peer.is_paused for peer in server.core.peers()))
+    for _ in range(20):
+        assert len((await service.receive()).data) == 1_000_000
+    await until(lambda: not any(peer.is_paused for peer in server.core.peers()))
+    assert server.core.closed_by_reason == {}
+    for wire in (service, caller):
+        await wire.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_service_that_takes_nothing_is_ended_and_its_callers_go_on(
+    make_server: MakeServer, scheme: str
+) -> None:
+    server = await make_server(**{"limits.stuck_s": 0.3})
+    service = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
+    service.setup(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode())))
+    caller = await Wire.caller(url_of(server, "tcp"))
+    await until(lambda: server.core.table.size() == 1)
+    for _ in range(40):
+        caller.request("orders", bytes(200_000), kind=0x05)
+    await until(lambda: server.core.closed_by_reason.get("slow-peer", 0) == 1)
+    assert server.core.closed[-1].detail.endswith("nothing was for 0.3 s")
+    await caller.ping()
+    service.transport.abort()
+    for wire in (service, caller):
+        await wire.close()
