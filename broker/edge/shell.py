@@ -1,8 +1,8 @@
 """The shell around the core: carries bytes in and out, and lets time pass.
 
 Decides nothing about RSocket. Every peer's output is written once per turn of the loop, whatever number of frames it
-is. A peer that does not take what is written to it is `congested`: callers that send it requests are not read from until
-it is relieved, and it is ended if more than `max_pending_bytes` wait for it, or if it takes nothing for `stuck_s`.
+is. A peer that does not take what is written to it is `congested`: callers that send it requests are not read from
+until it is relieved. It is ended if more than `max_pending_bytes` wait for it, or if it takes nothing for `stuck_s`.
 """
 
 from __future__ import annotations
