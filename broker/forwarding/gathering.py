@@ -7,6 +7,7 @@ fragments that follow never stop here.
     behind it, has no metadata, or is the last one.
 """
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
@@ -123,27 +124,21 @@ class Gathering(Stream):
         elif frame.kind == REQUEST_N and self.kind >= REQUEST_STREAM and is_request_n(frame):
             self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
 
-    def from_route(self, frame: FrameCursor) -> None:
-        """Never called: no route has a part in it yet."""
-
     def caller_lost(self, now: float) -> None:
         self._give_up(CALLER_LOST, now)
-
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        """Never called, like `from_route`."""
 
     def _give_up(self, outcome: int, now: float) -> None:
         self.leave()
         self._asks.given_up(self, outcome, now)
 
 
-class Asks:
+class Asks(ABC):
     """Who is asked when another frame of a gathered request arrives, and told when none will: the engine."""
 
+    @abstractmethod
     def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
         """A PAYLOAD for a request that is being gathered."""
-        raise NotImplementedError
 
+    @abstractmethod
     def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
         """The caller cancelled it or is gone, before it was known where it goes."""
-        raise NotImplementedError

@@ -45,7 +45,7 @@ from broker.rsocket.framing import FrameCursor
 
 
 class Branch(Stream):
-    """One route's part of a multicast: a stream of its own at that route's peer."""
+    """One route's part of a multicast: a stream of its own, in the table of that route's peer only."""
 
     __slots__ = (
         "_call",
@@ -88,21 +88,15 @@ class Branch(Stream):
         """Both halves have ended; items of it may still wait."""
         return self.is_done and self.is_deaf
 
-    def from_caller(self, frame: FrameCursor) -> None:
-        """Never called: the branch is in the table of its server only, under an id that we chose."""
-
     def from_route(self, frame: FrameCursor) -> None:
         self._call.from_branch(self, frame)
-
-    def caller_lost(self, now: float) -> None:
-        """Never called, like `from_caller`."""
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
         self._call.branch_lost(self, now)
 
 
 class Multicast(Stream):
-    """What the models have in common: the branches, and the end of the call."""
+    """What the models have in common: the branches, and the end of the call. In the caller's table only."""
 
     __slots__ = (
         "_bytes_in",
@@ -180,14 +174,8 @@ class Multicast(Stream):
                     branch.end()
             self.finish(FAILED, frame.now)
 
-    def from_route(self, frame: FrameCursor) -> None:
-        """Never called: at the routes' peers the branches stand in the tables."""
-
     def caller_lost(self, now: float) -> None:
         self.finish(CALLER_LOST, now)
-
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        """Never called, like `from_route`."""
 
     def credit_of_caller(self, n: int, now: float) -> None:
         """The caller asked for more items."""

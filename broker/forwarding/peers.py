@@ -25,23 +25,19 @@ _SMALL_BYTES: Final = 1 << 23  # a length below that fits the upper 24 bits of a
 
 
 class Stream:
-    """One stream of one or two peers, as the peers' tables of streams see it."""
+    """One stream of one or two peers, as the peers' tables of streams see it. What it has no use for, it ignores."""
 
     def from_caller(self, frame: FrameCursor) -> None:
         """A frame of the peer that began the stream."""
-        raise NotImplementedError
 
     def from_route(self, frame: FrameCursor) -> None:
-        """A frame of the peer that serves the stream (`frame.stream_id` tells which, where there are several)."""
-        raise NotImplementedError
+        """A frame of the peer that serves the stream."""
 
     def caller_lost(self, now: float) -> None:
         """The peer that began it is gone."""
-        raise NotImplementedError
 
     def route_lost(self, stream_id: int, peer: "Peer", now: float) -> None:
-        """A peer that served it is gone: `stream_id` was its stream there."""
-        raise NotImplementedError
+        """A peer that served it is gone: `stream_id` was its stream there, and is taken out of its table."""
 
 
 class Peer:
