@@ -43,7 +43,7 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.metadata import ABSENT
-from broker.wire.frames import ADDRESS, RouteSetup, decode_frame
+from broker.wire.frames import ADDRESS, Address, RouteSetup, decode_frame
 from broker.wire.ids import id_text
 
 CoreSettings = Settings
@@ -216,8 +216,8 @@ class Core:
         """The peer takes what is written to it again, or is gone: those that waited for it are read from."""
         peer.is_congested = False
         feeders = peer.feeders
-        peer.feeders = []
-        for feeder in feeders:
+        peer.feeders = {}
+        for feeder in feeders.values():
             feeder.blocked_n -= 1
             if not feeder.blocked_n:
                 self._turned.append(feeder)
@@ -320,8 +320,9 @@ class Core:
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers."""
         for fed in self._fed:
-            if caller not in fed.feeders and fed is not caller and not fed.is_lost:
-                fed.feeders.append(caller)
+            fed.is_fed = False
+            if caller.id not in fed.feeders and fed is not caller and not fed.is_lost:
+                fed.feeders[caller.id] = caller
                 caller.blocked_n += 1
                 if caller.blocked_n == 1:
                     self._turned.append(caller)
@@ -409,6 +410,9 @@ class Core:
             setup = decode_frame(raw)
         except BrokerError as error:
             self.end(peer, "bad-route", error.text, now, code)
+            return
+        if isinstance(setup, Address):
+            self.end(peer, "bad-route", "an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP", now, code)
             return
         if not isinstance(setup, RouteSetup):
             text = f"a broker frame of kind {setup.kind} from a connection that is no broker"

@@ -521,7 +521,7 @@ def test_a_connection_that_takes_the_route_id_of_another_ends_it() -> None:
         ),
         (
             Address(route_id(1), tags_of({"service": "x"})).encode(),
-            "no-cluster: a broker frame of kind 5 from a connection that is no broker",
+            "bad-route: an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP",
         ),
         (
             BrokerInfo(route_id(1), 1, []).encode(),
@@ -785,7 +785,7 @@ def test_callers_that_feed_a_congested_service_are_not_read_from_until_it_is_rel
     world.core.relieved(service.peer)
     world.pump()
     assert not caller.is_paused
-    assert (service.peer.feeders, caller.peer.blocked_n) == ([], 0)
+    assert (service.peer.feeders, caller.peer.blocked_n) == ({}, 0)
 
 
 def test_a_caller_waits_for_all_congested_services_that_it_feeds() -> None:

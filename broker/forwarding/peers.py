@@ -67,6 +67,7 @@ class Peer:
         "id",
         "is_congested",
         "is_ending",
+        "is_fed",
         "is_framed",
         "is_lost",
         "latest_at",
@@ -125,7 +126,8 @@ class Peer:
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever
         self.is_congested = False  # the edge says: it does not take what is written to it
-        self.feeders: list[Peer] = []  # callers that are not read from until it does; bounded by the connections
+        self.is_fed = False  # it is in `_fed`
+        self.feeders: dict[int, Peer] = {}  # by id: callers not read from until it does; bounded by the connections
         self.blocked_n = 0  # congested peers that it feeds; it is not read from while there are any
         self.pending_bytes = 0  # of output that nobody has taken
         self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
@@ -165,7 +167,8 @@ class Peer:
         """Writes the frame as it came, with another stream id."""
         if not self.pending_bytes:
             self._dirty.append(self)
-        if self.is_congested and not stream_id & 1:
+        if self.is_congested and not stream_id & 1 and not self.is_fed:
+            self.is_fed = True
             self._fed.append(self)
         start = frame.start
         end = frame.end
