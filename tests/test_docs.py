@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker.build_hook import ROOT
 from broker.errors import CODE_WORDS
+
+ROOT = Path(__file__).resolve().parents[1]
 
 CODES = {
     0x001: "INVALID_SETUP",
