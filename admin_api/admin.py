@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.config import Config
 from broker.core import Core
+from broker.options import Config
 from broker.views import EventFilesView, Moment
 
 

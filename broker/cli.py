@@ -15,9 +15,11 @@ from aiohttp import web
 
 from admin_api.app import make_app, start_admin
 from broker import VERSION
-from broker.config import Config, ConfigErrors, Listen, load, options_toml
+from broker.config import ConfigErrors, load
 from broker.errors import BrokerError
+from broker.listen import Listen
 from broker.log import setup as setup_log
+from broker.options import Config, options_toml
 from broker.server import Server
 
 EXIT_BAD_CONFIG = 2

@@ -58,7 +58,7 @@ class JsonFormatter(logging.Formatter):
 def setup(level: str, format: str, stream: TextIO | None = None) -> None:
     """Send the process's log to `stream` (None: standard error), in place of wherever it went before.
 
-    `level` and `format` are those of `config.LogOptions`. Other libraries' loggers speak from warning on.
+    `level` and `format` are those of `options.LogOptions`. Other libraries' loggers speak from warning on.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 
 from broker import VERSION
-from broker.config import Config, Listen
 from broker.core import COMPILED, Core, CoreSettings
 from broker.edge.event_pipe import EventPipe, PipeState
 from broker.edge.shell import Shell
@@ -24,7 +23,9 @@ from broker.edge.tls import server_context
 from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
 from broker.events import FlowRecord, LifecycleEvent
+from broker.listen import Listen
 from broker.log import log_event
+from broker.options import Config
 from broker.routing.dice import Dice
 from broker.views import Moment
 from broker.wire.ids import parse_id

@@ -1,4 +1,7 @@
-"""broker.config: each mistake has its sentence and place, all of them come at once, and the document is in step."""
+"""broker.config, and options, listen and toml_lines below it.
+
+Each mistake has its sentence and place, all of them come at once, and the document is in step.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,18 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import (
-    Config,
-    ConfigErrors,
-    Listen,
-    Mistake,
-    OptionDoc,
-    describe,
-    load,
-    options_markdown,
-    options_toml,
-)
+from broker.config import ConfigErrors, Mistake, load
 from broker.errors import BrokerError
+from broker.listen import Listen
+from broker.options import Config, OptionDoc, describe, options_markdown, options_toml
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
 SCHEMES = "tcp, tls, ws, wss or unix"

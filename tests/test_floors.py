@@ -18,6 +18,9 @@ FLOORS = [
     ["broker.rsocket", "broker.routing"],
     ["broker.forwarding"],
     ["broker.core"],
+    ["broker.toml_lines"],
+    ["broker.listen"],
+    ["broker.options"],
     ["broker.config", "broker.log"],
     ["broker.edge"],
     ["broker.views"],
@@ -29,7 +32,7 @@ NEIGHBOURS = {
     "admin_api": [
         "broker",
         "broker.views",
-        "broker.config",
+        "broker.options",
         "broker.core",
         "broker.events",
         "broker.errors",

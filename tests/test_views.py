@@ -3,10 +3,11 @@
 import pytest
 
 from broker import VERSION, views
-from broker.config import Config, Listen, ServerOptions
 from broker.errors import BrokerError
 from broker.events import bucket_of
 from broker.forwarding.flows import Counts
+from broker.listen import Listen
+from broker.options import Config, ServerOptions
 from broker.rsocket.frames import REQUEST_RESPONSE
 from broker.views import (
     ClosedConnectionView,

@@ -1,8 +1,8 @@
 """A process without a process: a fake wire's core, and what an admin API wants to know besides."""
 
-from broker.config import BrokerOptions, Config
 from broker.core import Core
 from broker.edge.event_pipe import PipeState
+from broker.options import BrokerOptions, Config
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from broker.views import Moment
 from tests.fakes import World, address

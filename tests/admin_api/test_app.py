@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from admin_api.app import ENDPOINTS, make_app, start_admin
 from admin_api.errors import PROBLEMS
 from broker import VERSION, views
-from broker.config import BrokerOptions, Config
 from broker.edge.event_pipe import PipeState
+from broker.options import BrokerOptions, Config
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.fakes import START_MS, World
 

@@ -1,0 +1,99 @@
+"""Where a listener listens, and the URLs and HOST:PORT texts that say so.
+
+Decides which schemes there are and what an address must have. Opens no socket and asks no resolver: whether the host
+exists and the port is free, the edge finds out.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from broker.errors import BrokerError
+from broker.toml_lines import either, shown_value
+
+LISTEN_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
+MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where a listener listens: `tcp://127.0.0.1:7000`, `wss://[::]:7001/rsocket`, `unix:///run/broker.sock`."""
+
+    scheme: str  # one of LISTEN_SCHEMES; "http" for the admin listener
+    host: str = ""  # name or address, without brackets; empty for unix
+    port: int = 0  # 0: the system chooses a free one
+    path: str = ""  # ws, wss: the one path that is served, empty = any; unix: the socket's file, absolute
+
+    @staticmethod
+    def parse(text: str) -> "Listen":
+        """The listener that the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
+        parts = _split(text)
+        if parts is None or parts.scheme not in LISTEN_SCHEMES:
+            raise _bad(f"{shown_value(text)} is no URL of {either(LISTEN_SCHEMES)}")
+        if parts.query or parts.fragment or "@" in parts.netloc:
+            raise _bad(f"{shown_value(text)} has more than a scheme, a host, a port and a path")
+        if parts.scheme == "unix":
+            return _unix_listen(text, parts)
+        if parts.scheme in ("tcp", "tls") and parts.path not in ("", "/"):
+            raise _bad(f"{shown_value(text)} has a path, which {parts.scheme} does not know")
+        path = parts.path if parts.scheme in ("ws", "wss") else ""
+        return Listen(parts.scheme, *_place(text, parts), path)
+
+    @staticmethod
+    def parse_host_port(text: str) -> "Listen":
+        """The admin listener at HOST:PORT; BrokerError "bad-config" whose text begins with the quoted text."""
+        parts = _split(f"http://{text}")
+        if parts is None or parts.netloc != text or "@" in text:
+            raise _bad(f'{shown_value(text)} is neither HOST:PORT nor "off"')
+        return Listen("http", *_place(text, parts))
+
+    @property
+    def is_tls(self) -> bool:
+        """Needs a certificate."""
+        return self.scheme in ("tls", "wss")
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:7000`, `[::1]:7000` or the path of the socket."""
+        if self.scheme == "unix":
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"unix://{self.path}" if self.scheme == "unix" else f"{self.scheme}://{self.address}{self.path}"
+
+
+def _split(text: str) -> SplitResult | None:
+    """The URL's parts; None when it is none, which urlsplit says of brackets only."""
+    if not text.isprintable() or " " in text:  # urlsplit would drop some such characters silently
+        return None
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return None
+
+
+def _unix_listen(text: str, parts: SplitResult) -> Listen:
+    if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
+        raise _bad(f"{shown_value(text)} names no absolute path; write unix:///run/broker.sock")
+    size = len(parts.path.encode())
+    if size > MAX_UNIX_PATH_BYTES:
+        raise _bad(f"{shown_value(text)} has a path of {size} bytes; a unix socket can have {MAX_UNIX_PATH_BYTES}")
+    return Listen("unix", path=parts.path)
+
+
+def _place(text: str, parts: SplitResult) -> tuple[str, int]:
+    """Host and port of the URL; raises BrokerError."""
+    try:
+        port = parts.port
+    except ValueError:  # no number, or beyond 65535
+        raise _bad(f"{shown_value(text)} has a port that is no number from 0 to 65535") from None
+    if not parts.hostname:
+        raise _bad(f"{shown_value(text)} names no host; 0.0.0.0 or [::] listens on all")
+    if port is None:
+        raise _bad(f"{shown_value(text)} names no port; 0 takes any free one")
+    return parts.hostname, port
+
+
+def _bad(text: str) -> BrokerError:
+    return BrokerError("bad-config", text)

@@ -1,0 +1,395 @@
+"""Every option of the broker: its name, type, default, unit, range, reason and example.
+
+An option is declared once, as an annotated field of its section's class below; the command line, the environment, the
+TOML file, the table in `docs/configuration.md` and the output of `rsocket-broker check --options` all come from that
+line. How options are read and checked is the matter of `broker.config`; the broker does not know who reads them.
+"""
+
+# ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
+
+import textwrap
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from broker.listen import Listen
+from broker.toml_lines import either, toml_text
+
+VARIABLE_PREFIX: Final = "RSB_"
+MAX_TEXT_BYTES: Final = 4095  # PATH_MAX of Linux without the closing NUL
+MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a tag's name can hold
+
+Chooser = Literal["round_robin", "random"]
+OnLeave = Literal["ignore", "error"]
+TlsVersion = Literal["1.2", "1.3"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What stands beside an option's name, type and default."""
+
+    why: str  # what it does and why it has this default, one or two sentences
+    example: str  # a value other than the default, as TOML
+    unit: str
+    within: tuple[float, float]  # both ends included; of a text: its bytes of UTF-8
+    flag: str  # of `rsocket-broker serve`; empty when there is none
+    form: str  # of a text that is more than a text: "uuid", "file", "directory", "HOST:PORT", "URL"
+
+
+def option(
+    default: T,
+    why: str,
+    example: str,
+    unit: str = "",
+    within: tuple[float, float] = (0, MAX_TEXT_BYTES),
+    flag: str = "",
+    form: str = "",
+) -> T:
+    """A field with this default that knows its `Option`."""
+    made: T = field(default=default, metadata={"option": Option(why, example, unit, within, flag, form)})
+    return made
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """Who this broker is."""
+
+    name: str = option(
+        "broker",
+        "What people call this broker in the console, in logs and in events.",
+        '"eu-1"',
+        within=(1, MAX_NAME_BYTES),
+    )
+    id: str = option(
+        "",
+        "Id of this broker in frames and events. Empty: a new random one at each start, which suits a broker whose "
+        "events nobody joins across restarts.",
+        '"6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"',
+        form="uuid",
+    )
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where peers come in, and how the process ends."""
+
+    listen: tuple[Listen, ...] = option(
+        (Listen("tcp", "127.0.0.1", 7000), Listen("ws", "127.0.0.1", 7001)),
+        "Where peers connect: tcp, tls, ws, wss with host and port (0: any free one), unix with an absolute path. "
+        "Only this machine by default, because a broker without TLS asks nobody who they are.",
+        '["tls://0.0.0.0:7000", "unix:///run/rsocket-broker.sock"]',
+        flag="--listen",
+        form="URL",
+    )
+    stop_grace_s: float = option(
+        10.0,
+        "How long requests in flight may take to end after SIGTERM or SIGINT; new ones are refused meanwhile. "
+        "Below the 30 s after which most supervisors kill.",
+        "25.0",
+        "seconds",
+        within=(0, 3600),
+    )
+
+
+@dataclass(frozen=True)
+class TlsOptions:
+    """Certificates of the tls and wss listeners."""
+
+    certificate: str = option(
+        "",
+        "The broker's certificate and those between it and the root, PEM. Required by tls and wss listeners.",
+        '"/etc/rsocket-broker/broker.pem"',
+        form="file",
+    )
+    key: str = option(
+        "",
+        "The certificate's private key, PEM, without a password. Required by tls and wss listeners.",
+        '"/etc/rsocket-broker/broker.key"',
+        form="file",
+    )
+    client_ca: str = option(
+        "",
+        "Roots, PEM. When set, a client must show a certificate that one of them signed.",
+        '"/etc/rsocket-broker/clients.pem"',
+        form="file",
+    )
+    min_version: TlsVersion = option("1.2", "The oldest TLS that is spoken; 1.0 and 1.1 are broken.", '"1.3"')
+
+
+@dataclass(frozen=True)
+class AdminOptions:
+    """REST API, metrics and console."""
+
+    listen: Listen | None = option(
+        Listen("http", "127.0.0.1", 7070),
+        "Where the REST API, the metrics and the console listen; off switches them off. Only this machine by "
+        "default, because whoever reaches it may steer the broker.",
+        '"off"',
+        flag="--admin",
+        form="HOST:PORT",
+    )
+
+
+@dataclass(frozen=True)
+class EventOptions:
+    """What happened, as files."""
+
+    dir: str = option(
+        "",
+        "Where event files go; made when it is not there. Empty: no event files.",
+        '"/var/lib/rsocket-broker/events"',
+        flag="--events",
+        form="directory",
+    )
+    roll_s: float = option(
+        1.0,
+        "A file is sealed, and readers see it, when it is this old. Longer means fewer files, later seen.",
+        "60.0",
+        "seconds",
+        within=(0.1, 3600),
+    )
+    flow_interval_s: float = option(
+        1.0,
+        "Requests are counted per caller, route and outcome for this long, then the counts are one record.",
+        "10.0",
+        "seconds",
+        within=(0.1, 3600),
+    )
+
+
+@dataclass(frozen=True)
+class RoutingOptions:
+    """Who answers when several could."""
+
+    chooser: Chooser = option(
+        "round_robin",
+        "How one of several matching routes is chosen for a unicast request that does not say it itself.",
+        '"random"',
+    )
+    strict_hints: bool = option(
+        False,
+        "Whether hints (LBMethod, ShardKey, ShardMethod, StickyRouteKey) among an ADDRESS's tags must match a "
+        "route's tags like any other. Off, because clients that write the one-map ADDRESS can say hints nowhere "
+        "else.",
+        "true",
+    )
+    multicast_on_leave: OnLeave = option(
+        "ignore",
+        "What a route that is lost in the middle of a multicast stream does to it: ignore, it counts as complete; "
+        "error, the stream ends with route-lost.",
+        '"error"',
+    )
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """How much one peer, and all of them, may ask for. At a limit the peer or request is refused and told so."""
+
+    setup_timeout_s: float = option(
+        2.0,
+        "A connection that has not sent its SETUP by then is closed: a socket that says nothing costs memory.",
+        "5.0",
+        "seconds",
+        within=(0.1, 60),
+    )
+    max_connections: int = option(
+        10_000,
+        "Connections at one time, over all listeners; one more is closed at once. Each needs a file descriptor "
+        "(ulimit -n).",
+        "50000",
+        "connections",
+        within=(1, 1_000_000),
+    )
+    max_frame_bytes: int = option(
+        16_777_215,
+        "Longest frame that a peer may send; a longer one closes its connection. The default is the longest that "
+        "RSocket can say.",
+        "1048576",
+        "bytes",
+        within=(64, 16_777_215),
+    )
+    max_metadata_bytes: int = option(
+        262_144,
+        "How much of a fragmented request's metadata is gathered until its ADDRESS is whole; a request that needs "
+        "more is refused. Fragments after the ADDRESS are passed on, not gathered.",
+        "65536",
+        "bytes",
+        within=(64, 16_777_215),
+    )
+    max_streams_per_connection: int = option(
+        10_000,
+        "Requests in flight that one connection may have begun; one more is refused with over-limit.",
+        "1000",
+        "requests",
+        within=(1, 1_000_000),
+    )
+    max_tags_per_route: int = option(
+        64,
+        "Tags of one ROUTE_SETUP; one more refuses the route. Bounds what a client can put into the index.",
+        "16",
+        "tags",
+        within=(1, 128),
+    )
+    max_pending_bytes: int = option(
+        8_388_608,
+        "Bytes that may wait for one connection that reads too slowly; beyond it the connection is closed with "
+        "slow-peer, so that it cannot fill the broker's memory.",
+        "67108864",
+        "bytes",
+        within=(65_536, 1_073_741_824),
+    )
+    stuck_s: float = option(
+        10.0,
+        "Time in which a connection that has bytes waiting must take some of them; else it is closed with slow-peer. "
+        "Callers that send it requests wait that long at most.",
+        "30.0",
+        "seconds",
+        within=(0.1, 3600),
+    )
+    multicast_prefetch_n: int = option(
+        32,
+        "Items that a multicast stream asks of each route ahead of the caller: a route answers while another is "
+        "waited for.",
+        "128",
+        "items",
+        within=(1, 65_536),
+    )
+    multicast_buffer_bytes: int = option(
+        16_777_216,
+        "Bytes of items, fetched and not yet asked for, that one multicast stream may hold.",
+        "4194304",
+        "bytes",
+        within=(65_536, 1_073_741_824),
+    )
+    max_lookup_cache: int = option(
+        16_384,
+        "Addresses whose matching routes are remembered until the routing table changes. More addresses are still "
+        "answered, by one AND over the index each. 0 remembers none.",
+        "65536",
+        "addresses",
+        within=(0, 1_048_576),
+    )
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """What the process says on standard error."""
+
+    level: LogLevel = option(
+        "info",
+        "The least important lines that are written. info has one line when a peer comes and one when it goes, "
+        "none per request.",
+        '"warning"',
+    )
+    format: LogFormat = option("text", "text for people, json (one object a line) for collectors.", '"json"')
+
+
+@dataclass(frozen=True)
+class Config:
+    """All options; `Config()` holds the defaults. Values are checked by `load`, not here."""
+
+    broker: BrokerOptions = field(default_factory=BrokerOptions)
+    server: ServerOptions = field(default_factory=ServerOptions)
+    tls: TlsOptions = field(default_factory=TlsOptions)
+    admin: AdminOptions = field(default_factory=AdminOptions)
+    events: EventOptions = field(default_factory=EventOptions)
+    routing: RoutingOptions = field(default_factory=RoutingOptions)
+    limits: LimitOptions = field(default_factory=LimitOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+
+
+@dataclass(frozen=True)
+class OptionDoc:
+    """One option as it is declared above, for `docs/configuration.md` and `rsocket-broker check --options`."""
+
+    section: str
+    key: str
+    hint: Any  # the field's type
+    default: object
+    option: Option
+
+    @property
+    def name(self) -> str:
+        """`server.listen`."""
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variable(self) -> str:
+        """`RSB_SERVER__LISTEN`."""
+        return f"{VARIABLE_PREFIX}{self.section}__{self.key}".upper()
+
+    @property
+    def default_text(self) -> str:
+        """The default as TOML."""
+        if isinstance(self.default, tuple):
+            return toml_text([str(item) for item in self.default])
+        return toml_text(self.default.address if isinstance(self.default, Listen) else self.default)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that it may be; empty when it is not one of a few words."""
+        return get_args(self.hint) if get_origin(self.hint) is Literal else ()
+
+    @property
+    def takes(self) -> str:
+        """What values it takes, so that "must be …" makes a sentence: `a whole number from 1 to 128`."""
+        low, high = (f"{end:.15g}" for end in self.option.within)
+        if self.words:
+            return either([toml_text(word) for word in self.words])
+        if self.hint is bool:
+            return "true or false"
+        if self.hint in (int, float):
+            return f"a {'whole ' if self.hint is int else ''}number from {low} to {high}"
+        forms = {
+            "": f"printable text of {low} to {high} bytes",
+            "uuid": "a uuid or empty",
+            "file": "the path of a file or empty",
+            "directory": "the path of a directory or empty",
+            "HOST:PORT": 'HOST:PORT or "off"',
+            "URL": "a list of one or more URLs",
+        }
+        return forms[self.option.form]
+
+
+def describe() -> list[OptionDoc]:
+    """Every option, section by section, in the order of the classes above."""
+    return list(OPTIONS.values())
+
+
+def options_markdown() -> str:
+    """The tables of `docs/configuration.md`; a test holds the two equal."""
+    lines: list[str] = []
+    for section, kind in SECTIONS.items():
+        lines += [f"### [{section}]", "", kind.__doc__ or "", ""]
+        lines += ["| key | default | unit | takes | what and why | example |", "|---|---|---|---|---|---|"]
+        for doc in describe():
+            if doc.section == section:
+                why = doc.option.why + (f" Flag: `{doc.option.flag}`." if doc.option.flag else "")
+                cells = [f"`{doc.key}`", f"`{doc.default_text}`", doc.option.unit, doc.takes, why]
+                lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def options_toml() -> str:
+    """A configuration file that holds every option at its default, with unit, reason and example beside it."""
+    lines: list[str] = []
+    for section, kind in SECTIONS.items():
+        lines += [f"[{section}]  # {kind.__doc__}", ""]
+        for doc in describe():
+            if doc.section == section:
+                lines += textwrap.wrap(doc.option.why, 110, initial_indent="# ", subsequent_indent="# ")
+                unit = f" ({doc.option.unit})" if doc.option.unit else ""
+                lines += [f"# {doc.takes}{unit}; example: {doc.option.example}; {doc.variable}"]
+                lines += [f"{doc.key} = {doc.default_text}", ""]
+    return "\n".join(lines)
+
+
+SECTIONS: Final[dict[str, Any]] = get_type_hints(Config)  # section -> its class
+OPTIONS: Final = {  # name -> what it is, in the order of the classes above
+    f"{section}.{each.name}": OptionDoc(section, each.name, hint, each.default, each.metadata["option"])
+    for section, kind in SECTIONS.items()
+    for each, hint in zip(fields(kind), get_type_hints(kind).values(), strict=True)
+}

@@ -1,0 +1,102 @@
+"""A TOML text as people see it: on which line a key stands, what is no TOML, and how a value is quoted to them.
+
+tomllib gives values and forgets where they stood; this keeps the places and no values. It knows no option: a key is
+any dotted name, and whether it means anything is decided in `broker.config`.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+MAX_SHOWN: Final = 80  # characters of a wrong value that a mistake repeats
+
+
+class TomlLines:
+    """Which lines of a TOML text hold which key: tomllib does not tell.
+
+    A scan for headers and keys that knows strings, comments and brackets only well enough to step over values; the
+    text is known to be TOML. Keys within an inline table have the line of the table.
+    """
+
+    _KEY: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')"
+    _PATH: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
+    _HEADER: Final = re.compile(rf"[ \t]*\[\[?[ \t]*({_PATH})[ \t]*\]")
+    _ASSIGNMENT: Final = re.compile(rf"[ \t]*({_PATH})[ \t]*=")
+    _PIECE: Final = re.compile(
+        r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\\n])*"|' + r"'[^'\n]*'|#[^\n]*|.", re.DOTALL
+    )
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+        # dotted key -> where it begins, and where its value ends; of a section, its header
+        self._spans: Final[dict[str, tuple[int, int]]] = {}
+        at, section = 0, ""
+        while at < len(text):
+            header = self._HEADER.match(text, at)
+            assignment = self._ASSIGNMENT.match(text, at)
+            end = self._end_of_line(assignment.end() if assignment else at)
+            if header:
+                section = self._dotted(header.group(1)) + "."
+                self._spans.setdefault(section[:-1], (header.start(1), end))
+            elif assignment:
+                name = section + self._dotted(assignment.group(1))
+                while name:  # `server.listen = …` is where `server` begins, too
+                    self._spans.setdefault(name, (assignment.start(1), end))
+                    name = name.rpartition(".")[0]
+            at = end
+
+    def find(self, name: str, needle: str = "") -> int:
+        """Line of this dotted key, or of what holds it; with a `needle`, the line in its value that quotes that."""
+        while name and name not in self._spans:
+            name, needle = name.rpartition(".")[0], ""
+        if not name:
+            return 0
+        start, end = self._spans[name]
+        hits = [self._text.rfind(quote + needle + quote, start, end) for quote in "\"'"] if needle else []
+        return self._text.count("\n", 0, max([start, *hits])) + 1
+
+    def _end_of_line(self, at: int) -> int:
+        """Where the line ends that `at` is in, with the lines over which its value goes on."""
+        depth = 0
+        while at < len(self._text):
+            piece = self._PIECE.match(self._text, at)
+            assert piece  # its last alternative is any character
+            at = piece.end()
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(piece.group(), 0)
+            if piece.group() == "\n" and depth <= 0:
+                break
+        return at
+
+    @classmethod
+    def _dotted(cls, path: str) -> str:
+        """`"server" . listen` without quotes and blanks."""
+        return ".".join(key.strip("\"'") for key in re.findall(cls._KEY, path))
+
+
+def syntax_mistake(text: str, error: str) -> tuple[int, str]:
+    """The line (1 is the first) of which tomllib's `error` about the text speaks, and a sentence that quotes it."""
+    place = re.search(r" \(at line (\d+), column (\d+)\)$", error)
+    lines = text.rstrip("\n").split("\n")
+    line = int(place.group(1)) if place else len(lines)
+    said = error[: place.start()] if place else error.removesuffix(" (at end of document)")
+    shown = lines[line - 1].strip() if line <= len(lines) else ""
+    return line, f"no TOML: {said}: {shown_value(shown)}"
+
+
+def toml_text(value: object) -> str:
+    """A value as one writes it in TOML; tables and dates as Python has them, they are in no option."""
+    if value is None:
+        return '"off"'
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def shown_value(value: object) -> str:
+    """A value in a mistake: as TOML, on one line, shortened."""
+    text = toml_text(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def either(words: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
