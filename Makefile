@@ -21,6 +21,7 @@ test-compiled: $(VENV)/dev $(VENV)/spark ## the whole suite, on the compiled cor
 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare
+	$(BIN)/python benchmarks/readme.py
 
 lint: $(VENV)/dev ## style and formatting
 	$(BIN)/ruff check .

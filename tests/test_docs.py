@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from benchmarks.readme import BEGIN, END, section
 from broker.errors import CODE_WORDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +37,10 @@ def test_every_decision_that_the_code_cites_is_in_the_list() -> None:
     for path in [*(ROOT / "broker").rglob("*.py"), *(ROOT / "client_sdk").rglob("*.py")]:
         for decision in re.findall(r"\bD-\d\d\b", path.read_text()):
             assert decision in listed, f"{path} cites {decision}"
+
+
+def test_the_figures_in_the_readme_are_those_that_were_measured() -> None:
+    assert BEGIN + section() + END in (ROOT / "README.md").read_text()
 
 
 def test_links_between_documents_lead_somewhere() -> None:
