@@ -1,12 +1,13 @@
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from broker.events import FLOW_FIELDS, KIND_NAMES, LIFECYCLE_FIELDS
 from spark_sink import events, tables
 from spark_sink.columns import Column, markdown_table
-from tests.spark_sink.records import PROJECT
 
-DOCUMENT = (PROJECT / "docs" / "events.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("columns", [*events.COLUMNS.values(), *tables.COLUMNS.values()])
