@@ -7,7 +7,6 @@ fragments that follow never stop here.
     behind it, has no metadata, or is the last one.
 """
 
-from abc import ABC, abstractmethod
 from typing import Final
 
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
@@ -132,13 +131,11 @@ class Gathering(Stream):
         self._asks.given_up(self, outcome, now)
 
 
-class Asks(ABC):
+class Asks:
     """Who is asked when another frame of a gathered request arrives, and told when none will: the engine."""
 
-    @abstractmethod
     def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
         """A PAYLOAD for a request that is being gathered."""
 
-    @abstractmethod
     def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
         """The caller cancelled it or is gone, before it was known where it goes."""

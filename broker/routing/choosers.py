@@ -4,7 +4,6 @@ Decides by order or chance; state that belongs to an address (whose turn it is) 
 counter for all: two callers that alternate between two services would otherwise always meet the same instances.
 """
 
-from abc import ABC, abstractmethod
 from typing import Final
 
 from broker.routing.candidates import Candidates
@@ -28,12 +27,12 @@ class Turn:
         self.position = -1  # until the first choice
 
 
-class Chooser(ABC):
+class Chooser:
     """Picks one of at least one candidates."""
 
-    @abstractmethod
     def choose(self, candidates: Candidates, turn: Turn, dice: Dice) -> Route:
         """The route that gets the request."""
+        raise NotImplementedError
 
 
 class RoundRobin(Chooser):
