@@ -304,7 +304,7 @@ class Connection:
         if frames.REQUEST_RESPONSE <= kind <= frames.REQUEST_CHANNEL or kind == frames.PAYLOAD:
             return self._receive_content(frame)
         stream = self._streams.get(stream_id)
-        if kind == frames.CANCEL:
+        if kind == frames.CANCEL or kind == frames.ERROR:
             self._drop_fragments(stream_id)
         # "Late frames": what belongs to no stream is ignored.
         if stream is None:
@@ -312,14 +312,16 @@ class Connection:
         size_bytes = frame.end - frame.start
         if kind == frames.ERROR:
             if size_bytes < frames.HEADER_BYTES + 4:
-                return ConnectionLost(f"the other side sent an ERROR of {size_bytes} bytes", word="bad-frame")
-            stream.receive_error(error_of(*error_parts(frame)))
+                stream.receive_error(_broken_frame(frame))  # no answer: an ERROR has ended its stream in any case
+            else:
+                stream.receive_error(error_of(*error_parts(frame)))
         elif kind == frames.CANCEL:
             stream.receive_cancel()
         elif kind == frames.REQUEST_N:
             if size_bytes < frames.HEADER_BYTES + 4:
-                return ConnectionLost(f"the other side sent a REQUEST_N of {size_bytes} bytes", word="bad-frame")
-            stream.receive_request_n(frames.initial_n(frame.data, frame.start))
+                self._receive_broken(frame)
+            else:
+                stream.receive_request_n(frames.initial_n(frame.data, frame.start))
         return None
 
     def _receive_zero(self, frame: FrameCursor) -> ClientError | None:
@@ -354,15 +356,15 @@ class Connection:
     def _receive_content(self, frame: FrameCursor) -> ClientError | None:
         """A request or a PAYLOAD, perhaps one fragment of it."""
         kind, flags, stream_id = frame.kind, frame.flags, frame.stream_id
-        at, to = frames.request_parts(frame.data, frame.start, frame.end, kind, flags)
-        if at < 0:
-            name = frames.KIND_NAMES[kind]
-            return ConnectionLost(f"the other side sent a {name} whose lengths contradict it", word="bad-frame")
-        metadata = frame.data[at:to] if flags & frames.METADATA else None
-        data = frame.data[to : frame.end]
         parts = self._gathered.get(stream_id)
         if kind != frames.PAYLOAD and (stream_id % 2 or stream_id in self._streams or parts is not None):
             return None  # a server opens even ids, each once; "MUST be ignored"
+        at, to = frames.request_parts(frame.data, frame.start, frame.end, kind, flags)
+        if at < 0:
+            self._receive_broken(frame)
+            return None
+        metadata = frame.data[at:to] if flags & frames.METADATA else None
+        data = frame.data[to : frame.end]
         has_n = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL
         n = frames.initial_n(frame.data, frame.start) if has_n else 0
         # "F is ignored when C is set" in a PAYLOAD.
@@ -384,6 +386,23 @@ class Connection:
             data = b"".join(parts.data)
         self._deliver(kind, stream_id, flags, n, metadata, data)
         return None
+
+    def _receive_broken(self, frame: FrameCursor) -> None:
+        """A frame of a request that contradicts itself: that request ends, on both sides, and nothing else."""
+        kind, stream_id = frame.kind, frame.stream_id
+        error = _broken_frame(frame)
+        stream = self._streams.get(stream_id)
+        parts = self._gathered.get(stream_id)
+        self._drop_fragments(stream_id)
+        if stream is not None:
+            is_ours = stream_id % 2 == 1
+            refusal = Refused(error.word, error.text, INVALID)
+            self.send(frames.encode_cancel(stream_id) if is_ours else error_frame(stream_id, refusal, ""))
+            stream.receive_error(error)
+        elif parts is not None:
+            self._refuse(parts.kind, stream_id, Refused(error.word, error.text, INVALID))
+        elif kind != frames.PAYLOAD:
+            self._refuse(kind, stream_id, Refused("bad-request", error.text, INVALID))
 
     def _deliver(self, kind: int, stream_id: int, flags: int, n: int, metadata: bytes | None, data: bytes) -> None:
         """A whole request or PAYLOAD."""
@@ -562,6 +581,12 @@ def _result_of(task: asyncio.Task[ClientError]) -> ClientError:
         return task.result()
     _log.error("the connection is given up, this is a mistake in the SDK", exc_info=error)
     return ConnectionLost(f"internal error: {type(error).__name__}", word="internal")
+
+
+def _broken_frame(frame: FrameCursor) -> ClientError:
+    name, size_bytes = frames.KIND_NAMES[frame.kind], frame.end - frame.start
+    text = f"stream {frame.stream_id}: the other side sent a {name} of {size_bytes} bytes, too few for what it says"
+    return ClientError(text, word="bad-frame")
 
 
 class _Cancel:

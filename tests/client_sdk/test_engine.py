@@ -4,10 +4,26 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.rsocket.frames import KEEPALIVE, Setup
+from broker.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    ERROR,
+    FOLLOWS,
+    KEEPALIVE,
+    METADATA,
+    NEXT,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Setup,
+)
 from client_sdk import ClientError, ConnectionLost, Payload, Service
 from client_sdk.engine import Connection
 from client_sdk.flows import Inflow
@@ -121,3 +137,115 @@ async def test_ids_are_odd_and_ascend_and_wrap_around_those_in_use() -> None:
     await connection.close()  # writes what waits
     assert [int.from_bytes(sent[:4]) for sent in wire.sent[2:]] == [1, 0x7FFFFFFF, 3, 5]
     assert [type(error) for error in await asyncio.gather(*calls, return_exceptions=True)] == [ConnectionLost] * 4
+
+
+TOO_MUCH = bytes.fromhex("0000ff") + b"metadata"  # declares 255 bytes of metadata and has 8
+INVALID_CODE = bytes.fromhex("00000204")
+
+
+async def opened(wire: ListWire) -> Connection:
+    wire.incoming.put_nowait(ACCEPTED)
+    return await Connection.open(wire, Setup("m", "d", 60_000, 60_000), every_model())
+
+
+async def still_answers(connection: Connection, wire: ListWire) -> list[bytes]:
+    """Proves that what was put in was read and that the connection lives; what the engine sent before that."""
+    wire.incoming.put_nowait(frame(100, REQUEST_RESPONSE, 0, b"alive"))
+    answer = frame(100, PAYLOAD, NEXT | COMPLETE, b"alive")
+    async with asyncio.timeout(5):
+        while answer not in wire.sent:
+            assert not connection.ended.is_set(), connection.reason
+            await asyncio.sleep(0)
+    return wire.sent[2 : wire.sent.index(answer)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "size_bytes"),
+    [
+        (frame(1, PAYLOAD, METADATA | NEXT, TOO_MUCH), 17),
+        (frame(1, PAYLOAD, METADATA | NEXT, b"\0"), 7),
+        (frame(1, REQUEST_N, 0, b"\0"), 7),
+    ],
+)
+async def test_a_broken_frame_fails_the_call_that_it_belongs_to_and_no_other(broken: bytes, size_bytes: int) -> None:
+    wire = ListWire()
+    connection = await opened(wire)
+    hurt, other = (asyncio.ensure_future(connection.request_response(b"", None)) for _ in range(2))
+    await asyncio.sleep(0)
+    wire.incoming.put_nowait(broken)
+    assert (await still_answers(connection, wire))[-1] == frame(1, CANCEL, 0, b"")
+    wire.incoming.put_nowait(frame(3, PAYLOAD, NEXT | COMPLETE, b"fine"))
+    assert await asyncio.wait_for(other, 5) == Payload(b"fine", None)
+    with pytest.raises(ClientError, match=f"bad-frame: stream 1: .* of {size_bytes} bytes") as caught:
+        await hurt
+    assert not isinstance(caught.value, ConnectionLost)
+    await connection.close()
+
+
+async def test_an_error_too_short_for_its_code_fails_its_call_and_is_not_answered() -> None:
+    wire = ListWire()
+    connection = await opened(wire)
+    inflow = Inflow(4, 4)
+    await connection.request_stream(b"", None, 4, inflow)
+    wire.incoming.put_nowait(frame(1, ERROR, 0, b"\0\0"))
+    assert await still_answers(connection, wire) == [frame(1, REQUEST_STREAM, 0, (4).to_bytes(4))]
+    with pytest.raises(ClientError, match=r"bad-frame: stream 1: .*ERROR of 8 bytes") as caught:
+        await inflow.take()
+    assert not isinstance(caught.value, ConnectionLost)
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (REQUEST_RESPONSE, TOO_MUCH),
+        (REQUEST_STREAM, b"\0\0\0\1" + TOO_MUCH),
+        (REQUEST_CHANNEL, b"\0"),
+    ],
+)
+async def test_a_broken_request_is_answered_and_the_rest_of_its_fragments_ignored(kind: int, body: bytes) -> None:
+    wire = ListWire()
+    connection = await opened(wire)
+    wire.incoming.put_nowait(frame(2, kind, METADATA | FOLLOWS, body))
+    wire.incoming.put_nowait(frame(2, PAYLOAD, FOLLOWS | NEXT, b"more"))
+    wire.incoming.put_nowait(frame(2, PAYLOAD, NEXT, b"last"))
+    [answer] = await still_answers(connection, wire)
+    assert answer.startswith(frame(2, ERROR, 0, INVALID_CODE + b"bad-request: stream 2: "))
+    assert connection._streams == {}
+    assert connection._gathered == {}
+    await connection.close()
+
+
+async def test_a_broken_fragment_ends_the_request_that_it_belongs_to() -> None:
+    wire = ListWire()
+    connection = await opened(wire)
+    wire.incoming.put_nowait(frame(2, REQUEST_RESPONSE, FOLLOWS, b"some"))
+    wire.incoming.put_nowait(frame(2, PAYLOAD, METADATA | NEXT, TOO_MUCH))
+    [answer] = await still_answers(connection, wire)
+    assert answer.startswith(frame(2, ERROR, 0, INVALID_CODE + b"bad-frame: stream 2: "))
+    assert (connection._gathered, connection._gathered_bytes) == ({}, 0)
+    await connection.close()
+
+
+async def test_a_broken_item_ends_the_channel_that_a_handler_serves() -> None:
+    wire = ListWire()
+    connection = await opened(wire)
+    wire.incoming.put_nowait(frame(2, REQUEST_CHANNEL, 0, b"\0\0\0\0first"))
+    wire.incoming.put_nowait(frame(2, PAYLOAD, METADATA | NEXT, TOO_MUCH))
+    sent = await still_answers(connection, wire)
+    assert [one[:10] for one in sent if one[4] >> 2 == ERROR] == [frame(2, ERROR, 0, INVALID_CODE)]
+    assert connection._streams == {}
+    await connection.close()
+
+
+async def test_what_is_broken_and_has_no_answer_is_dropped() -> None:
+    wire = ListWire()
+    connection = await opened(wire)
+    for broken in (
+        frame(2, REQUEST_FNF, METADATA, TOO_MUCH),
+        frame(4, PAYLOAD, METADATA | NEXT, TOO_MUCH),  # of no stream
+        frame(5, REQUEST_RESPONSE, METADATA, TOO_MUCH),  # of an id that a server may not use
+    ):
+        wire.incoming.put_nowait(broken)
+    assert await still_answers(connection, wire) == []
+    await connection.close()

@@ -243,14 +243,11 @@ async def test_setup_says_what_connect_was_told(broker: FakeBroker) -> None:
 
 async def test_frames_that_are_none_end_the_connection_and_not_the_client(broker: FakeBroker) -> None:
     async with connect(broker.url) as client:
-        for number, frame in enumerate(
-            (b"abc", (1).to_bytes(4) + (PAYLOAD << 10 | 0x100).to_bytes(2) + b"\xff\xff\xff")
-        ):
-            peer = await broker.peer(number)
-            peer.send(frame)
-            await peer.gone.wait()
-            await broker.peer(number + 1)
-            await client.wait_connected(timeout_s=5)
+        peer = await broker.peer(0)
+        peer.send(b"abc")
+        await peer.gone.wait()
+        await broker.peer(1)
+        await client.wait_connected(timeout_s=5)
 
 
 async def test_slow_broker_makes_callers_wait_and_not_memory_grow(broker: FakeBroker) -> None:
