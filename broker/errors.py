@@ -51,7 +51,10 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "the peer reads too slowly: more bytes wait for it than the limit allows"),
     "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),
-    "closed-by-operator": (CONNECTION_CLOSE, "an operator closed the connection"),
+    "closed-by-operator": (
+        CONNECTION_CLOSE,
+        "a program that embeds the broker closed the connection (`Core.end`)",
+    ),
 }
 
 

@@ -58,7 +58,7 @@ class BrokerOptions:
 
     name: str = option(
         "broker",
-        "What people call this broker in the console, in logs and in events.",
+        "What people call this broker: in the REST API, in logs and in events.",
         '"eu-1"',
         within=(1, MAX_NAME_BYTES),
     )
@@ -120,12 +120,12 @@ class TlsOptions:
 
 @dataclass(frozen=True)
 class AdminOptions:
-    """REST API, metrics and console."""
+    """REST API and metrics."""
 
     listen: Listen | None = option(
         Listen("http", "127.0.0.1", 7070),
-        "Where the REST API, the metrics and the console listen; off switches them off. Only this machine by "
-        "default, because whoever reaches it may steer the broker.",
+        "Where the REST API and the metrics listen; off switches them off. They only tell and change nothing; only "
+        "this machine by default, because they ask nobody who they are and name every route and peer.",
         '"off"',
         flag="--admin",
         form="HOST:PORT",

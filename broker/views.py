@@ -1,4 +1,4 @@
-"""What the broker is doing, as plain immutable values: for the REST API, the command line and the console.
+"""What the broker is doing, as plain immutable values: for the REST API and the command line.
 
 Decides what an operator sees of a core and under which names. Everything is computed on the loop's thread, between two
 requests, so no lock is needed and no value is half old; lists are cut to a `Part` before their values are made, so that
