@@ -35,14 +35,17 @@ from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from broker.rsocket.frames import (
     ERROR,
     EXT,
+    IGNORE,
     KEEPALIVE,
     KIND_NAMES,
+    METADATA,
     METADATA_PUSH,
     RESUME_OK,
     encode_error,
+    is_sound,
 )
 from broker.rsocket.framing import FrameCursor
-from broker.rsocket.metadata import ABSENT
+from broker.rsocket.metadata import ABSENT, BROKEN
 from broker.wire.frames import ADDRESS, Address, RouteSetup, decode_frame
 from broker.wire.ids import id_text
 
@@ -107,7 +110,7 @@ class Core:
         "_events",
         "_fed",
         "_flow_at",
-        "_flow_at_ms",
+        "_flow_from",
         "_gap_first_seq",
         "_gap_last_seq",
         "_gap_records",
@@ -155,7 +158,7 @@ class Core:
         self._gap_last_seq = 0
         self._seq = 0
         self._flow_at = now + settings.flow_interval_s
-        self._flow_at_ms = at_ms
+        self._flow_from = now
         self._tell(
             LifecycleEvent(BROKER_STARTED, self._next_seq(), at_ms, detail="compiled" if COMPILED else "interpreted")
         )
@@ -193,6 +196,8 @@ class Core:
                 stream = peer.streams.get(stream_id)
                 if stream is None:
                     self._handle_new(peer, frame)
+                elif (frame.flags & METADATA or frame.kind == ERROR) and not is_sound(frame):
+                    self._handle_unsound(peer, frame)
                 elif stream_id & 1:  # the peer began it: the broker is the server of every accepted connection
                     stream.from_caller(frame)
                 else:
@@ -212,7 +217,7 @@ class Core:
         """
         peer.is_congested = not peer.is_lost
 
-    def relieved(self, peer: Peer) -> None:
+    def relieved(self, peer: Peer, now: float) -> None:
         """The peer takes what is written to it again, or is gone: those that waited for it are read from."""
         peer.is_congested = False
         feeders = peer.feeders
@@ -220,6 +225,7 @@ class Core:
         for feeder in feeders.values():
             feeder.blocked_n -= 1
             if not feeder.blocked_n:
+                feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
 
     def take_turned(self) -> list[Peer]:
@@ -236,8 +242,8 @@ class Core:
             peer.end_reason = "left"
             peer.end_detail = reason
             self._let_go(peer, now)
-        peer.forget_output()
-        self.relieved(peer)
+        peer.forget()
+        self.relieved(peer, now)
         peer.look_at = NEVER
         del self._peers[peer.id]
 
@@ -259,7 +265,9 @@ class Core:
         for peer in list(self._peers.values()):
             self.end(peer, "broker-stopped", text, now)
         self._take_flows(now)
-        self._tell(LifecycleEvent(BROKER_STOPPED, self._next_seq(), self._wall(now), detail=text))
+        at_ms = self._wall(now)
+        uptime_ms = max(0, at_ms - self.started_at_ms)
+        self._tell(LifecycleEvent(BROKER_STOPPED, self._next_seq(), at_ms, detail=text, uptime_ms=uptime_ms))
 
     def drain(self) -> None:
         """No new requests from now on; those that run go on."""
@@ -343,6 +351,20 @@ class Core:
         if fault:
             self.end(peer, "bad-frame", fault, frame.now)
 
+    def _handle_unsound(self, peer: Peer, frame: FrameCursor) -> None:
+        """A frame of an open stream that no other peer may see: its sender's fault, so its sender's end.
+
+        "the frame is invalid and the receiver MUST send an ERROR[CONNECTION_ERROR] frame and close the underlying
+        transport connection on reception unless the frame's IGNORE flag is set."
+        """
+        if frame.flags & IGNORE:
+            self.engine.ignored += 1
+            return
+        name = KIND_NAMES[frame.kind]
+        size = frame.end - frame.start
+        text = f"{name} of {size} bytes on stream {frame.stream_id} is too short for what it declares"
+        self.end(peer, "bad-frame", text, frame.now)
+
     def _handle_zero(self, peer: Peer, frame: FrameCursor) -> None:
         connection = peer.connection
         kind = frame.kind
@@ -389,7 +411,8 @@ class Core:
             if at >= 0:
                 self._announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
             elif at != ABSENT:
-                text = "the composite metadata of the SETUP breaks off"
+                what = "has too many entries" if at == BROKEN else "breaks off"
+                text = f"the composite metadata of the SETUP {what}"
                 self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
@@ -437,10 +460,13 @@ class Core:
         if old is not None:
             at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
         if isinstance(mine, Route):
-            if mine.id != route.id:  # else `join` takes its place, with a newer timestamp (D-08)
-                self.table.leave(mine)
             route.requests = mine.requests
-            self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
+            route.in_flight = mine.in_flight
+            mine.successor = route
+            if self.table.find(mine.id) is mine:  # else it was withdrawn
+                self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
+                if mine.id != route.id:  # else `join` takes its place
+                    self.table.leave(mine)
         self.table.join(route, at_ms)
         peer.route = route
         peer.caller_service = route.service
@@ -459,7 +485,7 @@ class Core:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
         at_ms = self._wall(now)
         self._withdraw(peer, peer.end_reason, now)
-        self.relieved(peer)
+        self.relieved(peer, now)
         for stream_id in list(peer.streams):
             stream = peer.streams.get(stream_id)
             if stream is None:
@@ -470,7 +496,7 @@ class Core:
                 del peer.streams[stream_id]
                 stream.route_lost(stream_id, peer, now)
         if peer.connection.state != NEW or peer.end_reason != "left":
-            uptime_ms = at_ms - peer.connected_at_ms
+            uptime_ms = max(0, at_ms - peer.connected_at_ms)
             self._tell(
                 LifecycleEvent(
                     PEER_CLOSED,
@@ -530,8 +556,9 @@ class Core:
 
     def _take_flows(self, now: float) -> None:
         at_ms = self._wall(now)
-        records = self.engine.flows.take_records(self._seq + 1, at_ms, at_ms - self._flow_at_ms)
-        self._flow_at_ms = at_ms
+        interval_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
+        records = self.engine.flows.take_records(self._seq + 1, at_ms, interval_ms)
+        self._flow_from = now
         self._flow_at = now + self.settings.flow_interval_s
         self._seq += len(records)
         for record in records:

@@ -245,7 +245,11 @@ class World:
                     found.append(f"{name}={value} at peer {peer.id}")
             if isinstance(peer.route, Route):
                 self.routes.add(peer.route)
-        found += [f"in_flight={route.in_flight} of {route.id_text}" for route in self.routes if route.in_flight]
+        found += [
+            f"in_flight={route.in_flight} of {route.id_text}"
+            for route in self.routes
+            if route.in_flight and not route.successor
+        ]
         return found
 
 

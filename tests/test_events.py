@@ -126,7 +126,7 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         lifecycle(7, 6, 750, 0, "orders", None, PEER, "left", "connection reset", 750),
         lifecycle(7, 7, 875, 0, "", None, PEER, "broker-stopped", "maintenance", 875, 1),
         flow.row(),
-        lifecycle(2, 9, 875, detail="maintenance"),
+        lifecycle(2, 9, 875, detail="maintenance", uptime_ms=875),
     ]
     assert rows(second) == [
         lifecycle(1, 1, 0, detail=CORE),
@@ -134,7 +134,7 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         lifecycle(3, 3, 750, 1, "orders", us, PEER),
         lifecycle(4, 4, 875, 1, "orders", us, PEER, "broker-stopped", "maintenance", 125),
         lifecycle(7, 5, 875, 0, "orders", None, PEER, "broker-stopped", "maintenance", 125),
-        lifecycle(2, 6, 875, detail="maintenance"),
+        lifecycle(2, 6, 875, detail="maintenance", uptime_ms=875),
     ]
 
 

@@ -46,14 +46,30 @@ class Link(Protocol):
         """Closes at once."""
 
 
+class Loop(Protocol):
+    """What the shell needs of an event loop."""
+
+    def time(self) -> float:
+        """Seconds, monotonic."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> object:
+        """Calls it in the next turn."""
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
+        """Calls it at that time."""
+
+
 class Stuck:
-    """A congested peer: how much waited for it at the last look, and since when it has taken nothing."""
+    """A congested peer: how many bytes its system had taken at the last look, and since when it has taken nothing.
 
-    __slots__ = ("peer", "since", "waiting_bytes")
+    What waits says nothing about that: it grows while others send, however fast the peer reads.
+    """
 
-    def __init__(self, peer: Peer, waiting_bytes: int, since: float) -> None:
+    __slots__ = ("peer", "since", "taken_bytes")
+
+    def __init__(self, peer: Peer, taken_bytes: int, since: float) -> None:
         self.peer = peer
-        self.waiting_bytes = waiting_bytes
+        self.taken_bytes = taken_bytes
         self.since = since
 
 
@@ -66,7 +82,9 @@ class Shell:
         max_pending_bytes: int,
         stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
+        loop: Loop | None = None,
     ) -> None:
+        """`loop`: None is the running one."""
         self.core = core
         self._max_pending_bytes = max_pending_bytes
         self._stuck_s = stuck_s
@@ -74,13 +92,14 @@ class Shell:
         self._on_events = on_events
         self._links: dict[int, Link] = {}  # by peer id
         self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
-        self._loop = asyncio.get_running_loop()
+        self._loop: Loop = asyncio.get_running_loop() if loop is None else loop
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
         self.lag_s = 0.0  # how late the last tick was
 
     def start(self) -> None:
-        """Begins to tick."""
+        """Begins to tick; hands out what happened until now."""
+        self._hand_out()
         self._tick_at = self._loop.time() + TICK_S
         self._timer = self._loop.call_at(self._tick_at, self._tick)
 
@@ -104,6 +123,11 @@ class Shell:
         self.core.receive(peer, data, time.monotonic())
         self.wake()
 
+    def refuse(self, peer: Peer, word: str, text: str) -> None:
+        """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
+        self.core.end(peer, word, text, time.monotonic())
+        self.wake()
+
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""
         self.core.lost(peer, reason, time.monotonic())
@@ -116,13 +140,13 @@ class Shell:
         """A transport has more to write than its high mark."""
         link = self._links.get(peer.id)
         if link is not None:
-            self._congested[peer.id] = Stuck(peer, link.pending_bytes(), self._loop.time())
+            self._congested[peer.id] = Stuck(peer, peer.bytes_out - link.pending_bytes(), self._loop.time())
             self.core.congested(peer)
 
     def relieved(self, peer: Peer) -> None:
         """A transport has less to write than its low mark again."""
         self._congested.pop(peer.id, None)
-        self.core.relieved(peer)
+        self.core.relieved(peer, time.monotonic())
         self._turn()
 
     def links_open(self) -> int:
@@ -188,13 +212,13 @@ class Shell:
         for stuck in list(self._congested.values()):
             link = self._links[stuck.peer.id]
             waiting = link.pending_bytes()
-            if waiting < stuck.waiting_bytes:
+            taken = stuck.peer.bytes_out - waiting
+            if taken > stuck.taken_bytes:
+                stuck.taken_bytes = taken
                 stuck.since = now
             elif now - stuck.since >= self._stuck_s:
                 text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s"
                 self._end_slow(stuck.peer, link, text)
-                continue
-            stuck.waiting_bytes = waiting
 
     def _end_slow(self, peer: Peer, link: Link, text: str) -> None:
         self.core.end(peer, "slow-peer", text, time.monotonic())

@@ -97,10 +97,6 @@ class Engine(Asks):
             self._mimes_by_pair[pair] = number
         return number
 
-    def mimes_of(self, peer: Peer) -> Mimes:
-        """The mime types of an open peer."""
-        return self._mimes[peer.mimes]
-
     def handle_request(self, peer: Peer, frame: FrameCursor) -> str:
         """A frame on a stream id that is not in use; a fault that ends the connection, or an empty text."""
         kind = frame.kind
@@ -128,8 +124,9 @@ class Engine(Asks):
         request.metadata_to = metadata_to
         request.gathering = None
         metadata = data[metadata_at:metadata_to]
+        is_whole = not frame.flags & FOLLOWS  # or an ADDRESS cut by fragmentation could pass for a shorter one
         target = peer.latest_target
-        if target is not None and metadata == peer.latest_metadata:
+        if target is not None and is_whole and metadata == peer.latest_metadata:
             # Found as it was the last time. Saves the walk through the metadata and the making and hashing of a key.
             self.query.refresh(target)
             request.address_at = metadata_at + peer.latest_at
@@ -141,7 +138,7 @@ class Engine(Asks):
             request.address_at = at
             request.address_to = to
             target = self.query.resolve(data, at, to)
-            if len(metadata) <= MAX_LATEST_BYTES:
+            if is_whole and len(metadata) <= MAX_LATEST_BYTES:
                 peer.latest_metadata = metadata
                 peer.latest_target = target
                 peer.latest_at = at - metadata_at
@@ -155,12 +152,8 @@ class Engine(Asks):
 
     def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
         """Another fragment of a request whose ADDRESS was not whole."""
-        peer = gathering.caller
         gathering.leave()
-        if not gathering.hold(frame):
-            text = f"a fragment of {frame.end - frame.start} bytes declares more metadata than it has"
-            self._refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("bad-request", text))
-            return
+        gathering.hold(frame)
         self._ask(gathering, frame.now)
 
     def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
@@ -197,7 +190,7 @@ class Engine(Asks):
             except BrokerError:
                 translated = None  # see `_translated_first`; a push has no answer
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
-                server.send(encode_metadata_push(translated))
+                server.request(encode_metadata_push(translated))
             route.requests += 1
         flow.count(COMPLETED, 0, 1, 0, size, 0)
 
@@ -370,18 +363,22 @@ class Engine(Asks):
         except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
             self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
             return b""
+        if translated is not None and len(translated) > MAX_FRAME_BYTES:  # its length could not even be written
+            self._refuse_large(peer, frame, target, frame.end - frame.start + len(translated) - len(metadata))
+            return b""
         gathering = request.gathering
         if gathering is not None:
             raw = gathering.merged(translated)
         else:
             raw = rebuild(frame.data, frame.start, request.metadata_at, request.metadata_to, frame.end, translated)
         if len(raw) > MAX_FRAME_BYTES:
-            text = (
-                f"the request would have {len(raw)} bytes with metadata that {target.service or 'the route'} can read"
-            )
-            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("too-large", text))
+            self._refuse_large(peer, frame, target, len(raw))
             return b""
         return raw
+
+    def _refuse_large(self, peer: Peer, frame: FrameCursor, target: Target, size: int) -> None:
+        text = f"the request would have {size} bytes with metadata that {target.service or 'the route'} can read"
+        self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("too-large", text))
 
     def _translated(
         self, peer: Peer, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool

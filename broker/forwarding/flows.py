@@ -27,6 +27,7 @@ CALLER_LOST: Final = 5
 OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lost", "caller_lost")
 
 MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
+MAX_REFUSED_TOTALS: Final = 1_000  # combinations of refused requests in the totals
 MAX_TOTALS: Final = 10_000  # combinations in the totals; service names come from peers, later ones are counted without
 
 
@@ -147,7 +148,7 @@ class Flow:
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
 
-    __slots__ = ("_crowd", "active", "opened", "totals")
+    __slots__ = ("_crowd", "_refused", "active", "opened", "totals")
 
     def __init__(self) -> None:
         self.active: list[Flow] = []  # those that counted something in this interval
@@ -155,6 +156,7 @@ class FlowTable:
         self.totals: dict[
             tuple[str, str, str, str, str], Counts
         ] = {}  # service, model, routing, outcome, word; see MAX_TOTALS
+        self._refused = 0  # of the totals: those with a code word
         self._crowd: dict[str, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
 
     def open(
@@ -204,11 +206,17 @@ class FlowTable:
         key = (flow.service, MODEL_NAMES[flow.model], flow.routing, OUTCOME_NAMES[outcome], flow.word)
         total = self.totals.get(key)
         if total is None:
-            if len(self.totals) >= MAX_TOTALS:
+            # Callers make up the names of services that nobody has: they must not crowd out those that are there.
+            is_full = (
+                self._refused >= MAX_REFUSED_TOTALS if flow.word else len(self.totals) - self._refused >= MAX_TOTALS
+            )
+            if is_full:
                 key = ("", key[1], key[2], key[3], key[4])
                 total = self.totals.get(key)
             if total is None:
                 total = self.totals[key] = Counts()
+                if flow.word:
+                    self._refused += 1
         total.requests += counts.requests
         total.items_in += counts.items_in
         total.items_out += counts.items_out

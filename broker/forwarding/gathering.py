@@ -74,11 +74,9 @@ class Gathering(Stream):
         self.caller.begun += 1
         self.caller.gathered_bytes += self.held_bytes
 
-    def hold(self, frame: FrameCursor) -> bool:
-        """Keeps a frame, before it enters (again); False when it is broken."""
+    def hold(self, frame: FrameCursor) -> None:
+        """Keeps a sound frame, before it enters (again)."""
         metadata_at, metadata_to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
-        if metadata_at < 0:
-            return False
         self.frames.append(frame.data[frame.start : frame.end])
         self.metadata += frame.data[metadata_at:metadata_to]
         self.rest = frame.data[metadata_to : frame.end]
@@ -87,7 +85,6 @@ class Gathering(Stream):
         self.is_over = not frame.flags & FOLLOWS or (frame.kind == PAYLOAD and frame.flags & COMPLETE != 0)
         self.is_complete = self.is_complete or frame.flags & COMPLETE != 0
         self.is_whole = self.is_over or not frame.flags & METADATA or len(self.rest) > 0
-        return True
 
     def leave(self) -> None:
         """Gives up its place: the request goes on elsewhere, or has ended."""

@@ -249,7 +249,7 @@ class Multicast(Stream):
 
     def _forget(self, branch: Branch) -> None:
         branch.server.streams.pop(branch.stream_id, None)
-        branch.route.in_flight -= 1
+        branch.route.ended()
         branch.queue = []
         branch.partial = []
 
@@ -305,7 +305,7 @@ class Merge(Multicast):
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
         branch.asked_n = min(self.caller.settings.multicast_prefetch_n, self._credit_n)
         head = branch.stream_id.to_bytes(4, "big") + frame.data[frame.start + 4 : frame.start + HEADER_BYTES]
-        branch.server.send(
+        branch.server.request(
             head + branch.asked_n.to_bytes(4, "big") + frame.data[frame.start + HEADER_BYTES + 4 : frame.end]
         )
 
@@ -388,7 +388,7 @@ class Merge(Multicast):
         if self._buffered_bytes > limit and self._credit_n == 0:
             text = f"more than {limit} bytes of items wait that the caller did not ask for"
         elif self._buffered_bytes > 2 * limit:
-            text = f"a single item of {branch.route.service} is over {limit} bytes"
+            text = f"more than {2 * limit} bytes of items that are not whole yet are held"
         if text:
             self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
         return not text

@@ -15,10 +15,6 @@ from broker.rsocket.connection import OPEN, Connection
 from broker.rsocket.frames import MAX_STREAM_ID
 from broker.rsocket.framing import FrameCursor
 
-CALLER: Final = 1  # streams begun by the peer (the RSocket client) have odd ids
-ROUTE: Final = 0  # streams begun by us towards it have even ids
-
-
 _KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
 MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a stranger must not fill memory
 _SMALL_BYTES: Final = 1 << 23  # a length below that fits the upper 24 bits of a signed number of 64
@@ -107,7 +103,7 @@ class Peer:
         ] = {}  # by stream id; odd ones bounded by max_streams_per_connection, even by the callers'
         self.flows: dict[int, Flow] = {}  # of its requests in this interval, see `engine`; bounded by flows.MAX_FLOWS
         # Callers repeat themselves: the metadata of the latest request, its target and its flow are tried first. Saves
-        # a walk through the metadata and three lookups per request (figures: `engine.handle_request`).
+        # a walk through the metadata and three lookups per request (see `engine.handle_request`).
         self.latest_metadata = b""  # empty: none; bounded by engine.MAX_LATEST_BYTES
         self.latest_at = 0  # the ADDRESS in it
         self.latest_to = 0
@@ -202,6 +198,13 @@ class Peer:
             self._messages.append(raw)
             self.pending_bytes += len(raw)
 
+    def request(self, raw: bytes) -> None:
+        """Writes a whole frame of a request: whoever sends it waits when the peer is congested."""
+        if self.is_congested and not self.is_fed:
+            self.is_fed = True
+            self._fed.append(self)
+        self.send(raw)
+
     def end(self, reason: str, detail: str) -> None:
         """No more is read; the transport closes when the output is written. The first reason stays."""
         if self.is_ending:
@@ -231,8 +234,9 @@ class Peer:
         self._messages = []
         return messages
 
-    def forget_output(self) -> None:
-        """The transport is gone: what waits is worth nothing."""
+    def forget(self) -> None:
+        """The transport is gone: what waits, and half a frame that came, are worth nothing."""
+        self.frame.close()
         self._messages = []
         self._writer = BytesWriter()
         self.pending_bytes = 0

@@ -196,7 +196,7 @@ class Splice(Stream):
         del self.caller.streams[self.caller_id]
         self.server.streams.pop(self.route_id, None)  # already taken out when the server is lost
         self.caller.begun -= 1
-        self.route.in_flight -= 1
+        self.route.ended()
         latency_us = int((now - self._opened_at) * 1e6)
         self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
 

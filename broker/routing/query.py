@@ -296,9 +296,8 @@ class Query:
                 before = found.size()
                 found = found.meet(slots)
                 if found.size() == 0:
-                    text = (
-                        f"{before} routes match but for {label_of([tag])}; {slots.size()} have that, but not the rest"
-                    )
+                    before_label = label_of(tags[: tags.index(tag)])
+                    text = f"no route has all: {before} have {before_label}, {slots.size()} have {label_of([tag])}"
                     target.refusal = Refusal("no-route", text)
                     return None
         return found

@@ -12,7 +12,6 @@ from broker.routing.candidates import Candidates
 from broker.routing.table import Route
 from broker.wire.ints import u16_bytes
 
-RENDEZVOUS: Final = "rendezvous"
 _MASK: Final = 0x7FFFFFFF
 
 

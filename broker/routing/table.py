@@ -32,6 +32,7 @@ class Route:
         "seed_low",
         "service",
         "slot",
+        "successor",
         "tags",
         "timestamp_ms",
         "tokens",
@@ -53,6 +54,14 @@ class Route:
         self.joined_at_ms = 0
         self.requests = 0  # served, begun
         self.in_flight = 0  # begun, not ended
+        self.successor: Route | None = None  # what the same connection offers now, once its tags have changed
+
+    def ended(self) -> None:
+        """A request that it served has ended; its successor has taken over the counting, if there is one."""
+        route = self
+        while route.successor is not None:
+            route = route.successor
+        route.in_flight -= 1
 
 
 class Table:

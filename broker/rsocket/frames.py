@@ -15,6 +15,7 @@ Frames that are forwarded are never decoded: `FrameCursor` and the offsets of `r
 from typing import Final
 
 from broker.errors import InvalidFrame
+from broker.rsocket.framing import FrameCursor
 from broker.wire.buffer import Reader
 from broker.wire.ints import u16_bytes, u24_at, u24_bytes, u32_at, u32_bytes, u64_bytes
 
@@ -174,6 +175,16 @@ def request_parts(data: bytes, start: int, end: int, kind: int, flags: int) -> t
         return -1, -1
     to = at + 3 + u24_at(data, at)
     return (at + 3, to) if to <= end else (-1, -1)
+
+
+def is_sound(frame: FrameCursor) -> bool:
+    """A PAYLOAD or request has all of the metadata that it declares, an ERROR has a code."""
+    kind = frame.kind
+    if kind == ERROR:
+        return frame.end - frame.start >= HEADER_BYTES + 4
+    if kind == PAYLOAD or REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL:
+        return request_parts(frame.data, frame.start, frame.end, kind, frame.flags)[0] >= 0
+    return True
 
 
 def initial_n(data: bytes, start: int) -> int:

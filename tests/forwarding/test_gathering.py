@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import INVALID, REJECTED
+from broker.errors import CONNECTION_ERROR, INVALID, REJECTED
 from broker.forwarding.gathering import MAX_FRAMES
 from broker.rsocket.frames import (
     COMPLETE,
@@ -139,13 +139,13 @@ def test_a_request_without_a_route_is_refused_as_soon_as_that_is_known(kind: int
     assert pair.world.left_over() == []
 
 
-def test_a_fragment_that_declares_more_metadata_than_it_has_is_refused() -> None:
+def test_a_fragment_that_declares_more_metadata_than_it_has_ends_its_sender() -> None:
     pair = pair_of()
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
     broken = pieces[1][:6] + b"\xff\xff\xff" + pieces[1][9:]
     pair.caller.send(pieces[0], broken, pieces[2])
-    text = f"bad-request: a fragment of {len(broken)} bytes declares more metadata than it has"
-    assert pair.received() == ([error(1, INVALID, text)], [])
+    text = f"bad-frame: PAYLOAD of {len(broken)} bytes on stream 1 is too short for what it declares"
+    assert pair.received() == ([error(0, CONNECTION_ERROR, text)], [])
     assert pair.world.left_over() == []
 
 

@@ -352,7 +352,7 @@ def test_an_item_in_endless_fragments_is_bounded() -> None:
     crowd.services[0].answer(2, bytes(98), NEXT | FOLLOWS)
     assert crowd.caller.received() == []
     crowd.services[0].answer(2, bytes(1), NEXT | FOLLOWS)
-    text = "over-limit: a single item of orders is over 100 bytes"
+    text = "over-limit: more than 200 bytes of items that are not whole yet are held"
     assert crowd.caller.received() == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], [cancelled(2)]]
     assert crowd.world.left_over() == []

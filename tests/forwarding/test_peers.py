@@ -102,7 +102,7 @@ def test_the_first_reason_of_an_end_stays() -> None:
 def test_output_for_a_lost_transport_is_forgotten() -> None:
     peer, _ = make()
     peer.send(encode_cancel(2))
-    peer.forget_output()
+    peer.forget()
     peer.send(encode_cancel(4))
     assert (peer.take_output(), peer.pending_bytes, peer.bytes_out, peer.is_lost) == ([], 0, 0, True)
 

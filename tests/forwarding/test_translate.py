@@ -17,9 +17,9 @@ from broker.rsocket.frames import (
     encode_request,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, decode_frame
 from broker.wire.ints import u24_bytes
-from tests.fakes import World, address, addressed, composite, error, moved
+from tests.fakes import World, address, addressed, composite, error, moved, route_id, tags_of
 from tests.forwarding.pairs import MODELS
 
 PLAIN = address(service="orders")
@@ -154,6 +154,32 @@ def test_a_request_that_would_be_too_large_for_its_route_is_refused() -> None:
     assert (caller.received(), service.received()) == ([error(1, INVALID, text)], [])
     caller.request(REQUEST_RESPONSE, 3, PLAIN, bytes(room))
     assert [len(frame.raw) for frame in service.received()] == [0xFFFFFF]
+
+
+def test_metadata_that_grows_beyond_what_its_length_can_say_is_refused() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    wrapping = address(
+        wrapped=bytes(0xFFFFFF - len(encode_request(REQUEST_RESPONSE, 1, b"", PLAIN)) - 2), service="orders"
+    )
+    caller.request(REQUEST_RESPONSE, 1, wrapping, b"")
+    (refused,) = caller.received()
+    assert refused.text.startswith("too-large: the request would have 16777")
+    assert service.received() == []
+
+
+def test_what_is_wrapped_goes_with_the_address_of_its_own_caller() -> None:
+    """Two callers share what is known of an address, but neither origin nor what is wrapped."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    for number in (1, 2):
+        caller = world.caller()
+        raw = Address(route_id(number), tags_of({"service": "orders"})).encode()
+        caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ("text/x", b"%d" % number))))
+        got = decode_frame(service.one().metadata or b"")
+        assert isinstance(got, Address)
+        assert (got.origin_route_id, got.wrapped) == (route_id(number), composite(("text/x", b"%d" % number)))
 
 
 def test_mime_types_beyond_the_bound_are_refused_with_the_setup() -> None:

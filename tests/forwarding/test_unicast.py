@@ -147,7 +147,7 @@ def test_a_route_that_joined_takes_its_turn() -> None:
         (
             address(service="orders", zone="c"),
             REJECTED,
-            "no-route: 1 routes match but for zone=c; 1 have that, but not the rest",
+            "no-route: no route has all: 1 have service=orders, 1 have zone=c",
         ),
         (
             address(flags=UNICAST | MULTICAST, service="orders"),

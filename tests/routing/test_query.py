@@ -161,7 +161,7 @@ def test_no_route_names_the_tag_that_emptied_the_result() -> None:
     assert target.refusal is not None
     assert (target.refusal.code, target.refusal.message) == (REJECTED, "no-route: no route has region=mars")
     assert found(query, address(service="billing", region="eu", zone="b")) == (
-        "no-route: 1 routes match but for zone=b; 1 have that, but not the rest"
+        "no-route: no route has all: 1 have service=billing region=eu, 1 have zone=b"
     )
     assert found(query, address(region="us", service="orders", user=None)) == "no-route: no route has user"
 
@@ -379,7 +379,7 @@ def test_shard_without_candidates_names_the_selecting_tag() -> None:
     raw = address(SHARD, [(SHARD_KEY, "user")], service="mail", user="42")
     assert found(query, raw) == "no-route: no route has service=mail"
     raw = address(SHARD, [(SHARD_KEY, "user")], user="42", service="billing", zone="b")
-    assert found(query, raw) == "no-route: 1 routes match but for zone=b; 1 have that, but not the rest"
+    assert found(query, raw) == "no-route: no route has all: 1 have service=billing, 1 have zone=b"
 
 
 def test_shard_by_nothing_but_keys_needs_routes_that_have_them() -> None:
