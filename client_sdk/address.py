@@ -107,6 +107,8 @@ def shard(
 ) -> Address:
     """The route that owns the value of tag `key` (or of several tags); the same value finds the same route.
 
+    `method` is sent as the hint ShardMethod, which this broker accepts and does not follow yet (D-12).
+
     BadAddress when a key names no tag of this address: the specification has such a request rejected.
 
     >>> shard("carts", key="user", user="ada")
