@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.rsocket.metadata import encode_entry, encode_well_known_entry, entries
-from broker.rsocket.mimes import WELL_KNOWN_MIMES, mime_id
+from broker.rsocket.mimes import MAX_MIME_BYTES, WELL_KNOWN_MIMES, mime_id
 
 ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 OCTET_STREAM_MIME: Final = "application/octet-stream"
 ROUTING_ID: Final = WELL_KNOWN_MIMES[ROUTING_MIME]
 MAX_ROUTE_BYTES: Final = 255  # a routing entry has 8 bits for the length of a name
-MAX_MIME_BYTES: Final = 128
 
 _NAMES: Final[dict[int, str]] = {id: name for name, id in WELL_KNOWN_MIMES.items()}
 

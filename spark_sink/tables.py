@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from spark_sink.columns import TEXT, TIME, Column, arrow_schema
+from spark_sink.columns import TIME, Column, arrow_schema
 from spark_sink.errors import BadFolder
 from spark_sink.events import FLOW_COLUMNS, FLOWS, LIFECYCLE_COLUMNS, LIFECYCLES, ORIGIN_COLUMNS
 
@@ -28,7 +28,6 @@ FAILED_OUTCOMES: Final = ("error", "rejected", "route_lost")
 
 _FLOW: Final = {column.name: column for column in FLOW_COLUMNS}
 _MINUTE: Final = Column("minute", TIME, "begin of the minute in which the flow's interval began")
-_DATE: Final = Column("date", TEXT, "of the minute or event, UTC; the name of the folder, not a column in the file")
 _SUMS: Final = ("requests", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
 
 _TRAFFIC_KEYS: Final = (
@@ -70,7 +69,6 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     LIFECYCLE: LIFECYCLE_COLUMNS
 }
 TIMES: Final = {TRAFFIC: "minute", CALLERS: "minute", LIFECYCLE: "at"}
-DATE_COLUMN: Final = _DATE
 
 
 def table_schema(table: str) -> pa.Schema:
