@@ -258,7 +258,7 @@ class LimitOptions:
     )
     multicast_buffer_bytes: int = option(
         16_777_216,
-        "Bytes of items, fetched and not yet asked for, that one multicast stream may hold.",
+        "Bytes of items, fetched and not yet asked for, that the multicast streams of one connection may hold.",
         "4194304",
         "bytes",
         within=(65_536, 1_073_741_824),

@@ -240,6 +240,7 @@ class World:
                 ("streams", len(peer.streams)),
                 ("begun", peer.begun),
                 ("gathered_bytes", peer.gathered_bytes),
+                ("merging_bytes", peer.merging_bytes),
             ):
                 if value:
                     found.append(f"{name}={value} at peer {peer.id}")

@@ -250,6 +250,9 @@ class Multicast(Stream):
     def _forget(self, branch: Branch) -> None:
         branch.server.streams.pop(branch.stream_id, None)
         branch.route.ended()
+        self.caller.merging_bytes -= _size(branch.partial)
+        for item in branch.queue:
+            self.caller.merging_bytes -= _size(item)
         branch.queue = []
         branch.partial = []
 
@@ -292,12 +295,11 @@ class FirstAnswer(Multicast):
 class Merge(Multicast):
     """Request/stream and request/channel: the branches' items as one stream."""
 
-    __slots__ = ("_buffered_bytes", "_credit_n", "_granted_n", "_is_answered", "_turn")
+    __slots__ = ("_credit_n", "_granted_n", "_is_answered", "_turn")
 
     def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int) -> None:
         super().__init__(caller, caller_id, flow, model, now)
         self._credit_n = credit_n  # items that the caller asked for and did not get yet
-        self._buffered_bytes = 0  # in all queues and partials, bounded by multicast_buffer_bytes
         self._granted_n = 0  # channel items that the caller was allowed to send
         self._is_answered = False  # COMPLETE was sent to the caller
         self._turn = -1  # index of the branch whose item was passed on last
@@ -345,7 +347,7 @@ class Merge(Multicast):
             self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
             return
         branch.end()
-        self._buffered_bytes -= _size(branch.partial)
+        self.caller.merging_bytes -= _size(branch.partial)
         branch.partial = []
         self._settle(branch, now)
 
@@ -378,16 +380,16 @@ class Merge(Multicast):
         """Puts an item, or a fragment of one, into the queue; False when that is too much and the call has ended."""
         raw = _without_complete(frame)
         branch.partial.append(raw)
-        self._buffered_bytes += len(raw)
+        self.caller.merging_bytes += len(raw)
         if branch.is_done or not frame.flags & FOLLOWS:
             branch.queue.append(branch.partial)
             branch.partial = []
             branch.asked_n -= 1
         limit = self.caller.settings.multicast_buffer_bytes
         text = ""
-        if self._buffered_bytes > limit and self._credit_n == 0:
+        if self.caller.merging_bytes > limit and self._credit_n == 0:
             text = f"more than {limit} bytes of items wait that the caller did not ask for"
-        elif self._buffered_bytes > 2 * limit:
+        elif self.caller.merging_bytes > 2 * limit:
             text = f"more than {2 * limit} bytes of items that are not whole yet are held"
         if text:
             self.fail(Refusal("over-limit", text, CANCELED), FAILED, frame.now)
@@ -406,7 +408,7 @@ class Merge(Multicast):
                 if branch.queue:
                     progress = True
                     item = branch.queue.pop(0)
-                    self._buffered_bytes -= _size(item)
+                    self.caller.merging_bytes -= _size(item)
                     self._credit_n -= 1
                     self._items_out += 1
                     for raw in item:

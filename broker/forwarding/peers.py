@@ -72,6 +72,7 @@ class Peer:
         "latest_target",
         "latest_to",
         "look_at",
+        "merging_bytes",
         "mimes",
         "name",
         "pending_bytes",
@@ -114,6 +115,7 @@ class Peer:
         self.caller_service = ""  # service name of that route
         self.mimes = -1  # number of its pair of mime types, see `translate`; -1 before the SETUP
         self.gathered_bytes = 0  # fragments held back until their ADDRESS is whole; bounded by max_metadata_bytes
+        self.merging_bytes = 0  # multicast items that it did not ask for yet; bounded by multicast_buffer_bytes
         self.connected_at: Final = now
         self.connected_at_ms: Final = at_ms
         self.heard_at = now

@@ -45,7 +45,7 @@ class Settings:
         self.multicast_on_leave: Final = multicast_on_leave  # D-14: ignore, or error
         self.multicast_prefetch_n: Final = multicast_prefetch_n  # items asked of a branch before the caller has room
         self.multicast_buffer_bytes: Final = (
-            multicast_buffer_bytes  # of one multicast stream: items nobody asked for yet
+            multicast_buffer_bytes  # of one caller's multicast streams: items it did not ask for yet
         )
         self.setup_timeout_s: Final = setup_timeout_s  # a connection that says nothing is not worth a socket
         self.flow_interval_s: Final = flow_interval_s  # between flow records

@@ -6,7 +6,16 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord, bucket_of
-from broker.forwarding.flows import COMPLETED, FAILED, MAX_FLOWS, MAX_TOTALS, Flow, FlowTable
+from broker.forwarding.flows import (
+    COMPLETED,
+    FAILED,
+    MAX_FLOWS,
+    MAX_REFUSED_TOTALS,
+    MAX_TOTALS,
+    REJECTED,
+    Flow,
+    FlowTable,
+)
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -322,6 +331,20 @@ def test_totals_beyond_the_bound_are_counted_without_the_service() -> None:
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_TOTALS + 1
     assert table.totals["", "fire_and_forget", "unicast", "completed", ""].requests == 3
+
+
+def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there() -> None:
+    table = FlowTable()
+    owner: dict[int, Flow] = {}
+    for key in range(MAX_TOTALS + 3):
+        flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
+        flow.count(REJECTED, 0, 0, 0, 0, 0)
+    opened(table, owner, MAX_TOTALS + 3, "orders").count(COMPLETED, 1, 1, 0, 10, 0)
+    table.take_records(1, 0, 1000)
+    assert len(table.totals) == MAX_REFUSED_TOTALS + 2
+    assert table.totals["orders", "fire_and_forget", "unicast", "completed", ""].requests == 1
+    left_over = MAX_TOTALS + 3 - MAX_REFUSED_TOTALS
+    assert table.totals["", "fire_and_forget", "unicast", "rejected", "no-route"].requests == left_over
 
 
 def test_an_interval_without_requests_has_no_records() -> None:

@@ -580,3 +580,16 @@ def test_merged_items_cross_transports(caller_framed: bool, service_framed: bool
     assert service.received() == [moved(raw, 2)]
     service.answer(2, b"x", NEXT | COMPLETE)
     assert caller.received() == [*items(b"x"), completed(1)]
+
+
+def test_what_waits_in_all_multicast_streams_of_a_caller_is_bounded_together() -> None:
+    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=100))
+    for number in range(2):
+        crowd.caller.request(REQUEST_STREAM, 1 + 2 * number, ALL, n=1)
+    for number in range(2):
+        crowd.services[0].answer(2 + 2 * number, b"", NEXT)
+        crowd.services[1].answer(2 + 2 * number, bytes(60), NEXT)
+    text = "over-limit: more than 100 bytes of items wait that the caller did not ask for"
+    assert crowd.caller.received()[-1] == error(3, CANCELED, text)
+    crowd.caller.cancel(1)
+    assert crowd.caller.peer.merging_bytes == 0
