@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -23,30 +24,53 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from broker.errors import BrokerError
 from client_sdk import Client, NoRoute, Payload, RouteLost, Service, address, connect, multicast, shard
 from spark_sink.tables import read_table
 
 START_S = 30.0
 STOP_S = 30.0
 SPARK_S = 150.0
+MARKER = ".rsocket-broker-demo"  # in a folder that the demo has made, and may so empty
 EXIT_FAILED = 1
+EXIT_BAD_FOLDER = 2
 NOT_INSTALLED = 3  # what `pipeline` ends with when pyspark or Java is missing
 
 Counts = Counter[str]  # interaction model -> requests sent
 
 
 @click.command()
-@click.option("--dir", "folder", default="demo-data", show_default=True, help="Where event files and tables go.")
+@click.option("--dir", "folder", default="demo-data", show_default=True, help="New, empty, or of an earlier demo.")
 @click.option("--seconds", default=4.0, show_default=True, type=click.FloatRange(0.5, 60), help="Of traffic.")
 def demo(folder: str, seconds: float) -> None:
     """Broker, services, traffic, REST API and a Spark report in one go; ends by itself."""
     data = Path(folder)
-    for name in ("events", "tables"):
-        shutil.rmtree(data / name, ignore_errors=True)
-    data.mkdir(parents=True, exist_ok=True)
+    try:
+        clear(data)
+    except BrokerError as error:
+        click.echo(f"rsocket-broker demo: {error.text}", err=True)
+        sys.exit(EXIT_BAD_FOLDER)
     console = Console(width=None if sys.stdout.isatty() else 120)
     sent = asyncio.run(_traffic(console, data, seconds))
     sys.exit(_report(console, data, sent))
+
+
+def clear(data: Path) -> None:
+    """Makes the folder, or removes what an earlier demo left in it. BrokerError when it cannot be a demo's."""
+    try:
+        if not (data / MARKER).exists() and data.exists() and any(data.iterdir()):
+            text = (
+                f"{data} holds files that no demo wrote; --dir takes a new or empty folder, or one of an earlier demo"
+            )
+            raise BrokerError("bad-folder", text)
+        data.mkdir(parents=True, exist_ok=True)
+        (data / MARKER).touch()
+        for name in ("events", "tables"):
+            if (data / name).exists():
+                shutil.rmtree(data / name)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BrokerError("bad-folder", f"{data} cannot be the folder of a demo: {reason}") from None
 
 
 def order_service(region: str) -> Service:
@@ -91,7 +115,7 @@ def cart_service(number: int) -> Service:
 
 async def _traffic(console: Console, data: Path, seconds: float) -> Counts:
     """Runs the broker and everything that talks to it; what was sent, by model."""
-    async with _broker(data / "events") as urls, contextlib.AsyncExitStack() as stack:
+    async with broker_process(data / "events") as urls, contextlib.AsyncExitStack() as stack:
         tcp, ws, admin = urls["tcp"], urls["ws"], urls["http"]
         console.print(f"[bold]1[/]  a broker runs: {tcp}  {ws}  {admin}")
         leaving = connect(tcp, service=order_service("eu"))
@@ -187,22 +211,27 @@ async def _show_routes(console: Console, admin: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(admin + query) as answer:
         body = await answer.json()
     table = Table(title=f"4  GET {query}", title_justify="left")
-    for column in ("route", "service", "tags", "peer", "requests", "in flight"):
+    for column in ("route", "service", "region", "peer", "requests", "in flight"):
         table.add_column(column)
     for route in body["items"]:
-        tags = " ".join(f"{tag['name']}={tag['value']}" for tag in route["tags"] if "." not in tag["name"][:1])
-        shown = " ".join(part for part in tags.split() if part.startswith("region="))
-        values = (route["route_id"][:8], route["service"], shown, route["peer"], route["requests"], route["in_flight"])
+        region = next(tag["value"] for tag in route["tags"] if tag["name"] == "region")  # they were asked for by it
+        values = (route["route_id"][:8], route["service"], region, route["peer"], route["requests"], route["in_flight"])
         table.add_row(*map(str, values))
     console.print(table)
 
 
 @contextlib.asynccontextmanager
-async def _broker(events: Path) -> AsyncIterator[dict[str, str]]:
-    """A broker process; its URLs by scheme. At the end it is told to stop, and seals its files."""
+async def broker_process(events: Path) -> AsyncIterator[dict[str, str]]:
+    """A broker process; its URLs by scheme. At the end it is told to stop, and seals its files.
+
+    RSB_ variables are not for it: they say how somebody's own broker is to be, and the demo's has its own way.
+    """
     command = [sys.executable, "-m", "broker", "--events", str(events), "--admin", "127.0.0.1:0"]
     command += ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RSB_")}
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
     assert process.stdout is not None  # asked for with PIPE
     assert process.stderr is not None
     log = asyncio.create_task(process.stderr.read())
