@@ -157,6 +157,7 @@ class Server:
 
     async def _listen(self, listen: Listen, context: ssl.SSLContext | None) -> None:
         used = context if listen.is_tls else None
+        limits = self.config.limits
         try:
             if listen.scheme == "unix":
                 self._servers.append(await listen_unix(self.shell, listen.path))
@@ -164,10 +165,12 @@ class Server:
                 self.listeners.append(str(listen))
                 return
             if listen.scheme in ("tcp", "tls"):
-                server, port = await listen_tcp(self.shell, listen.host, listen.port, used)
+                server, port = await listen_tcp(self.shell, listen.host, listen.port, used, limits.setup_timeout_s)
                 self._servers.append(server)
             else:
-                websocket = WebSocketListener(self.shell, listen.scheme, listen.path)
+                websocket = WebSocketListener(
+                    self.shell, listen.scheme, listen.path, limits.setup_timeout_s, limits.max_connections
+                )
                 self._websockets.append(websocket)
                 port = await websocket.listen(listen.host, listen.port, used)
         except OSError as error:

@@ -11,10 +11,9 @@ import ssl
 import stat
 from typing import cast
 
+from broker.edge.accept import BACKLOG, accept
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.forwarding.peers import Peer
-
-BACKLOG = 1024  # connections that the system accepts for us while the loop is busy
 
 
 class TcpLink(asyncio.Protocol):
@@ -74,14 +73,12 @@ class TcpLink(asyncio.Protocol):
         self._transport.abort()
 
 
-async def listen_tcp(shell: Shell, host: str, port: int, context: ssl.SSLContext | None) -> tuple[asyncio.Server, int]:
+async def listen_tcp(
+    shell: Shell, host: str, port: int, context: ssl.SSLContext | None, setup_timeout_s: float
+) -> tuple[asyncio.Server, int]:
     """Accepts on a TCP port, with TLS if there is a context; the server and the port (0 lets the system choose)."""
     scheme = "tcp" if context is None else "tls"
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: TcpLink(shell, scheme), host or None, port, ssl=context, backlog=BACKLOG, reuse_address=True
-    )
-    return server, server.sockets[0].getsockname()[1]
+    return await accept(lambda: TcpLink(shell, scheme), [host], port, context, setup_timeout_s)
 
 
 async def listen_unix(shell: Shell, path: str) -> asyncio.Server:

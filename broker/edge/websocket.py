@@ -1,24 +1,34 @@
-"""RSocket over WebSocket: one binary message is one frame. aiohttp speaks WebSocket; nothing is decided here."""
+"""RSocket over WebSocket: one binary message is one frame. aiohttp speaks WebSocket.
+
+Decides only what the core cannot see: how long a connection may take to become a WebSocket, how many are about to, and
+how much of a first message is read.
+
+    accepted ── Arrival: has until setup_timeout_s ──upgrade──> WebSocketLink: the core waits for its SETUP ──> a peer
+                └── bytes are counted up to here ──────────────────────────────────────────── first message ┘
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from typing import cast
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from broker.edge.accept import accept
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
-from broker.forwarding.peers import Peer
+from broker.forwarding.peers import MAX_SETUP_BYTES, Peer
 from broker.rsocket.framing import MAX_FRAME_BYTES
 
 LARGE_BYTES = 64 << 10  # of a message; smaller ones are taken together
 HEARTBEAT_S = None  # RSocket has its own KEEPALIVE; a WebSocket ping would be a second opinion
+MAX_HEAD_BYTES = 64 << 10  # of an HTTP request, and of a WebSocket message's header; browsers send a tenth of it
 
 
 class WebSocketLink:
     """One accepted WebSocket; a task of its own writes, because aiohttp's sending waits."""
 
-    def __init__(self, shell: Shell, ws: web.WebSocketResponse, transport: asyncio.Transport | None) -> None:
+    def __init__(self, shell: Shell, ws: web.WebSocketResponse, transport: asyncio.Transport) -> None:
         self._shell = shell
         self._ws = ws
         self.peer: Peer | None = None  # None until the shell has made one
@@ -53,8 +63,7 @@ class WebSocketLink:
         self._wake.set()
 
     def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     async def run(self) -> None:
         """Writes until the socket closes."""
@@ -73,14 +82,84 @@ class WebSocketLink:
                 return
 
 
+class Arrival(asyncio.Protocol):
+    """A connection before its first message: aiohttp's protocol with a deadline and a bound on what is read.
+
+    aiohttp itself waits an hour for a request and reads a message whole, whatever its length. When the first message is
+    there aiohttp's protocol takes the transport over, so that forwarding pays nothing for this.
+    """
+
+    def __init__(self, listener: WebSocketListener) -> None:
+        self._listener = listener
+        self._inner: web.RequestHandler | None = None  # aiohttp's; None until it was let in
+        self._transport: asyncio.Transport | None = None  # None until it is there
+        self._deadline: asyncio.TimerHandle | None = None  # None before the transport is there and after the upgrade
+        self._left_bytes = MAX_HEAD_BYTES + MAX_SETUP_BYTES
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._inner = self._listener.arrived(self._transport, self)
+        if self._inner is None:
+            self._transport.abort()  # it has no WebSocket yet in which it could be told why
+            return
+        self._deadline = asyncio.get_running_loop().call_later(self._listener.setup_timeout_s, self._transport.abort)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._inner is None:
+            return
+        self._left_bytes -= len(data)
+        self._inner.data_received(data)
+        if self._left_bytes < 0 and self._transport is not None and not self._transport.is_closing():
+            # If the first message is in what was read, aiohttp reads on when it is taken; else its time runs out.
+            self._inner.pause_reading()
+
+    def eof_received(self) -> bool | None:
+        if self._inner is not None:
+            self._inner.eof_received()
+        return None
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.upgraded()
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+
+    def upgraded(self) -> None:
+        """It is a WebSocket, or gone: the listener need not count it any more."""
+        if self._deadline is not None and self._transport is not None:
+            self._deadline.cancel()
+            self._deadline = None
+            self._listener.left(self._transport)
+
+    def begun(self) -> None:
+        """Its first message is there."""
+        assert self._transport is not None  # the message came through both
+        assert self._inner is not None
+        if not self._transport.is_closing():
+            self._transport.set_protocol(self._inner)
+
+
 class WebSocketListener:
     """A WebSocket port."""
 
-    def __init__(self, shell: Shell, scheme: str, path: str) -> None:
+    def __init__(self, shell: Shell, scheme: str, path: str, setup_timeout_s: float, max_arrivals: int) -> None:
+        """`max_arrivals`: connections that are no WebSockets yet; one more is closed at once."""
+        self.setup_timeout_s = setup_timeout_s
         self._shell = shell
         self._scheme = scheme
         self._path = path  # empty: any
+        self._max_arrivals = max_arrivals
+        self._arrivals: dict[asyncio.Transport, Arrival] = {}  # not upgraded yet
         self._runner: web.AppRunner | None = None  # None until it listens
+        self._server: asyncio.Server | None = None  # None until it listens
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Accepts on the port, with TLS if there is a context; the port (0 lets the system choose)."""
@@ -88,19 +167,32 @@ class WebSocketListener:
         app.router.add_get(self._path or "/{any:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host or None, port, ssl_context=context, backlog=1024, reuse_address=True)
-        await site.start()
-        self._site = site
-        bound: int = self._runner.addresses[0][1]
+        self._server, bound = await accept(lambda: Arrival(self), [host], port, context, self.setup_timeout_s)
         return bound
+
+    def arrived(self, transport: asyncio.Transport, arrival: Arrival) -> web.RequestHandler | None:
+        """A connection was accepted; aiohttp's protocol for it, None when it is one too many."""
+        if len(self._arrivals) >= self._max_arrivals:
+            return None
+        assert self._runner is not None  # `listen` has set them up
+        assert self._runner.server is not None
+        self._arrivals[transport] = arrival
+        return self._runner.server()
+
+    def left(self, transport: asyncio.Transport) -> None:
+        """It is a WebSocket now, or gone."""
+        self._arrivals.pop(transport, None)
 
     async def stop_accepting(self) -> None:
         """No new connections; those that are there go on."""
-        if self._runner is not None:
-            await self._site.stop()
+        if self._server is not None:
+            self._server.close()
 
     async def close(self) -> None:
         """Ends what is left."""
+        await self.stop_accepting()
+        for transport in list(self._arrivals):
+            transport.abort()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -112,23 +204,33 @@ class WebSocketListener:
             return web.Response(
                 status=426, text="This port speaks RSocket over WebSocket.\n", headers={"Upgrade": "websocket"}
             )
+        transport = request.transport
+        arrival = self._arrivals.get(transport) if transport is not None else None
+        if transport is None or arrival is None:
+            return web.Response(status=408)  # it is gone, or its time ran out a moment ago: nobody reads this
         await ws.prepare(request)
-        link = WebSocketLink(self._shell, ws, request.transport)
-        host = request.transport.get_extra_info("peername") if request.transport is not None else None
+        arrival.upgraded()
+        link = WebSocketLink(self._shell, ws, transport)
+        host = transport.get_extra_info("peername")
         name = f"{self._scheme} {host[0]}:{host[1]}" if host else self._scheme
         peer = self._shell.connected(name, False, link)
         link.peer = peer
         writer = asyncio.create_task(link.run())
         reason = "the peer closed the connection"
+        is_first = True
         try:
             async for message in ws:
+                if is_first:
+                    is_first = False
+                    arrival.begun()
                 if message.type is WSMsgType.BINARY:
                     self._shell.received(peer, message.data)
                     if len(message.data) > LARGE_BYTES:
                         await asyncio.sleep(0)  # it is written before the next one is taken
                     await link.is_readable.wait()  # aiohttp stops reading when nobody takes its messages
                 elif message.type is WSMsgType.TEXT:
-                    self._shell.received(peer, b"")  # no frame is text: the core says what is wrong with it
+                    text = f"a text message of {len(message.data)} characters: a frame is a binary message"
+                    self._shell.refuse(peer, "bad-frame", text)
                 elif message.type is WSMsgType.ERROR:
                     reason = str(ws.exception())
         finally:

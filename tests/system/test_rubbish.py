@@ -164,6 +164,14 @@ async def test_messages_that_are_no_frames(
         await wire.close()
 
 
+async def test_a_text_message_is_told_that_frames_are_binary(server: Server) -> None:
+    wire = await Wire.caller(url_of(server, "ws"))
+    await wire.messages.ws.send_str("grüße")
+    (frame,) = await wire.rest()
+    assert frame.text == "bad-frame: a text message of 5 characters: a frame is a binary message"
+    await wire.close()
+
+
 async def test_a_length_beyond_the_limit_is_refused_before_the_frame_comes(make_server: MakeServer) -> None:
     server = await make_server(**{"limits.max_frame_bytes": 1000})
     async with Bystanders(server):
