@@ -1,9 +1,10 @@
 """What the process says on standard error: one line when something came or went, none per request.
 
-    2026-03-01T08:30:00.125Z info    route 1122…ff00 (orders): joined from tcp 10.0.0.4:5123, region=eu
-    {"at":"2026-03-01T08:30:00.125Z","level":"info","logger":"broker","text":"route …","event":"RouteJoined",…}
+    2026-03-01T08:30:00.125Z info    peer tcp 10.0.0.4:5123: connected
+    {"at":"2026-03-01T08:30:00.125Z","level":"info","logger":"broker","text":"peer …","event":"PeerConnected",…}
 
-Lines begin with their subject. Names and tags come from strangers: what could end a line or move the cursor is
+A line about a route has the whole Route Id, so that it can be searched for, and the tags by their short names: `route
+11223344-5566-7788-99aa-bbccddeeff00 (orders): joined from tcp 10.0.0.4:5123, region=eu`. Lines begin with their subject. Names and tags come from strangers: what could end a line or move the cursor is
 escaped, so that nobody can write a line for us. The core does not log, it reports events; `log_event` says one of
 them. Lines are written at once, by the thread that logs: they are few, since none is about a request.
 """
@@ -16,6 +17,7 @@ from typing import Final, TextIO
 
 from broker.errors import CODE_WORDS
 from broker.events import EVENTS_DROPPED, LIFECYCLE_FIELDS, LifecycleEvent
+from broker.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
 OUR_LOGGERS: Final = ("broker", "admin_api", "spark_sink", "client_sdk")  # what `level` is about; others: warnings
@@ -70,22 +72,21 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(number)
 
 
-def log_event(event: LifecycleEvent) -> None:
-    """The event's line: a warning when events were dropped or a peer or route went by its own fault, else info."""
+def log_event(event: LifecycleEvent, line: str = "") -> None:
+    """The event's line: a warning when events were dropped or a peer or route went by its own fault, else info.
+
+    `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
+    """
     is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
     level = logging.WARNING if is_fault or event.kind == EVENTS_DROPPED else logging.INFO
     if LOGGER.isEnabledFor(level):
-        LOGGER.log(level, "%s", event_line(event), extra={"lifecycle": event})
+        LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 
 
 def event_line(event: LifecycleEvent) -> str:
-    """The event in one sentence, subject first, not yet escaped."""
+    """What happened to a route, a peer or events, in one sentence, subject first, not yet escaped."""
     route = f"route {event.route_id} ({event.service})"
     match event.name:
-        case "BrokerStarted":
-            return _with("broker: started", event.detail)
-        case "BrokerStopped":
-            return _with(f"broker: stopped after {_seconds(event)}", _why(event))
         case "RouteJoined":
             return f"{route}: joined from {event.peer}{_tags(event)}"
         case "RouteLeft":
@@ -128,9 +129,17 @@ def _with(text: str, more: str) -> str:
 
 
 def _tags(event: LifecycleEvent) -> str:
-    """`, region=eu zone=a`, at most MAX_TAGS_SHOWN of them."""
-    if not event.tags:
+    """`, region=eu zone=a`, at most MAX_TAGS_SHOWN of them; without those that say again what the line begins with."""
+    said = ((SERVICE_NAME.name, event.service), (ROUTE_ID.name, event.route_id))
+    tags = [f"{_short(name)}={value}" for name, value in event.tags if (name, value) not in said]
+    if not tags:
         return ""
-    shown = " ".join(f"{name}={value}" for name, value in event.tags[:MAX_TAGS_SHOWN])
-    left_n = len(event.tags) - MAX_TAGS_SHOWN
+    shown = " ".join(tags[:MAX_TAGS_SHOWN])
+    left_n = len(tags) - MAX_TAGS_SHOWN
     return f", {shown} and {left_n} more" if left_n > 0 else f", {shown}"
+
+
+def _short(name: str) -> str:
+    """`region` for `io.rsocket.routing.Region`."""
+    key = FULL_NAMES.get(name)
+    return key.short_name if key is not None else name

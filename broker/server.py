@@ -1,14 +1,14 @@
 """One broker process: a core, its shell, its listeners and its end.
 
 Decides the order of starting and stopping. Stop is a feature: no new connections, no new requests, what runs may end
-within `stop_grace_s`, then everybody is told CONNECTION_CLOSE and the last events are handed out. A second wish to stop
-ends the wait.
+within `stop_grace_s`, then everybody is told CONNECTION_CLOSE, the last events are handed out and their files sealed. A
+second wish to stop ends every wait, those that have begun too: who reads is still told, the writer of event files goes on
+by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import ssl
 import time
@@ -22,7 +22,7 @@ from broker.edge.tcp import listen_tcp, listen_unix
 from broker.edge.tls import server_context
 from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
-from broker.events import FlowRecord, LifecycleEvent
+from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.listen import Listen
 from broker.log import log_event
 from broker.options import Config
@@ -33,8 +33,8 @@ from broker.wire.ids import parse_id
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
 EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
-
-_log = logging.getLogger("broker")
+FORCED_WRITES_S = 0.2  # and after a second wish to stop: peers that read have taken it by then
+FORCED_EVENTS_S = 0.1  # an idle writer seals within it
 
 
 class Server:
@@ -55,6 +55,7 @@ class Server:
         self._websockets: list[WebSocketListener] = []
         self._stop_wishes = 0
         self._wish = asyncio.Event()
+        self._stopped: LifecycleEvent | None = None  # None until the core has stopped
 
     @property
     def shell(self) -> Shell:
@@ -85,15 +86,8 @@ class Server:
             if self.event_pipe is not None:
                 await self.event_pipe.stop(EVENTS_STOP_S)
             raise
-        self._shell.start()
         self.is_ready = True
-        _log.info(
-            "broker %s (%s): started, core: %s, listening on %s",
-            config.broker.name,
-            self.core.id_text,
-            "compiled" if COMPILED else "interpreted",
-            " ".join(self.listeners) or "nothing",
-        )
+        self._shell.start()
 
     def moment(self) -> Moment:
         """Now, on the core's clock and on the wall."""
@@ -121,30 +115,56 @@ class Server:
             server.close()
         for websocket in self._websockets:
             await websocket.stop_accepting()
-        await self._wait(lambda: self._is_idle() or self._stop_wishes > 1, self.config.server.stop_grace_s)
+        await self._wait(self._is_idle, self.config.server.stop_grace_s, 0.0)
         left = sum(peer.begun for peer in self.core.peers())
-        if left:
-            _log.warning("broker %s: stopping with %d requests unfinished", self.config.broker.name, left)
         self.core.stop("the broker stops", time.monotonic())
         self.shell.stop()
-        await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S)
+        await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S, FORCED_WRITES_S)
         self.shell.abort_all()
         await self._close_listeners()
-        if self.event_pipe is not None:
-            await self.event_pipe.stop(EVENTS_STOP_S)
-        _log.info("broker %s: stopped", self.config.broker.name)
+        await self._stop_events()
+        self._say_stopped(left)
+
+    async def _stop_events(self) -> None:
+        if self.event_pipe is None:
+            return
+        stopping = asyncio.create_task(self.event_pipe.stop(EVENTS_STOP_S))
+        await self._wait(stopping.done, EVENTS_STOP_S + POLL_S, FORCED_EVENTS_S)
+        if not stopping.done():
+            self.event_pipe.leave()
+        await stopping
+
+    def _say_stopped(self, left: int) -> None:
+        """`left`: requests that were unfinished."""
+        assert self._stopped is not None  # the core has stopped, and the shell has handed it out
+        uptime_s = self._stopped.uptime_ms / 1000
+        log_event(self._stopped, f"{self._subject()}: stopped after {uptime_s:.1f} s, {left} requests left unfinished")
 
     def _is_idle(self) -> bool:
         return all(peer.begun == 0 for peer in self.core.peers())
 
-    async def _wait(self, is_done: Callable[[], bool], longest_s: float) -> None:
-        until = time.monotonic() + longest_s
-        while not is_done() and time.monotonic() < until:
+    async def _wait(self, is_done: Callable[[], bool], longest_s: float, forced_s: float) -> None:
+        """`forced_s`: how long at most when the stop is wished for a second time, before or meanwhile."""
+        began_at = time.monotonic()
+        while not is_done():
+            if time.monotonic() - began_at >= (forced_s if self._stop_wishes > 1 else longest_s):
+                return
             await asyncio.sleep(POLL_S)
+
+    def _subject(self) -> str:
+        return f"broker {self.config.broker.name} ({self.core.id_text})"
 
     def _take_events(self, events: list[LifecycleEvent | FlowRecord]) -> None:
         for event in events:
-            if isinstance(event, LifecycleEvent):
+            if not isinstance(event, LifecycleEvent):
+                continue
+            if event.kind == BROKER_STARTED:
+                core = "compiled" if COMPILED else "interpreted"
+                places = " ".join(self.listeners) or "nothing"
+                log_event(event, f"{self._subject()}: started, core: {core}, listening on {places}")
+            elif event.kind == BROKER_STOPPED:
+                self._stopped = event  # said when all the rest is done
+            else:
                 log_event(event)
         if self.event_pipe is not None:
             self.event_pipe.append(events)

@@ -10,7 +10,6 @@ import pytest
 
 from broker.events import (
     BROKER_STARTED,
-    BROKER_STOPPED,
     EVENTS_DROPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
@@ -46,11 +45,6 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
 @pytest.mark.parametrize(
     "event, line",
     [
-        (LifecycleEvent(BROKER_STARTED, 1, 0, detail="core compiled"), "broker: started: core compiled"),
-        (
-            LifecycleEvent(BROKER_STOPPED, 2, 0, reason="broker-stopped", detail="SIGTERM", uptime_ms=61_250),
-            "broker: stopped after 61.2 s: broker-stopped: SIGTERM",
-        ),
         (LifecycleEvent(PEER_CONNECTED, 3, 0, peer=PEER), f"peer {PEER}: connected"),
         (
             LifecycleEvent(
@@ -80,6 +74,29 @@ def test_each_kind_of_event_has_its_line_with_the_subject_first(event: Lifecycle
 def test_a_line_shows_eight_tags_and_counts_the_others() -> None:
     event = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", [(f"k{n}", "v") for n in range(10)], PEER)
     assert event_line(event).endswith(", k0=v k1=v k2=v k3=v k4=v k5=v k6=v k7=v and 2 more")
+
+
+def test_tags_have_their_short_names_and_say_nothing_twice() -> None:
+    tags = [
+        ("io.rsocket.routing.ServiceName", "orders"),
+        ("io.rsocket.routing.RouteId", ROUTE),
+        ("io.rsocket.routing.Region", "eu"),
+        ("io.rsocket.routing.MajorVersion", "2"),
+        ("team", "blue"),
+    ]
+    joined = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", tags, PEER)
+    assert event_line(joined).endswith(f"from {PEER}, region=eu major_version=2 team=blue")
+    nothing_else = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", tags[:2], PEER)
+    assert event_line(nothing_else).endswith(f"from {PEER}")
+    other_name = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", [(tags[0][0], "invoices")], PEER)
+    assert event_line(other_name).endswith(f"from {PEER}, service=invoices")
+
+
+def test_a_line_that_knows_more_takes_the_place_of_the_events_own(out: io.StringIO) -> None:
+    setup("info", "json", out)
+    log_event(LifecycleEvent(BROKER_STARTED, 1, 0), "broker eu-1: started, with all that it knows")
+    said = json.loads(out.getvalue())
+    assert (said["text"], said["event"]) == ("broker eu-1: started, with all that it knows", "BrokerStarted")
 
 
 def test_a_text_line_begins_with_the_moment_in_utc_and_the_level() -> None:

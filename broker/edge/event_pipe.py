@@ -263,6 +263,8 @@ class EventPipe:
         self._restarts = 0
         self._start_error = ""
         self._is_stopping = False
+        self._is_left = False  # the wait of `stop` was ended
+        self._stop_timeout: asyncio.Timeout | None = None  # None until `stop`
         self._ended = asyncio.Event()  # no writer runs
         self._ended.set()
 
@@ -289,12 +291,13 @@ class EventPipe:
         """Hand over what waits, close the pipe, wait until the writer has sealed everything and ended.
 
         False: `timeout_s` was not enough or the writer failed; a line of the log says what is missing. A writer that
-        still runs then goes on sealing by itself. Events that are appended from now on are dropped."""
+        still runs then goes on sealing by itself. Events that are appended from now on are dropped. `leave` ends the
+        wait."""
         self._is_stopping = True
         _cancel(self._flush)
         _cancel(self._restart)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as self._stop_timeout:
                 if self._pipe < 0:  # none runs, or one that is dying
                     await self._ended.wait()
                 self._backlog.encode(_wall_ms(), last=True)
@@ -307,6 +310,8 @@ class EventPipe:
                 await self._ended.wait()
         except TimeoutError:
             self._close_pipe()
+            if self._is_left:
+                return False
             _log.warning("event pipe: the writer has not ended after %.1f s: %s", timeout_s, self.state())
             return False
         state = self.state()
@@ -314,6 +319,13 @@ class EventPipe:
         if not is_whole:
             _log.warning("event pipe: events are missing in the files: %s", state)
         return is_whole
+
+    def leave(self) -> None:
+        """Whoever waits in `stop` wants to wait no longer. What is in the pipe the writer seals by itself."""
+        self._is_left = True
+        _log.warning("event pipe: not waited for, the writer goes on sealing what it has by itself: %s", self.state())
+        if self._stop_timeout is not None:
+            self._stop_timeout.reschedule(asyncio.get_running_loop().time())
 
     def state(self) -> PipeState:
         """Plain values for the admin view."""
