@@ -3,8 +3,10 @@
     2026-03-01T08:30:00.125Z info    peer tcp 10.0.0.4:5123: connected
     {"at":"2026-03-01T08:30:00.125Z","level":"info","logger":"broker","text":"peer …","event":"PeerConnected",…}
 
-A line about a route has the whole Route Id, so that it can be searched for, and the tags by their short names: `route
-11223344-5566-7788-99aa-bbccddeeff00 (orders): joined from tcp 10.0.0.4:5123, region=eu`. Lines begin with their subject. Names and tags come from strangers: what could end a line or move the cursor is
+A line about a route has the whole Route Id, so that it can be searched for, and its tags by their short names:
+`route 11223344-5566-7788-99aa-bbccddeeff00 (orders): joined from tcp 10.0.0.4:5123, region=eu`.
+
+Lines begin with their subject. Names and tags come from strangers: what could end a line or move the cursor is
 escaped, so that nobody can write a line for us. The core does not log, it reports events; `log_event` says one of
 them. Lines are written at once, by the thread that logs: they are few, since none is about a request.
 """

@@ -324,7 +324,7 @@ class EventPipe:
         """Whoever waits in `stop` wants to wait no longer. What is in the pipe the writer seals by itself."""
         self._is_left = True
         _log.warning("event pipe: not waited for, the writer goes on sealing what it has by itself: %s", self.state())
-        if self._stop_timeout is not None:
+        if self._stop_timeout is not None and not self._stop_timeout.expired():
             self._stop_timeout.reschedule(asyncio.get_running_loop().time())
 
     def state(self) -> PipeState:

@@ -1,13 +1,17 @@
 """Stopping: what runs may end, what comes is refused, everybody is told, and a second signal ends the patience."""
 
+import asyncio
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from broker.errors import CONNECTION_CLOSE, REJECTED
 from broker.rsocket.frames import ERROR, REQUEST_STREAM
-from tests.conftest import StartBroker
+from broker.server import EVENTS_STOP_S
+from tests.conftest import MakeServer, StartBroker
 from tests.system.processes import BrokerProcess
 from tests.system.waits import until
 from tests.system.wires import Wire
@@ -79,7 +83,7 @@ async def test_the_grace_is_not_longer_than_it_says(start_broker: StartBroker) -
     assert [frame.text.split(":")[0] for frame in frames][-1] == "broker-stopped"
     await until(lambda: is_over(broker))
     assert broker.wait() == 0
-    assert "stopping with 1 requests unfinished" in broker.errors
+    assert ", 1 requests left unfinished\n" in broker.errors
     for wire in (service, caller):
         await wire.close()
 
@@ -99,6 +103,70 @@ async def test_a_second_signal_ends_the_grace(start_broker: StartBroker) -> None
     for wire in (service, caller, other):
         assert (await wire.rest())[-1].text.startswith("broker-stopped:")
         await wire.close()
+
+
+async def test_a_second_wish_does_not_wait_for_those_who_do_not_read(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.server.LAST_WRITES_S", LONG_S)
+    server = await make_server(**{"server.stop_grace_s": LONG_S})
+    urls = {url.split(":")[0]: url for url in server.listeners}
+    service = await Wire.service(urls["tcp"], "orders", 1)
+    readers = [await Wire.caller(urls[scheme]) for scheme in ("tcp", "ws", "unix")]
+    deaf = await Wire.connect(urls["tcp"], receive_buffer_bytes=4096)
+    deaf.setup()
+    deaf.request("orders", b"items", kind=REQUEST_STREAM, n=1_000_000)
+    request = await service.receive()
+    for _ in range(60):
+        service.send(request.raw[:4] + b"\x28\x20" + bytes(100_000))  # PAYLOAD, NEXT
+    await service.ping()
+    server.wish_stop()
+    stopping = asyncio.create_task(server.stop())
+    server.wish_stop()
+    for wire in readers:
+        (last,) = await wire.rest()
+        assert last.text.startswith("broker-stopped:")
+    await until(stopping.done)
+    await stopping
+    deaf.transport.abort()
+    for wire in (service, deaf, *readers):
+        await wire.close()
+
+
+async def test_a_second_wish_does_not_wait_for_the_writer_of_event_files(
+    make_server: MakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await make_server(**{"events.dir": tmp_path})
+    pipe = server.event_pipe
+    assert pipe is not None
+    writer = pipe.state().pid
+    os.kill(writer, signal.SIGSTOP)
+    try:
+        stopping = asyncio.create_task(server.stop())
+        server.wish_stop()
+        await until(lambda: server.shell.links_open() == 0)
+        assert not stopping.done()
+        began_at = time.monotonic()
+        server.wish_stop()
+        await until(stopping.done)
+        assert time.monotonic() - began_at < EVENTS_STOP_S / 2
+        assert "the writer goes on sealing what it has by itself" in caplog.text
+    finally:
+        os.kill(writer, signal.SIGCONT)
+    await until(lambda: pipe.state().pid == 0)
+    assert list(tmp_path.rglob("*.parquet"))
+
+
+def test_the_start_and_the_end_are_said_once(start_broker: StartBroker) -> None:
+    broker = start_broker("--listen", "tcp://127.0.0.1:0", broker__name="eu-1")
+    broker.signal()
+    assert broker.wait() == 0
+    started, stopped = broker.errors.splitlines()
+    assert started.endswith(f", listening on {broker.url('tcp')}")
+    subject = started.split(": started, core: ")[0].split("info    ")[1]
+    assert subject.startswith("broker eu-1 (")
+    assert f" info    {subject}: stopped after " in stopped
+    assert stopped.endswith(" s, 0 requests left unfinished")
 
 
 @pytest.mark.slow
