@@ -116,7 +116,7 @@ class LifecycleEvent:
         self.peer: Final = peer  # "tcp 10.0.0.4:5123"
         self.reason: Final = reason  # a code word, see errors.CODE_WORDS, or "left"
         self.detail: Final = detail  # a sentence for people
-        self.uptime_ms: Final = uptime_ms  # of the route or connection that ended
+        self.uptime_ms: Final = uptime_ms  # of the route, connection or broker that ended
         self.requests: Final = requests  # that the route had served
 
     @property
