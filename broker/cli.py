@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib
 import os
+import resource
 import signal
 import sys
 from typing import Any
@@ -95,6 +96,7 @@ def run(config: Config) -> int:
 
 
 async def _serve(config: Config) -> int:
+    _take_descriptors()
     server = Server(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -123,6 +125,13 @@ async def _serve(config: Config) -> int:
     if admin is not None:
         await admin.cleanup()
     return 0
+
+
+def _take_descriptors() -> None:
+    """Each connection needs a file descriptor; systems give few until they are asked for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _start_admin(server: Server, listen: Listen) -> tuple[web.AppRunner, str]:

@@ -195,10 +195,10 @@ class LimitOptions:
         within=(0.1, 60),
     )
     max_connections: int = option(
-        10_000,
+        50_000,
         "Connections at one time, over all listeners; one more is closed at once. Each needs a file descriptor "
-        "(ulimit -n).",
-        "50000",
+        "(ulimit -n), of which the broker takes as many as it may.",
+        "100000",
         "connections",
         within=(1, 1_000_000),
     )

@@ -33,7 +33,7 @@ class Settings:
         multicast_buffer_bytes: int = 16 << 20,
         setup_timeout_s: float = 2.0,
         flow_interval_s: float = 1.0,
-        max_connections: int = 10_000,
+        max_connections: int = 50_000,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         max_metadata_bytes: int = 256 << 10,
         max_streams_per_connection: int = 10_000,

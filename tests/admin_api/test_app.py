@@ -80,7 +80,7 @@ async def test_readyz_is_503_with_the_reason_while_starting_or_stopping(
 
 async def test_status(client: TestClient[Any, Any]) -> None:
     body = await get(client, "/api/v1/status")
-    assert body["config"].pop("limits")["max_connections"] == 10_000
+    assert body["config"].pop("limits")["max_connections"] == 50_000
     assert body["config"]["server"]["listen"] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
     del body["config"]
     assert body == {
