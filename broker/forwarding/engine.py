@@ -14,7 +14,7 @@ from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
-from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, rebuild, translate
+from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.routing.candidates import Candidates
 from broker.routing.query import Query, Target
 from broker.routing.table import Route
@@ -31,6 +31,7 @@ from broker.rsocket.frames import (
     Setup,
     encode_error,
     encode_metadata_push,
+    encode_request,
     encode_request_n,
     initial_n,
     request_parts,
@@ -370,7 +371,9 @@ class Engine(Asks):
         if gathering is not None:
             raw = gathering.merged(translated)
         else:
-            raw = rebuild(frame.data, frame.start, request.metadata_at, request.metadata_to, frame.end, translated)
+            rest = frame.data[request.metadata_to : frame.end]
+            n = initial_n(frame.data, frame.start) if frame.kind >= REQUEST_STREAM else 0
+            raw = encode_request(frame.kind, frame.stream_id, rest, translated, n, frame.flags & ~METADATA)
         if len(raw) > MAX_FRAME_BYTES:
             self._refuse_large(peer, frame, target, len(raw))
             return b""
@@ -415,19 +418,7 @@ class Engine(Asks):
             return latest
         flow = peer.flows.get(key)
         if flow is None:
-            caller = peer.route
-            flow = self.flows.open(
-                peer.flows,
-                key,
-                caller.id_text if isinstance(caller, Route) else "",
-                peer.caller_service,
-                route.id_text if route is not None else "",
-                route.service if route is not None else target.service,
-                target.label,
-                model,
-                target.routing_name,
-                "",
-            )
+            flow = self._open_flow(peer, key, target, route, model, "")
         peer.latest_flow = flow
         return flow
 
@@ -443,21 +434,26 @@ class Engine(Asks):
         word_number = _WORDS.index(word) if word else len(_WORDS)
         key = -((number << 12) | (word_number << 4) | kind)
         flow = peer.flows.get(key)
-        if flow is None:
-            caller = peer.route
-            flow = self.flows.open(
-                peer.flows,
-                key,
-                caller.id_text if isinstance(caller, Route) else "",
-                peer.caller_service,
-                "",
-                target.service if target is not None else "",
-                target.label if target is not None else "",
-                kind,
-                target.routing_name if target is not None else "",
-                word,
-            )
-        return flow
+        return flow if flow is not None else self._open_flow(peer, key, target, None, kind, word)
+
+    def _open_flow(
+        self, peer: Peer, key: int, target: Target | None, route: Route | None, model: int, word: str
+    ) -> Flow:
+        """A flow that this interval does not have yet; without a target nobody knows what was asked for."""
+        caller = peer.route
+        service = target.service if target is not None else ""
+        return self.flows.open(
+            peer.flows,
+            key,
+            caller.id_text if isinstance(caller, Route) else "",
+            peer.caller_service,
+            route.id_text if route is not None else "",
+            route.service if route is not None else service,
+            target.label if target is not None else "",
+            model,
+            target.routing_name if target is not None else "",
+            word,
+        )
 
 
 def is_cut(frame: FrameCursor, metadata_to: int) -> bool:

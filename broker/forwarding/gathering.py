@@ -17,13 +17,13 @@ from broker.rsocket.frames import (
     COMPLETE,
     ERROR,
     FOLLOWS,
-    HEADER_BYTES,
     MAX_N,
     METADATA,
     PAYLOAD,
     REQUEST_CHANNEL,
     REQUEST_N,
     REQUEST_STREAM,
+    encode_request,
     initial_n,
     request_parts,
 )
@@ -95,20 +95,13 @@ class Gathering(Stream):
     def merged(self, metadata: bytes | None) -> bytes:
         """One frame in place of those held, with this metadata, for a route that cannot read the caller's."""
         first = self.frames[0]
-        flags = ((first[4] & 3) << 8) | first[5]
-        flags &= ~(METADATA | FOLLOWS | COMPLETE)
+        flags = ((first[4] & 3) << 8 | first[5]) & ~(METADATA | FOLLOWS | COMPLETE)
         if not self.is_over:
             flags |= FOLLOWS
         if self.is_complete and self.kind == REQUEST_CHANNEL:
             flags |= COMPLETE
-        if metadata is not None:
-            flags |= METADATA
-        fields_at = HEADER_BYTES
-        fields_to, _ = request_parts(first, 0, len(first), self.kind, 0)  # the initial credit, where there is one
-        head = first[:4] + bytes([(first[4] & 0xFC) | (flags >> 8), flags & 0xFF]) + first[fields_at:fields_to]
-        if metadata is None:
-            return head + self.rest
-        return head + len(metadata).to_bytes(3, "big") + metadata + self.rest
+        n = initial_n(first, 0) if self.kind >= REQUEST_STREAM else 0
+        return encode_request(self.kind, self.caller_id, self.rest, metadata, n, flags)
 
     def from_caller(self, frame: FrameCursor) -> None:
         if frame.kind == CANCEL:

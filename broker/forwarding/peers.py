@@ -99,9 +99,8 @@ class Peer:
         self.settings: Final = settings
         self.connection: Final = Connection()
         self.frame: Final = FrameCursor(is_framed, min(MAX_SETUP_BYTES, settings.max_frame_bytes))
-        self.streams: dict[
-            int, Stream
-        ] = {}  # by stream id; odd ones bounded by max_streams_per_connection, even by the callers'
+        # By stream id; odd ones are bounded by max_streams_per_connection, even ones by the callers' bounds.
+        self.streams: dict[int, Stream] = {}
         self.flows: dict[int, Flow] = {}  # of its requests in this interval, see `engine`; bounded by flows.MAX_FLOWS
         # Callers repeat themselves: the metadata of the latest request, its target and its flow are tried first. Saves
         # a walk through the metadata and three lookups per request (see `engine.handle_request`).

@@ -16,7 +16,7 @@ routes and does not split frames.
 
 from typing import Final
 
-from broker.rsocket.frames import HEADER_BYTES, METADATA, Setup
+from broker.rsocket.frames import Setup
 from broker.rsocket.metadata import (
     COMPOSITE_MIME,
     STREAM_DATA_MIME_ID,
@@ -26,7 +26,6 @@ from broker.rsocket.metadata import (
 )
 from broker.rsocket.mimes import encode_mime, mime_id
 from broker.wire.frames import MIME_TYPES, Address, decode_frame
-from broker.wire.ints import u24_bytes
 
 COMPOSITE: Final = 1
 BROKER: Final = 2
@@ -84,25 +83,6 @@ def translate(metadata: bytes, raw_address: bytes, caller: Mimes, route: Mimes, 
     if address.wrapped:
         return address.wrapped  # Spec "Wrapping and Unwrapping Metadata in an ADDRESS"
     return _entry_of(metadata, route.metadata_mime) if caller.kind == COMPOSITE else None
-
-
-def rebuild(data: bytes, start: int, metadata_at: int, metadata_to: int, end: int, metadata: bytes | None) -> bytes:
-    """The request frame `data[start:end]` with other metadata in place of `data[metadata_at:metadata_to]`."""
-    flags_low = data[start + 4] & ~(METADATA >> 8) & 0xFF
-    fields_to = metadata_at - 3 if data[start + 4] & (METADATA >> 8) else metadata_at
-    fields = data[start + HEADER_BYTES : fields_to]  # the initial credit, where the frame has one
-    rest = data[metadata_to:end]
-    if metadata is None:
-        return data[start : start + 4] + bytes([flags_low, data[start + 5]]) + fields + rest
-    flags_low |= METADATA >> 8
-    return (
-        data[start : start + 4]
-        + bytes([flags_low, data[start + 5]])
-        + fields
-        + u24_bytes(len(metadata))
-        + metadata
-        + rest
-    )
 
 
 def _wrapped(metadata: bytes, raw_address: bytes, address: Address) -> bytes:

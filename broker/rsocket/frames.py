@@ -141,8 +141,7 @@ def decode_setup(data: bytes, start: int, end: int, flags: int) -> Setup:
     data_mime = _pull_mime(reader, "SETUP data mime type")
     metadata: bytes | None = None
     if flags & METADATA:
-        head = reader.pull_bytes(3, "SETUP metadata length")
-        metadata = reader.pull_bytes(u24_at(head, 0), "SETUP metadata")
+        metadata = reader.pull_bytes(reader.pull_u24("SETUP metadata length"), "SETUP metadata")
     return Setup(
         metadata_mime,
         data_mime,
