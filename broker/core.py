@@ -29,6 +29,8 @@ from broker.forwarding.engine import MAX_MIMES, Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.dice import Dice
+from broker.routing.loads import Load
+from broker.routing.policies import Policies
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
 from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
@@ -137,8 +139,10 @@ class Core:
         self.broker_id: Final = broker_id
         self.id_text: Final = id_text(broker_id)
         self.started_at_ms: Final = at_ms
-        self.table: Final = Table()
-        self.query: Final = Query(self.table, dice, settings.chooser, settings.strict_hints, settings.max_lookup_cache)
+        self.table: Final = Table(Policies(settings.policy, settings.policies))
+        self.query: Final = Query(
+            self.table, dice, settings.policy.chooser, settings.strict_hints, settings.max_lookup_cache
+        )
         self.engine: Final = Engine(settings, self.query)
         self.closed: list[ClosedPeer] = []  # the latest MAX_CLOSED, oldest first
         self.closed_by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
@@ -459,15 +463,14 @@ class Core:
         at_ms = self._wall(now)
         if old is not None:
             at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
-        if isinstance(mine, Route):
-            route.requests = mine.requests
-            route.in_flight = mine.in_flight
-            mine.successor = route
-            if self.table.find(mine.id) is mine:  # else it was withdrawn
-                self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
-                if mine.id != route.id:  # else `join` takes its place
-                    self.table.leave(mine)
-        self.table.join(route, at_ms)
+        load: Load | None = None
+        if isinstance(mine, Route) and self.table.find(mine.id) is mine:  # else it was withdrawn
+            self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
+            if mine.service == route.service:
+                load = mine.load
+            if mine.id != route.id:  # else `join` takes its place
+                self.table.leave(mine, load is not None)
+        self.table.join(route, at_ms, now, load)
         peer.route = route
         peer.caller_service = route.service
         peer.flows = {}  # they name the old route as the caller
@@ -579,7 +582,7 @@ class Core:
                 reason,
                 peer.end_detail,
                 uptime_ms,
-                route.requests,
+                route.load.requests,
             )
         )
 

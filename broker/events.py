@@ -24,6 +24,14 @@ ROUTE_REPLACED: Final = 5
 PEER_CONNECTED: Final = 6
 PEER_CLOSED: Final = 7
 EVENTS_DROPPED: Final = 8
+ROUTE_EJECTED: Final = 9
+ROUTE_RELIEVED: Final = 10
+BREAKER_OPENED: Final = 11
+BREAKER_CLOSED: Final = 12
+DRAIN_STARTED: Final = 13
+DRAIN_ENDED: Final = 14
+PEER_SUSPENDED: Final = 15
+PEER_RESUMED: Final = 16
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -34,6 +42,14 @@ KIND_NAMES: Final[dict[int, str]] = {
     PEER_CONNECTED: "PeerConnected",
     PEER_CLOSED: "PeerClosed",
     EVENTS_DROPPED: "EventsDropped",
+    ROUTE_EJECTED: "RouteEjected",
+    ROUTE_RELIEVED: "RouteRelieved",
+    BREAKER_OPENED: "BreakerOpened",
+    BREAKER_CLOSED: "BreakerClosed",
+    DRAIN_STARTED: "DrainStarted",
+    DRAIN_ENDED: "DrainEnded",
+    PEER_SUSPENDED: "PeerSuspended",
+    PEER_RESUMED: "PeerResumed",
 }
 
 LIFECYCLE_FIELDS: Final = (

@@ -28,6 +28,7 @@ from broker.listen import Listen
 from broker.log import log_event
 from broker.options import Config
 from broker.routing.dice import Dice
+from broker.routing.policies import Policy
 from broker.views import Moment
 from broker.wire.ids import parse_id
 
@@ -224,7 +225,7 @@ def settings_of(config: Config) -> CoreSettings:
     """What of the configuration concerns the core."""
     limits = config.limits
     return CoreSettings(
-        chooser=config.routing.chooser,
+        policy=Policy(chooser=config.routing.chooser),
         strict_hints=config.routing.strict_hints,
         multicast_on_leave=config.routing.multicast_on_leave,
         multicast_prefetch_n=limits.multicast_prefetch_n,

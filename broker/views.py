@@ -369,8 +369,8 @@ class _Tally:
 
     def add(self, route: Route) -> None:
         self.routes += 1
-        self.requests += route.requests
-        self.in_flight += route.in_flight
+        self.requests += route.load.requests
+        self.in_flight += route.load.in_flight
 
 
 def _tallies(core: Core) -> dict[str, _Tally]:
@@ -403,8 +403,8 @@ def _route_view(route: Route, moment: Moment) -> RouteView:
         peer=owner.name,
         joined_at_ms=route.joined_at_ms,
         age_s=_seconds(moment.at_ms - route.joined_at_ms),
-        requests=route.requests,
-        in_flight=route.in_flight,
+        requests=route.load.requests,
+        in_flight=route.load.in_flight,
     )
 
 

@@ -247,9 +247,9 @@ class World:
             if isinstance(peer.route, Route):
                 self.routes.add(peer.route)
         found += [
-            f"in_flight={route.in_flight} of {route.id_text}"
+            f"in_flight={route.load.in_flight} of {route.id_text}"
             for route in self.routes
-            if route.in_flight and not route.successor
+            if route.load.in_flight or route.load.awaited_n
         ]
         return found
 

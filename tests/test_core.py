@@ -477,7 +477,7 @@ def test_a_connection_may_change_the_tags_of_its_route() -> None:
     request = caller.request(REQUEST_FNF, 5, address(service="orders", region="us"))
     assert service.received() == [moved(request, 4)]
     (route,) = world.core.table.routes()
-    assert route.requests == 2
+    assert route.load.requests == 2
     assert world.left_over() == []
 
 

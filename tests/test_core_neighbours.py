@@ -228,9 +228,9 @@ def test_requests_in_flight_are_counted_on_when_the_tags_change() -> None:
     served = service.one().stream_id
     service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode())))
     (route,) = world.core.table.routes()
-    assert (route.in_flight, route.requests) == (1, 1)
+    assert (route.load.in_flight, route.load.requests) == (1, 1)
     service.answer(served, b"")
-    assert route.in_flight == 0
+    assert route.load.in_flight == 0
 
 
 def test_a_route_that_was_withdrawn_is_not_told_to_be_replaced() -> None:

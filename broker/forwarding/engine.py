@@ -192,7 +192,7 @@ class Engine(Asks):
                 translated = None  # see `_translated_first`; a push has no answer
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
                 server.request(encode_metadata_push(translated))
-            route.requests += 1
+            route.load.requests += 1
         flow.count(COMPLETED, 0, 1, 0, size, 0)
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
@@ -295,7 +295,7 @@ class Engine(Asks):
             is_merged = True
         kind = frame.kind
         flow = self._flow(peer, target, route, kind)
-        route.requests += 1
+        route.load.requests += 1
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             server.forward(frame, server.open_id())
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)

@@ -19,7 +19,8 @@ from typing import Final
 from broker.errors import CANCELED, Refusal
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
-from broker.forwarding.splices import is_request_n
+from broker.forwarding.splices import is_request_n, verdict_of
+from broker.routing.loads import GOOD, NEITHER
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,
@@ -58,6 +59,7 @@ class Branch(Stream):
         "route",
         "server",
         "stream_id",
+        "verdict",
     )
 
     def __init__(self, call: "Multicast", server: Peer, route: Route) -> None:
@@ -71,10 +73,12 @@ class Branch(Stream):
         self.is_done = False  # it sends no more
         self.queue: list[list[bytes]] = []  # whole items, each a list of frames; bounded by prefetch and bytes
         self.partial: list[bytes] = []  # the fragments of the item that is arriving
+        self.verdict = NEITHER  # on the route: how its stream ended
 
     def complete(self) -> None:
         """Its answer is whole: the end of its stream, unless that is a channel whose other half is open."""
         self.is_done = True
+        self.verdict = GOOD
         if self._call.model != REQUEST_CHANNEL:
             self.is_deaf = True
 
@@ -145,8 +149,8 @@ class Multicast(Stream):
         branch = Branch(self, server, route)
         self.branches.append(branch)
         server.streams[branch.stream_id] = branch
-        route.requests += 1
-        route.in_flight += 1
+        route.load.requests += 1
+        route.load.began(self.model == REQUEST_RESPONSE)
         self.first_frame(branch, frame)
 
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
@@ -183,6 +187,7 @@ class Multicast(Stream):
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         """A frame of one of the routes."""
         if self.model == REQUEST_FNF and frame.kind == ERROR:  # it wants no more fragments, and there is no answer
+            branch.verdict = verdict_of(frame)
             self.drop_branch(branch)
 
     def branch_lost(self, branch: Branch, now: float) -> None:
@@ -249,7 +254,8 @@ class Multicast(Stream):
 
     def _forget(self, branch: Branch) -> None:
         branch.server.streams.pop(branch.stream_id, None)
-        branch.route.ended()
+        # Its latency says nothing here: the other branches and the caller's credit are in it.
+        branch.route.load.ended(self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0)
         self.caller.merging_bytes -= _size(branch.partial)
         for item in branch.queue:
             self.caller.merging_bytes -= _size(item)
@@ -276,6 +282,7 @@ class FirstAnswer(Multicast):
                     self.cancel_branch(other)
         if frame.kind == ERROR:
             branch.end()
+            branch.verdict = verdict_of(frame)
             self.to_caller(frame.data[frame.start + 4 : frame.end])
             self.finish(FAILED, frame.now)
             return
@@ -283,6 +290,7 @@ class FirstAnswer(Multicast):
         if frame.flags & COMPLETE or not frame.flags & FOLLOWS:
             self._items_out = 1 if is_item(frame) else 0
             branch.end()
+            branch.verdict = GOOD
             self.finish(COMPLETED, frame.now)
 
     def branch_lost(self, branch: Branch, now: float) -> None:
@@ -326,6 +334,7 @@ class Merge(Multicast):
             self._settle(branch, frame.now)
         elif kind == ERROR:
             # Spec: "An error message will cancel all streams."
+            branch.verdict = verdict_of(frame)
             self.to_caller(frame.data[frame.start + 4 : frame.end])
             self.drop_branch(branch)
             self.finish(FAILED, frame.now)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.routing.policies import Policy
 from broker.rsocket.framing import MAX_FRAME_BYTES
 
 
@@ -9,7 +10,6 @@ class Settings:
     """One broker's settings; the same for all its connections."""
 
     __slots__ = (
-        "chooser",
         "flow_interval_s",
         "max_connections",
         "max_frame_bytes",
@@ -20,13 +20,16 @@ class Settings:
         "multicast_buffer_bytes",
         "multicast_on_leave",
         "multicast_prefetch_n",
+        "policies",
+        "policy",
         "setup_timeout_s",
         "strict_hints",
     )
 
     def __init__(
         self,
-        chooser: str = "round_robin",
+        policy: Policy | None = None,
+        policies: dict[str, Policy] | None = None,
         strict_hints: bool = False,
         multicast_on_leave: str = "ignore",
         multicast_prefetch_n: int = 32,
@@ -40,7 +43,8 @@ class Settings:
         max_tags_per_route: int = 64,
         max_lookup_cache: int = 16_384,
     ) -> None:
-        self.chooser: Final = chooser  # for unicast requests without a hint
+        self.policy: Final = policy if policy is not None else Policy()  # of services without their own
+        self.policies: Final[dict[str, Policy]] = policies if policies is not None else {}  # by service name
         self.strict_hints: Final = strict_hints  # D-12: hints among the tags take part in the AND
         self.multicast_on_leave: Final = multicast_on_leave  # D-14: ignore, or error
         self.multicast_prefetch_n: Final = multicast_prefetch_n  # items asked of a branch before the caller has room

@@ -18,9 +18,10 @@ After that both stream ids are forgotten and late frames are ignored ("Handling 
 
 from typing import Final
 
-from broker.errors import CANCELED
+from broker.errors import CANCELED, INVALID
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
+from broker.routing.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,
@@ -39,6 +40,7 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     encode_cancel,
     encode_error,
+    error_code,
     initial_n,
 )
 from broker.rsocket.framing import FrameCursor
@@ -99,7 +101,7 @@ class Splice(Stream):
         self.caller.streams[self.caller_id] = self
         self.server.streams[self.route_id] = self
         self.caller.begun += 1
-        self.route.in_flight += 1
+        self.route.load.began(self.model == REQUEST_RESPONSE)
         self.begin(frame.flags, frame.end - frame.start)
         self.server.forward(frame, self.route_id)
 
@@ -127,19 +129,19 @@ class Splice(Stream):
             if flags & COMPLETE or self.model != REQUEST_CHANNEL or self._completes:
                 self.caller_done = True
                 if self.route_done or self.model == REQUEST_FNF:
-                    self.finish(COMPLETED, frame.now)
+                    self.finish(COMPLETED, GOOD, frame.now)
         elif kind == REQUEST_N:
             if self.model >= REQUEST_STREAM and is_request_n(frame):
                 self._bytes_in += frame.end - frame.start
                 self.server.forward(frame, self.route_id)
         elif kind == CANCEL:
             self.server.forward(frame, self.route_id)
-            self.finish(CANCELLED, frame.now)
+            self.finish(CANCELLED, NEITHER, frame.now)
         elif kind == ERROR:
             if self.model == REQUEST_CHANNEL:
                 self._bytes_in += frame.end - frame.start
                 self.server.forward(frame, self.route_id)
-                self.finish(FAILED, frame.now)
+                self.finish(FAILED, NEITHER, frame.now)
         elif kind == EXT and frame.flags & IGNORE:
             self.server.forward(frame, self.route_id)
 
@@ -156,16 +158,16 @@ class Splice(Stream):
             if flags & NEXT or frame.end - frame.start > HEADER_BYTES:
                 self._items_out += 1
             if self.model == REQUEST_RESPONSE:  # complete even without C ("Handling the Unexpected")
-                self.finish(COMPLETED, frame.now)
+                self.finish(COMPLETED, GOOD, frame.now)
             elif flags & COMPLETE:
                 self.route_done = True
                 if self.caller_done or self.model == REQUEST_STREAM:
-                    self.finish(COMPLETED, frame.now)
+                    self.finish(COMPLETED, GOOD, frame.now)
         elif kind == ERROR:
             self._bytes_out += frame.end - frame.start
             if self.model != REQUEST_FNF:
                 self.caller.forward(frame, self.caller_id)
-            self.finish(FAILED, frame.now)
+            self.finish(FAILED, verdict_of(frame), frame.now)
         elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
             if is_request_n(frame):
                 self._bytes_out += frame.end - frame.start
@@ -175,13 +177,13 @@ class Splice(Stream):
                 self.caller.forward(frame, self.caller_id)
                 self.caller_done = True
                 if self.route_done:
-                    self.finish(COMPLETED, frame.now)
+                    self.finish(COMPLETED, GOOD, frame.now)
         elif kind == EXT and frame.flags & IGNORE and self.model != REQUEST_FNF:
             self.caller.forward(frame, self.caller_id)
 
     def caller_lost(self, now: float) -> None:
         self.server.send(encode_cancel(self.route_id))
-        self.finish(CALLER_LOST, now)
+        self.finish(CALLER_LOST, NEITHER, now)
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
         if self.route_done:
@@ -189,18 +191,23 @@ class Splice(Stream):
         elif self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
             text = f"route-lost: the connection of {self.route.service} went away before the request ended"
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
-        self.finish(ROUTE_LOST, now)
+        self.finish(ROUTE_LOST, NEITHER, now)
 
-    def finish(self, outcome: int, now: float) -> None:
-        """Forgets both streams and counts the request; called once."""
+    def finish(self, outcome: int, verdict: int, now: float) -> None:
+        """Forgets both streams and counts the request; called once. `verdict` on the route: GOOD, BAD or NEITHER."""
         del self.caller.streams[self.caller_id]
         self.server.streams.pop(self.route_id, None)  # already taken out when the server is lost
         self.caller.begun -= 1
-        self.route.ended()
         latency_us = int((now - self._opened_at) * 1e6)
+        self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now)
         self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
 
 
 def is_request_n(frame: FrameCursor) -> bool:
     """A REQUEST_N whose credit is there and over 0 ("Value MUST be > 0"); others are ignored."""
     return frame.end - frame.start >= 10 and initial_n(frame.data, frame.start) > 0
+
+
+def verdict_of(frame: FrameCursor) -> int:
+    """What the ERROR of a route says about it: INVALID is the caller's fault and a good answer, all else is bad."""
+    return GOOD if error_code(frame.data, frame.start) == INVALID else BAD

@@ -19,6 +19,11 @@ class Slots:
         """Takes a slot out, if it is in."""
         self.bits.discard(slot)
 
+    def has(self, slot: int) -> bool:
+        """The slot is in the set."""
+        found: bool = slot in self.bits
+        return found
+
     def meet(self, other: "Slots") -> "Slots":
         """The slots that are in both: the bitwise AND of the specification."""
         return Slots(self.bits & other.bits)
@@ -26,6 +31,10 @@ class Slots:
     def join(self, other: "Slots") -> "Slots":
         """The slots that are in either."""
         return Slots(self.bits | other.bits)
+
+    def without(self, other: "Slots") -> "Slots":
+        """The slots that are in this set and not in the other."""
+        return Slots(self.bits - other.bits)
 
     def size(self) -> int:
         """How many slots."""

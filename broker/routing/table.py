@@ -12,31 +12,33 @@ from typing import Final
 
 from broker.errors import BrokerError
 from broker.routing.index import TagIndex
+from broker.routing.loads import Load, Loads
+from broker.routing.policies import Policies, Policy
 from broker.wire.ids import id_text, parse_id
 from broker.wire.keys import ROUTE_ID, SERVICE_NAME
 from broker.wire.tags import Tag
 
 
 class Route:
-    """One offered destination. Immutable but for the counters; changed tags are a new Route in the old one's place."""
+    """One offered destination: who it is. Changed tags are a new Route in the old one's place, with the same load."""
 
     __slots__ = (
         "id",
         "id_text",
-        "in_flight",
         "joined_at_ms",
+        "load",
         "number",
         "owner",
-        "requests",
         "seed_high",
         "seed_low",
         "service",
         "slot",
-        "successor",
         "tags",
         "timestamp_ms",
         "tokens",
     )
+
+    load: Load  # what is going on there; from the moment when it joins the table, and for ever
 
     def __init__(self, route_id: bytes, service: str, tags: list[Tag], owner: object) -> None:
         self.id: Final = route_id  # 16 bytes
@@ -52,50 +54,48 @@ class Route:
         self.number = 0  # of the join, never used twice in a run
         self.timestamp_ms = 0  # of the announcement, D-08
         self.joined_at_ms = 0
-        self.requests = 0  # served, begun
-        self.in_flight = 0  # begun, not ended
-        self.successor: Route | None = None  # what the same connection offers now, once its tags have changed
-
-    def ended(self) -> None:
-        """A request that it served has ended; its successor has taken over the counting, if there is one."""
-        route = self
-        while route.successor is not None:
-            route = route.successor
-        route.in_flight -= 1
 
 
 class Table:
     """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
 
-    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "index")
+    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "index", "loads", "masks")
 
-    def __init__(self) -> None:
+    def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
         self.index: Final = TagIndex()
+        self.loads: Final = Loads(policies if policies is not None else Policies(Policy(), {}))
+        self.masks: Final = self.loads.masks
         self._by_id: dict[bytes, Route] = {}  # bounded by the connections: each has at most one route
         self._slots: list[Route | None] = []
         self._free: list[int] = []  # slots of routes that left, used again so that bitmaps stay dense
         self._joins = 0
 
-    def join(self, route: Route, at_ms: int) -> Route | None:
+    def join(self, route: Route, at_ms: int, now: float = 0.0, load: Load | None = None) -> Route | None:
         """Puts a route announced at `at_ms` into the table; the route of the same Route Id that it replaced, or None.
+
+        `load`: that of the route in whose place it comes, when the same connection has changed its tags.
 
         Spec "Handling ROUTE_SETUP Frames": the existing route MUST be removed and replaced. Its timestamp becomes newer
         than the old one's even when the clock went back (D-08).
         """
         old = self._by_id.get(route.id)
         if old is not None:
-            self._remove(old)
+            self._remove(old, load is old.load)
             if at_ms <= old.timestamp_ms:
                 at_ms = old.timestamp_ms + 1
+        route.load = load if load is not None else self.loads.open(route.service, now)
         self._insert(route, at_ms)
         return old
 
-    def leave(self, route: Route) -> bool:
-        """Takes exactly this route out; False when it is not in the table any more, whoever has its id now (D-09)."""
+    def leave(self, route: Route, keeps_load: bool = False) -> bool:
+        """Takes exactly this route out; False when it is not in the table any more, whoever has its id now (D-09).
+
+        `keeps_load`: another route takes over its load at once.
+        """
         if self._by_id.get(route.id) is not route:
             return False
-        self._remove(route)
+        self._remove(route, keeps_load)
         return True
 
     def find(self, route_id: bytes) -> Route | None:
@@ -130,10 +130,13 @@ class Table:
         route.joined_at_ms = at_ms
         self._by_id[route.id] = route
         self.index.add(slot, route.tokens)
+        self.loads.joined(route.load, slot)
         self.generation += 1
 
-    def _remove(self, route: Route) -> None:
+    def _remove(self, route: Route, keeps_load: bool) -> None:
         self.index.remove(route.slot, route.tokens)
+        if not keeps_load:
+            self.loads.left(route.load)
         self._slots[route.slot] = None
         self._free.append(route.slot)
         route.slot = -1

@@ -17,7 +17,7 @@ from typing import Final
 from broker.errors import InvalidFrame
 from broker.rsocket.framing import FrameCursor
 from broker.wire.buffer import Reader
-from broker.wire.ints import u16_bytes, u24_at, u24_bytes, u32_at, u32_bytes, u64_bytes
+from broker.wire.ints import u16_bytes, u24_at, u24_bytes, u32_at, u32_bytes, u64_at, u64_bytes
 
 SETUP: Final = 0x01
 LEASE: Final = 0x02
@@ -46,6 +46,7 @@ RESPOND: Final = 0x080  # of KEEPALIVE
 
 MAX_N: Final = 0x7FFFFFFF  # credit has 31 bits
 MAX_STREAM_ID: Final = 0x7FFFFFFF
+MAX_POSITION: Final = 0x7FFFFFFFFFFFFFFF  # implied positions have 63 bits
 HEADER_BYTES: Final = 6
 
 KIND_NAMES: Final[dict[int, str]] = {
@@ -157,6 +158,48 @@ def decode_setup(data: bytes, start: int, end: int, flags: int) -> Setup:
     )
 
 
+class Resume:
+    """What a RESUME frame says: whose session, and where the client stands ("Resume Operation"). Bytes, from 0."""
+
+    __slots__ = ("first_position", "major", "minor", "received_position", "token")
+
+    def __init__(
+        self, token: bytes, received_position: int, first_position: int, major: int = 1, minor: int = 0
+    ) -> None:
+        self.token: Final = token  # of the SETUP
+        self.received_position: Final = received_position  # of the server's frames, those before it have arrived
+        self.first_position: Final = first_position  # of the client's own frames, those before it are forgotten
+        self.major: Final = major
+        self.minor: Final = minor
+
+    def encode(self) -> bytes:
+        """The RESUME frame."""
+        version = u16_bytes(self.major) + u16_bytes(self.minor)
+        positions = u64_bytes(self.received_position) + u64_bytes(self.first_position)
+        return _header(0, RESUME, 0, None) + version + u16_bytes(len(self.token)) + self.token + positions
+
+
+def decode_resume(data: bytes, start: int, end: int) -> Resume:
+    """The RESUME frame in `data[start:end]`. Raises InvalidFrame."""
+    reader = Reader(data, start + HEADER_BYTES, end)
+    major = reader.pull_u16("RESUME major version")
+    minor = reader.pull_u16("RESUME minor version")
+    token = reader.pull_bytes(reader.pull_u16("RESUME token length"), "RESUME token")
+    received_position = reader.pull_u64("RESUME last received server position") & MAX_POSITION
+    first_position = reader.pull_u64("RESUME first available client position") & MAX_POSITION
+    return Resume(token, received_position, first_position, major, minor)
+
+
+def encode_resume_ok(position: int) -> bytes:
+    """RESUME_OK; `position`: the client's frames before it have arrived."""
+    return _header(0, RESUME_OK, 0, None) + u64_bytes(position)
+
+
+def decode_resume_ok(data: bytes, start: int, end: int) -> int:
+    """The position in the RESUME_OK frame in `data[start:end]`. Raises InvalidFrame."""
+    return Reader(data, start + HEADER_BYTES, end).pull_u64("RESUME_OK last received client position") & MAX_POSITION
+
+
 def request_parts(data: bytes, start: int, end: int, kind: int, flags: int) -> tuple[int, int]:
     """Where the metadata of a request or PAYLOAD frame lies: (from, to), with to = from when there is none.
 
@@ -191,9 +234,25 @@ def initial_n(data: bytes, start: int) -> int:
     return u32_at(data, start + HEADER_BYTES) & MAX_N
 
 
+def error_code(data: bytes, start: int) -> int:
+    """The code of a sound ERROR."""
+    return u32_at(data, start + HEADER_BYTES)
+
+
 def encode_keepalive(data: bytes, respond: bool = False, position: int = 0) -> bytes:
     """KEEPALIVE; `data` is what the peer sent, or wants back."""
     return _header(0, KEEPALIVE, RESPOND if respond else 0, None) + u64_bytes(position) + data
+
+
+def keepalive_position(data: bytes, start: int, end: int) -> int:
+    """The last received position in the KEEPALIVE in `data[start:end]`; -1 when it is too short to have one."""
+    at = start + HEADER_BYTES
+    return u64_at(data, at) & MAX_POSITION if at + 8 <= end else -1
+
+
+def has_position(kind: int) -> bool:
+    """Frames of this type on a stream count for the implied position ("Implied Position"): no others do."""
+    return REQUEST_RESPONSE <= kind <= ERROR
 
 
 def encode_error(stream_id: int, code: int, text: str) -> bytes:

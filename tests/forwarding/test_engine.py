@@ -151,7 +151,7 @@ def test_requests_are_counted_at_their_caller_and_their_route() -> None:
     for number in range(3):
         pair.caller.request(REQUEST_FNF, number * 2 + 1, ORDERS)
     (route,) = pair.world.core.table.routes()
-    assert (pair.caller.peer.requests, route.requests, route.in_flight) == (3, 3, 0)
+    assert (pair.caller.peer.requests, route.load.requests, route.load.in_flight) == (3, 3, 0)
 
 
 def test_the_requests_of_many_connections_pass_each_other() -> None:

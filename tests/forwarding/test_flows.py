@@ -209,7 +209,7 @@ def test_a_multicast_is_one_request_without_a_route_of_its_own(kind: int) -> Non
     assert outcome(record) == ("completed", "", 1, 1, items_out)
     assert (record.routing, record.route_id, record.service) == ("multicast", "", "orders")
     assert record.bytes_in == len(raw)
-    assert [route.requests for route in world.core.table.routes()] == [1, 1]
+    assert [route.load.requests for route in world.core.table.routes()] == [1, 1]
 
 
 def test_a_multicast_without_an_item_counts_none() -> None:

@@ -15,6 +15,7 @@ from broker.events import FlowRecord
 from broker.forwarding.gathering import Gathering
 from broker.forwarding.multicast import Branch, Multicast
 from broker.forwarding.splices import Splice
+from broker.routing.policies import Policy
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,
@@ -71,7 +72,7 @@ STRICT = CoreSettings(
     multicast_prefetch_n=3,
     multicast_buffer_bytes=60,
     strict_hints=True,
-    chooser="random",
+    policy=Policy(chooser="random"),
 )
 
 
@@ -428,7 +429,7 @@ class Play:
 
     def _look_into_tables(self) -> None:
         core = self.world.core
-        in_flight: dict[int, int] = {}
+        in_flight: dict[int, int] = {}  # by the identity of the load
         for wire in self.world.wires.values():
             peer = wire.peer
             begun = 0
@@ -449,17 +450,14 @@ class Play:
                 if isinstance(stream, Multicast):
                     routes = [branch.route for branch in stream.branches]
                 for route in routes:
-                    while route.successor is not None:
-                        route = route.successor
-                    in_flight[route.number] = in_flight.get(route.number, 0) + 1
+                    in_flight[id(route.load)] = in_flight.get(id(route.load), 0) + 1
             assert peer.begun == begun <= core.settings.max_streams_per_connection
             assert peer.gathered_bytes == held <= core.settings.max_metadata_bytes
             assert peer.pending_bytes == 0
             if peer.is_ending or peer.is_lost:
                 assert not peer.streams
         for known in self.world.routes:
-            if known.successor is None:
-                assert known.in_flight == in_flight.get(known.number, 0), known.id_text
+            assert known.load.in_flight == in_flight.get(id(known.load), 0), known.id_text
         for route in core.table.routes():
             assert any(actor.wire.peer is route.owner and actor.wire.peer.route is route for actor in self.actors)
         assert core.query.remembered() <= core.settings.max_lookup_cache

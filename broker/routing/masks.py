@@ -1,0 +1,57 @@
+"""Masks: sets of slots that requests keep away from. One AND takes a mask's routes out of the candidates of an address.
+
+    draining   hard   it gets no new requests, because somebody said so
+    full       hard   it has as many requests in flight as it may have
+    unleased   hard   it grants requests one by one (LEASE), and none is left
+    ejected    panic  it failed too often in a row
+    unhealthy  panic  it says so itself (tag `health=down`)
+    congested  soft   it does not take what is written to it, or its socket is gone and may come back
+
+hard: never chosen. panic: not chosen, unless too large a part of the candidates stands behind these two masks
+(`Policy.panic_percent`). soft: chosen when nobody else is left.
+"""
+
+from typing import Final
+
+from broker.routing.bitmaps import Slots
+
+
+class Masks:
+    """The masks of one table. `generation` grows with every change, as the table's own does."""
+
+    __slots__ = ("congested", "draining", "ejected", "full", "generation", "unhealthy", "unleased")
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.draining: Final = Slots()
+        self.full: Final = Slots()
+        self.unleased: Final = Slots()
+        self.ejected: Final = Slots()
+        self.unhealthy: Final = Slots()
+        self.congested: Final = Slots()
+
+    def put(self, mask: Slots, slot: int) -> None:
+        """Puts a slot behind one of the masks; one of -1 is not in the table, and nothing happens."""
+        if slot >= 0:
+            mask.add(slot)
+            self.generation += 1
+
+    def take(self, mask: Slots, slot: int) -> None:
+        """Takes a slot out again."""
+        if slot >= 0:
+            mask.discard(slot)
+            self.generation += 1
+
+    def move(self, old: int, new: int) -> None:
+        """The route in a slot has another one now, and stands behind the same masks."""
+        for mask in (self.draining, self.full, self.unleased, self.ejected, self.unhealthy, self.congested):
+            if mask.has(old):
+                mask.discard(old)
+                mask.add(new)
+        self.generation += 1
+
+    def forget(self, slot: int) -> None:
+        """The route in a slot has left."""
+        for mask in (self.draining, self.full, self.unleased, self.ejected, self.unhealthy, self.congested):
+            mask.discard(slot)
+        self.generation += 1
