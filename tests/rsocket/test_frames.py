@@ -31,7 +31,10 @@ from broker.rsocket.frames import (
     RESUME_ENABLE,
     RESUME_OK,
     SETUP,
+    Resume,
     Setup,
+    decode_resume,
+    decode_resume_ok,
     decode_setup,
     encode_cancel,
     encode_error,
@@ -40,7 +43,10 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
     encode_request_n,
+    encode_resume_ok,
+    has_position,
     initial_n,
+    keepalive_position,
     request_parts,
 )
 
@@ -48,6 +54,10 @@ from broker.rsocket.frames import (
 PLAIN_SETUP = bytes.fromhex("00000000 0400 0001 0000 00004e20 00015f90 03 612f62 03 632f64")
 # with M, R and L: … | token of 2 | … | metadata of 2 | data
 FULL_SETUP = bytes.fromhex("00000000 05c0 0001 0002 00000001 7fffffff 0002 beef 03 612f62 03 632f64 000002 6d64 646174")
+
+# stream 0, RESUME | 1.0 | token of 2 | last received server position | first available client position
+RESUME_RAW = bytes.fromhex("00000000 3400 0001 0000 0002 beef 0000000000000102 7fffffffffffffff")
+RESUME_OK_RAW = bytes.fromhex("00000000 3800 0000000000010203")
 
 
 def setup_of(raw: bytes) -> Setup:
@@ -274,3 +284,61 @@ def test_parts_of_any_bytes_lie_within_the_frame(raw: bytes) -> None:
 def test_credit_has_31_bits() -> None:
     assert initial_n(bytes.fromhex("ff 00000001 1800 80000003"), 1) == 3
     assert initial_n(encode_request_n(1, MAX_N), 0) == MAX_N
+
+
+def resume_of(raw: bytes) -> tuple[object, ...]:
+    """The RESUME, decoded where it stands between other bytes."""
+    resume = decode_resume(b"\xff" * 5 + raw + b"\xff" * 9, 5, 5 + len(raw))
+    return resume.token, resume.received_position, resume.first_position, resume.major, resume.minor
+
+
+def test_resume_is_written_and_read() -> None:
+    assert Resume(b"\xbe\xef", 258, (1 << 63) - 1).encode() == RESUME_RAW
+    assert resume_of(RESUME_RAW) == (b"\xbe\xef", 258, (1 << 63) - 1, 1, 0)
+
+
+def test_resume_of_rsocket_js_has_its_version_the_wrong_way_round() -> None:
+    """1.0.0-alpha.3, RSocketConnector.js: `majorVersion: setupFrame.minorVersion`."""
+    assert resume_of(RESUME_RAW[:6] + b"\0\0\0\1" + RESUME_RAW[10:]) == (b"\xbe\xef", 258, (1 << 63) - 1, 0, 1)
+
+
+def test_positions_have_63_bits() -> None:
+    assert resume_of(RESUME_RAW[:14] + b"\xff" * 16)[1:3] == ((1 << 63) - 1, (1 << 63) - 1)
+    assert decode_resume_ok(RESUME_OK_RAW[:6] + b"\xff" * 8, 0, 14) == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("size", range(6, len(RESUME_RAW)))
+def test_resume_cut_anywhere_is_an_invalid_frame(size: int) -> None:
+    with pytest.raises(InvalidFrame, match="RESUME"):
+        resume_of(RESUME_RAW[:size])
+
+
+def test_resume_ok_is_written_and_read() -> None:
+    assert encode_resume_ok(0x010203) == RESUME_OK_RAW
+    assert decode_resume_ok(b"\xff" * 5 + RESUME_OK_RAW, 5, 5 + len(RESUME_OK_RAW)) == 0x010203
+
+
+@pytest.mark.parametrize("size", range(6, len(RESUME_OK_RAW)))
+def test_resume_ok_cut_anywhere_is_an_invalid_frame(size: int) -> None:
+    with pytest.raises(InvalidFrame, match="RESUME_OK last received client position"):
+        decode_resume_ok(RESUME_OK_RAW + b"\xff" * 9, 0, size)
+
+
+def test_keepalive_tells_a_position() -> None:
+    raw = b"\xff" * 3 + encode_keepalive(b"more", respond=True, position=0x0102030405060708)
+    assert keepalive_position(raw, 3, len(raw)) == 0x0102030405060708
+    assert [keepalive_position(raw, 3, end) for end in (9, 16, 17)] == [-1, -1, 0x0102030405060708]
+
+
+def test_frames_of_streams_have_a_position_and_no_others() -> None:
+    placed = {kind for kind in range(64) if has_position(kind)}
+    assert {KIND_NAMES[kind] for kind in placed} == {
+        "REQUEST_RESPONSE",
+        "REQUEST_FNF",
+        "REQUEST_STREAM",
+        "REQUEST_CHANNEL",
+        "REQUEST_N",
+        "CANCEL",
+        "PAYLOAD",
+        "ERROR",
+    }
