@@ -9,14 +9,12 @@ Decides the life of peers and of the routes that they offer: SETUP, ROUTE_SETUP,
 Requests are the engine's. Nothing here reads a clock, waits, logs or raises on what a peer sends.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, Refusal
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
-    EVENTS_DROPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
     ROUTE_JOINED,
@@ -28,6 +26,9 @@ from broker.events import (
 from broker.forwarding.engine import MAX_MIMES, Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
+from broker.life.closed import Closed, ClosedPeer
+from broker.life.deadlines import NEVER, Deadlines
+from broker.life.diary import Diary
 from broker.routing.dice import Dice
 from broker.routing.loads import Load
 from broker.routing.policies import Policies
@@ -54,77 +55,23 @@ from broker.wire.ids import id_text
 CoreSettings = Settings
 
 COMPILED: Final = not __file__.endswith(".py")
-NEVER: Final = float("inf")
-MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told
-MAX_CLOSED: Final = 1_000  # closed connections that are remembered for the operator
-
-
-class Deadline:
-    """A moment at which a peer must be looked at. Out of date, and ignored, when it is not the peer's `look_at`."""
-
-    __slots__ = ("at", "peer")
-
-    def __init__(self, at: float, peer: Peer) -> None:
-        self.at: Final = at
-        self.peer: Final = peer
-
-    def __lt__(self, other: "Deadline") -> bool:
-        return self.at < other.at
-
-
-class ClosedPeer:
-    """What is remembered of a connection that ended."""
-
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "closed_at_ms",
-        "connected_at_ms",
-        "detail",
-        "id",
-        "name",
-        "reason",
-        "route_id",
-        "service",
-    )
-
-    def __init__(self, peer: Peer, route: Route | None, closed_at_ms: int) -> None:
-        self.id: Final = peer.id
-        self.name: Final = peer.name
-        self.reason: Final = peer.end_reason
-        self.detail: Final = peer.end_detail
-        self.route_id: Final = route.id_text if route is not None else ""
-        self.service: Final = route.service if route is not None else ""
-        self.connected_at_ms: Final = peer.connected_at_ms
-        self.closed_at_ms: Final = closed_at_ms
-        self.bytes_in: Final = peer.bytes_in
-        self.bytes_out: Final = peer.bytes_out
 
 
 class Core:
     """One broker."""
 
     __slots__ = (
-        "_at_ms",
+        "_closed",
         "_deadlines",
+        "_diary",
         "_dirty",
-        "_dropped",
-        "_events",
         "_fed",
         "_flow_at",
         "_flow_from",
-        "_gap_first_seq",
-        "_gap_last_seq",
-        "_gap_records",
-        "_gap_requests",
-        "_now",
         "_peers",
         "_peers_made",
-        "_seq",
         "_turned",
         "broker_id",
-        "closed",
-        "closed_by_reason",
         "engine",
         "id_text",
         "query",
@@ -144,35 +91,24 @@ class Core:
             self.table, dice, settings.policy.chooser, settings.strict_hints, settings.max_lookup_cache
         )
         self.engine: Final = Engine(settings, self.query)
-        self.closed: list[ClosedPeer] = []  # the latest MAX_CLOSED, oldest first
-        self.closed_by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
-        self._now = now
-        self._at_ms = at_ms  # the wall clock at `_now`
+        self._closed: Final = Closed()
+        self._diary: Final = Diary(now, at_ms)
         self._peers: dict[int, Peer] = {}  # bounded by max_connections
         self._peers_made = 0
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
-        self._deadlines: list[Deadline] = []  # a heap; at most one per peer is valid, see `_watch` for its bound
-        self._events: list[LifecycleEvent | FlowRecord] = []
-        self._dropped = 0
-        self._gap_records = 0  # dropped since the last take_events
-        self._gap_requests = 0  # counted in them
-        self._gap_first_seq = 0
-        self._gap_last_seq = 0
-        self._seq = 0
+        self._deadlines: Final = Deadlines()
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
-        self._tell(
-            LifecycleEvent(BROKER_STARTED, self._next_seq(), at_ms, detail="compiled" if COMPILED else "interpreted")
-        )
+        self._diary.tell(BROKER_STARTED, at_ms, detail="compiled" if COMPILED else "interpreted")
 
     # What happens outside
 
     def connected(self, name: str, framed: bool, now: float) -> Peer:
         """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages."""
         self._peers_made += 1
-        peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, self._fed, now, self._wall(now))
+        peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, self._fed, now, self._diary.wall(now))
         if len(self._peers) >= self.settings.max_connections:
             self._peers[peer.id] = peer
             self.end(
@@ -269,9 +205,9 @@ class Core:
         for peer in list(self._peers.values()):
             self.end(peer, "broker-stopped", text, now)
         self._take_flows(now)
-        at_ms = self._wall(now)
+        at_ms = self._diary.wall(now)
         uptime_ms = max(0, at_ms - self.started_at_ms)
-        self._tell(LifecycleEvent(BROKER_STOPPED, self._next_seq(), at_ms, detail=text, uptime_ms=uptime_ms))
+        self._diary.tell(BROKER_STOPPED, at_ms, detail=text, uptime_ms=uptime_ms)
 
     def drain(self) -> None:
         """No new requests from now on; those that run go on."""
@@ -281,22 +217,17 @@ class Core:
 
     def tick(self, now: float, at_ms: int) -> None:
         """Time passed: `now` monotonic seconds, `at_ms` the wall clock."""
-        self._now = now
-        self._at_ms = at_ms
-        deadlines = self._deadlines
-        while deadlines and deadlines[0].at <= now:
-            deadline = heappop(deadlines)
-            if deadline.at == deadline.peer.look_at:
-                self._look_at(deadline.peer, now)
+        self._diary.set_clock(now, at_ms)
+        peer = self._deadlines.take_due(now)
+        while peer is not None:
+            self._look_at(peer, now)
+            peer = self._deadlines.take_due(now)
         if now >= self._flow_at:
             self._take_flows(now)
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
-        deadline = self._flow_at
-        if self._deadlines and self._deadlines[0].at < deadline:
-            deadline = self._deadlines[0].at
-        return deadline
+        return min(self._flow_at, self._deadlines.first())
 
     # What comes out
 
@@ -312,16 +243,22 @@ class Core:
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
         """What happened since the last call, in order."""
-        events = self._events
-        self._events = []
-        if self._gap_records:
-            events.append(self._told_gap())
-        return events
+        return self._diary.take()
 
     @property
     def events_dropped(self) -> int:
         """Events that found nobody to take them in time."""
-        return self._dropped
+        return self._diary.dropped
+
+    @property
+    def closed(self) -> list[ClosedPeer]:
+        """The latest connections that ended, oldest first."""
+        return self._closed.latest
+
+    @property
+    def closed_by_reason(self) -> dict[str, int]:
+        """How many connections ever closed, by code word or "left"."""
+        return self._closed.by_reason
 
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""
@@ -408,7 +345,7 @@ class Core:
         peer.mimes = number
         peer.frame.max_bytes = self.settings.max_frame_bytes
         self._watch(peer, frame.now + peer.connection.lifetime_s)
-        self._tell(LifecycleEvent(PEER_CONNECTED, self._next_seq(), self._wall(frame.now), peer=peer.name))
+        self._diary.tell(PEER_CONNECTED, self._diary.wall(frame.now), peer=peer.name)
         metadata = setup.metadata
         if metadata:
             at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
@@ -460,7 +397,7 @@ class Core:
             assert isinstance(owner, Peer)
             self.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
-        at_ms = self._wall(now)
+        at_ms = self._diary.wall(now)
         if old is not None:
             at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
         load: Load | None = None
@@ -482,11 +419,11 @@ class Core:
         route = peer.route
         if isinstance(route, Route) and self.table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
-            self._tell_route(kind, route, peer, self._wall(now), reason)
+            self._tell_route(kind, route, peer, self._diary.wall(now), reason)
 
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
-        at_ms = self._wall(now)
+        at_ms = self._diary.wall(now)
         self._withdraw(peer, peer.end_reason, now)
         self.relieved(peer, now)
         for stream_id in list(peer.streams):
@@ -500,36 +437,21 @@ class Core:
                 stream.route_lost(stream_id, peer, now)
         if peer.connection.state != NEW or peer.end_reason != "left":
             uptime_ms = max(0, at_ms - peer.connected_at_ms)
-            self._tell(
-                LifecycleEvent(
-                    PEER_CLOSED,
-                    self._next_seq(),
-                    at_ms,
-                    service=peer.caller_service,
-                    peer=peer.name,
-                    reason=peer.end_reason,
-                    detail=peer.end_detail,
-                    uptime_ms=uptime_ms,
-                    requests=peer.requests,
-                )
+            self._diary.tell(
+                PEER_CLOSED,
+                at_ms,
+                service=peer.caller_service,
+                peer=peer.name,
+                reason=peer.end_reason,
+                detail=peer.end_detail,
+                uptime_ms=uptime_ms,
+                requests=peer.requests,
             )
-        self.closed_by_reason[peer.end_reason] = self.closed_by_reason.get(peer.end_reason, 0) + 1
-        route = peer.route
-        self.closed.append(ClosedPeer(peer, route if isinstance(route, Route) else None, at_ms))
-        if len(self.closed) > MAX_CLOSED:
-            del self.closed[: MAX_CLOSED // 10]
+        self._closed.add(peer, at_ms)
 
     def _watch(self, peer: Peer, at: float) -> None:
-        """Looks at the peer at that moment, and not at the one that was meant before.
-
-        Deadlines of connections that are gone stay until their time comes, unless there are too many of them.
-        """
-        peer.look_at = at
-        deadlines = self._deadlines
-        heappush(deadlines, Deadline(at, peer))
-        if len(deadlines) > 2 * len(self._peers) + 64:
-            deadlines[:] = [item for item in deadlines if item.at == item.peer.look_at and not item.peer.is_ending]
-            heapify(deadlines)
+        """Looks at the peer at that moment, and not at the one that was meant before."""
+        self._deadlines.put(peer, at, len(self._peers))
 
     def _look_at(self, peer: Peer, now: float) -> None:
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
@@ -558,66 +480,24 @@ class Core:
         return refusal.code if refusal.code < CONNECTION_ERROR else REJECTED_SETUP
 
     def _take_flows(self, now: float) -> None:
-        at_ms = self._wall(now)
+        at_ms = self._diary.wall(now)
         interval_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
-        records = self.engine.flows.take_records(self._seq + 1, at_ms, interval_ms)
+        self._diary.add_flows(self.engine.flows.take_records(self._diary.seq + 1, at_ms, interval_ms))
         self._flow_from = now
         self._flow_at = now + self.settings.flow_interval_s
-        self._seq += len(records)
-        for record in records:
-            self._tell(record)
 
     def _tell_route(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
         tags = [(tag.key.name, tag.value or "") for tag in route.tags]
         uptime_ms = 0 if kind == ROUTE_JOINED else max(0, at_ms - route.joined_at_ms)
-        self._tell(
-            LifecycleEvent(
-                kind,
-                self._next_seq(),
-                at_ms,
-                route.id_text,
-                route.service,
-                tags,
-                peer.name,
-                reason,
-                peer.end_detail,
-                uptime_ms,
-                route.load.requests,
-            )
+        self._diary.tell(
+            kind,
+            at_ms,
+            route.id_text,
+            route.service,
+            tags,
+            peer.name,
+            reason,
+            peer.end_detail,
+            uptime_ms,
+            route.load.requests,
         )
-
-    def _tell(self, event: LifecycleEvent | FlowRecord) -> None:
-        if len(self._events) < MAX_EVENTS:
-            self._events.append(event)
-            return
-        self._dropped += 1
-        if self._gap_records == 0:
-            self._gap_first_seq = event.seq
-        self._gap_records += 1
-        self._gap_last_seq = event.seq
-        self._gap_requests += event.requests if isinstance(event, FlowRecord) else 0
-
-    def _told_gap(self) -> LifecycleEvent:
-        """The records that were dropped, as an event with the number of the last of them."""
-        first = self._gap_first_seq
-        last = self._gap_last_seq
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            last,
-            self._at_ms,
-            tags=[("records", str(self._gap_records)), ("first_seq", str(first)), ("last_seq", str(last))],
-            reason="not-taken",
-            detail=f"{self._gap_records} records are missing: {MAX_EVENTS} others waited to be taken",
-            requests=self._gap_requests,
-        )
-        self._gap_records = 0
-        self._gap_requests = 0
-        return event
-
-    def _next_seq(self) -> int:
-        self._seq += 1
-        return self._seq
-
-    def _wall(self, now: float) -> int:
-        """The wall clock at a monotonic moment, milliseconds since the epoch."""
-        return self._at_ms + int((now - self._now) * 1000)

@@ -17,12 +17,13 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from broker import VERSION
-from broker.core import COMPILED, ClosedPeer, Core
+from broker.core import COMPILED, Core
 from broker.edge.event_pipe import PipeState
 from broker.errors import BrokerError
 from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
+from broker.life.closed import ClosedPeer
 from broker.listen import Listen
 from broker.options import Config
 from broker.routing.table import Route

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core import MAX_CLOSED, CoreSettings
+from broker.core import CoreSettings
 from broker.errors import (
     CANCELED,
     CONNECTION_CLOSE,
@@ -17,6 +17,7 @@ from broker.errors import (
     REJECTED_SETUP,
     UNSUPPORTED_SETUP,
 )
+from broker.life.closed import MAX_CLOSED
 from broker.rsocket.frames import (
     CANCEL,
     EXT,
@@ -403,7 +404,7 @@ def test_a_connection_is_looked_at_once_and_not_more_and_more_often() -> None:
     for _ in range(50):
         world.advance(60)
         wire.send(encode_keepalive(b"", True))
-    assert len(world.core._deadlines) == 1
+    assert world.core._deadlines.size() == 1
 
 
 def test_connections_that_came_and_went_are_forgotten_before_their_lifetime_is_over() -> None:
@@ -412,7 +413,7 @@ def test_connections_that_came_and_went_are_forgotten_before_their_lifetime_is_o
         wire = world.connect()
         wire.send(Setup(COMPOSITE_MIME, "a/b", 0x7FFFFFFF, 0x7FFFFFFF).encode())
         wire.lose()
-    assert len(world.core._deadlines) < 100
+    assert world.core._deadlines.size() < 100
     late = world.connect()
     world.advance(2)
     assert late.is_closed

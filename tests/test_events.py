@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core import COMPILED, MAX_EVENTS, CoreSettings
+from broker.core import COMPILED, CoreSettings
 from broker.events import (
     FLOW,
     FLOW_FIELDS,
@@ -18,6 +18,7 @@ from broker.events import (
     bucket_low_us,
     bucket_of,
 )
+from broker.life.diary import MAX_EVENTS
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import START_MS, World, address, composite, route_id, tags_of

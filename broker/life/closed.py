@@ -1,0 +1,55 @@
+"""Connections that ended: the latest ones for the operator, and how many there were for each reason."""
+
+from typing import Final
+
+from broker.forwarding.peers import Peer
+from broker.routing.table import Route
+
+MAX_CLOSED: Final = 1_000  # closed connections that are remembered
+
+
+class ClosedPeer:
+    """What is remembered of a connection that ended."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "closed_at_ms",
+        "connected_at_ms",
+        "detail",
+        "id",
+        "name",
+        "reason",
+        "route_id",
+        "service",
+    )
+
+    def __init__(self, peer: Peer, closed_at_ms: int) -> None:
+        route = peer.route
+        self.id: Final = peer.id
+        self.name: Final = peer.name
+        self.reason: Final = peer.end_reason
+        self.detail: Final = peer.end_detail
+        self.route_id: Final = route.id_text if isinstance(route, Route) else ""
+        self.service: Final = route.service if isinstance(route, Route) else ""
+        self.connected_at_ms: Final = peer.connected_at_ms
+        self.closed_at_ms: Final = closed_at_ms
+        self.bytes_in: Final = peer.bytes_in
+        self.bytes_out: Final = peer.bytes_out
+
+
+class Closed:
+    """The connections that ended."""
+
+    __slots__ = ("by_reason", "latest")
+
+    def __init__(self) -> None:
+        self.latest: list[ClosedPeer] = []  # MAX_CLOSED of them, oldest first
+        self.by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
+
+    def add(self, peer: Peer, at_ms: int) -> None:
+        """One more."""
+        self.by_reason[peer.end_reason] = self.by_reason.get(peer.end_reason, 0) + 1
+        self.latest.append(ClosedPeer(peer, at_ms))
+        if len(self.latest) > MAX_CLOSED:
+            del self.latest[: MAX_CLOSED // 10]
