@@ -10,6 +10,8 @@ class Settings:
     """One broker's settings; the same for all its connections."""
 
     __slots__ = (
+        "drain_grace_s",
+        "drain_spread_s",
         "flow_interval_s",
         "max_connections",
         "max_frame_bytes",
@@ -17,13 +19,21 @@ class Settings:
         "max_metadata_bytes",
         "max_streams_per_connection",
         "max_tags_per_route",
+        "max_waiting",
+        "max_waiting_per_connection",
         "multicast_buffer_bytes",
         "multicast_on_leave",
         "multicast_prefetch_n",
+        "no_route",
+        "no_route_timeout_s",
         "policies",
         "policy",
+        "resume_buffer_bytes",
+        "resume_total_bytes",
+        "resume_ttl_s",
         "setup_timeout_s",
         "strict_hints",
+        "zone",
     )
 
     def __init__(
@@ -42,6 +52,16 @@ class Settings:
         max_streams_per_connection: int = 10_000,
         max_tags_per_route: int = 64,
         max_lookup_cache: int = 16_384,
+        resume_ttl_s: float = 60.0,
+        resume_buffer_bytes: int = 1 << 20,
+        resume_total_bytes: int = 256 << 20,
+        zone: str = "",
+        no_route: str = "reject",
+        no_route_timeout_s: float = 5.0,
+        max_waiting: int = 10_000,
+        max_waiting_per_connection: int = 1_000,
+        drain_grace_s: float = 10.0,
+        drain_spread_s: float = 30.0,
     ) -> None:
         self.policy: Final = policy if policy is not None else Policy()  # of services without their own
         self.policies: Final[dict[str, Policy]] = policies if policies is not None else {}  # by service name
@@ -59,3 +79,13 @@ class Settings:
         self.max_streams_per_connection: Final = max_streams_per_connection  # begun by the peer and not ended
         self.max_tags_per_route: Final = max_tags_per_route
         self.max_lookup_cache: Final = max_lookup_cache  # addresses that are remembered
+        self.resume_ttl_s: Final = resume_ttl_s  # a broken connection may be resumed for so long; 0: never (D-39)
+        self.resume_buffer_bytes: Final = resume_buffer_bytes  # of one session: frames that may have to be sent again
+        self.resume_total_bytes: Final = resume_total_bytes  # of all sessions
+        self.zone: Final = zone  # of this broker; empty: it is in none
+        self.no_route: Final = no_route  # what a request does that no route matches now: reject, or wait
+        self.no_route_timeout_s: Final = no_route_timeout_s  # how long it waits at most
+        self.max_waiting: Final = max_waiting  # requests
+        self.max_waiting_per_connection: Final = max_waiting_per_connection  # requests
+        self.drain_grace_s: Final = drain_grace_s  # for the streams of a route that drains
+        self.drain_spread_s: Final = drain_spread_s  # over which connections that drain are told to go
