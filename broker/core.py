@@ -11,10 +11,12 @@ Requests are the engine's. Nothing here reads a clock, waits, logs or raises on 
 
 from typing import Final
 
-from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, Refusal
+from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
+    DRAIN_ENDED,
+    DRAIN_STARTED,
     PEER_CLOSED,
     PEER_CONNECTED,
     ROUTE_JOINED,
@@ -24,16 +26,19 @@ from broker.events import (
     LifecycleEvent,
 )
 from broker.forwarding.engine import MAX_MIMES, Engine
+from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.life.closed import Closed, ClosedPeer
 from broker.life.deadlines import NEVER, Deadlines
 from broker.life.diary import Diary
+from broker.life.drains import BROKER, MAX_DRAINS, ROUTE, TAG, Drain, Drains, tag_name
+from broker.life.sessions import Move, Sessions
 from broker.routing.dice import Dice
 from broker.routing.loads import Load
 from broker.routing.policies import Policies
 from broker.routing.query import Query
-from broker.routing.table import Route, Table
+from broker.routing.table import Route, Table, normal_tag
 from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from broker.rsocket.frames import (
     ERROR,
@@ -41,16 +46,25 @@ from broker.rsocket.frames import (
     IGNORE,
     KEEPALIVE,
     KIND_NAMES,
+    LEASE,
     METADATA,
     METADATA_PUSH,
+    RESUME,
     RESUME_OK,
+    decode_lease,
+    decode_resume,
     encode_error,
+    encode_lease,
+    has_position,
     is_sound,
+    keepalive_position,
 )
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN
 from broker.wire.frames import ADDRESS, Address, RouteSetup, decode_frame
 from broker.wire.ids import id_text
+from broker.wire.keys import ZONE
+from broker.wire.tags import Tag
 
 CoreSettings = Settings
 
@@ -65,6 +79,7 @@ class Core:
         "_deadlines",
         "_diary",
         "_dirty",
+        "_drains",
         "_fed",
         "_flow_at",
         "_flow_from",
@@ -75,6 +90,7 @@ class Core:
         "engine",
         "id_text",
         "query",
+        "sessions",
         "settings",
         "started_at_ms",
         "table",
@@ -93,12 +109,14 @@ class Core:
         self.engine: Final = Engine(settings, self.query)
         self._closed: Final = Closed()
         self._diary: Final = Diary(now, at_ms)
-        self._peers: dict[int, Peer] = {}  # bounded by max_connections
+        self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
+        self._peers: dict[int, Peer] = {}  # bounded by max_connections, and as many that are about to resume
         self._peers_made = 0
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._deadlines: Final = Deadlines()
+        self._drains: Final = Drains()
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
         self._diary.tell(BROKER_STARTED, at_ms, detail="compiled" if COMPILED else "interpreted")
@@ -109,16 +127,11 @@ class Core:
         """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages."""
         self._peers_made += 1
         peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, self._fed, now, self._diary.wall(now))
-        if len(self._peers) >= self.settings.max_connections:
-            self._peers[peer.id] = peer
-            self.end(
-                peer,
-                "over-limit",
-                f"{len(self._peers) - 1} connections are open, the limit is {self.settings.max_connections}",
-                now,
-            )
-            return peer
         self._peers[peer.id] = peer
+        # A suspended peer has no transport; one that comes may be the one that it waits for. See `_handle_first`.
+        if len(self._peers) - self.sessions.suspended_n > self.settings.max_connections:
+            self._end_surplus(peer, now)
+            return peer
         self._watch(peer, now + self.settings.setup_timeout_s)
         return peer
 
@@ -129,10 +142,13 @@ class Core:
         peer.heard_at = now
         peer.bytes_in += len(data)
         frame = peer.frame
+        session = peer.session
         frame.feed(data, now)
         while frame.advance():
             stream_id = frame.stream_id
             if stream_id:
+                if session is not None and has_position(frame.kind):
+                    session.received(frame.end - frame.start)
                 stream = peer.streams.get(stream_id)
                 if stream is None:
                     self._handle_new(peer, frame)
@@ -156,10 +172,12 @@ class Core:
         on pending bytes.
         """
         peer.is_congested = not peer.is_lost
+        self._mask_congested(peer)
 
     def relieved(self, peer: Peer, now: float) -> None:
         """The peer takes what is written to it again, or is gone: those that waited for it are read from."""
         peer.is_congested = False
+        self._mask_congested(peer)
         feeders = peer.feeders
         peer.feeders = {}
         for feeder in feeders.values():
@@ -168,6 +186,16 @@ class Core:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
 
+    def _mask_congested(self, peer: Peer) -> None:
+        """Requests that may go elsewhere do."""
+        route = peer.route
+        if isinstance(route, Route) and route.slot >= 0:
+            masks = self.table.masks
+            if peer.is_congested:
+                masks.put(masks.congested, route.slot)
+            elif masks.congested.has(route.slot):
+                masks.take(masks.congested, route.slot)
+
     def take_turned(self) -> list[Peer]:
         """Peers that are to be read from no more, or again: see `Peer.is_paused`."""
         turned = self._turned[:]
@@ -175,17 +203,27 @@ class Core:
         return turned
 
     def lost(self, peer: Peer, reason: str, now: float) -> None:
-        """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
+        """The transport is gone. `reason` for people, unless the connection was ended for a better one.
+
+        A peer with a session is suspended.
+        """
         if peer.is_lost:
             return
         if not peer.is_ending:
+            if peer.session is not None:
+                self._suspend(peer, "left", reason, now)
+                return
             peer.end_reason = "left"
             peer.end_detail = reason
             self._let_go(peer, now)
-        peer.forget()
-        self.relieved(peer, now)
-        peer.look_at = NEVER
-        del self._peers[peer.id]
+        self._forget(peer, now)
+
+    def stuck(self, peer: Peer, text: str, now: float) -> None:
+        """The peer's transport has taken nothing for too long: it is closed, and the peer ended or suspended."""
+        if peer.session is not None:
+            self._suspend(peer, "slow-peer", text, now)
+        else:
+            self.end(peer, "slow-peer", text, now)
 
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once.
@@ -194,10 +232,13 @@ class Core:
         """
         if peer.is_ending or peer.is_lost:
             return
+        is_suspended = peer.is_suspended
         refusal = Refusal(word, text)
         peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
         self._let_go(peer, now)
+        if is_suspended:
+            self._forget(peer, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
@@ -213,6 +254,45 @@ class Core:
         """No new requests from now on; those that run go on."""
         self.engine.is_draining = True
 
+    # Drains: see `life.drains`. BrokerError "over-limit" when there are too many of them.
+
+    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
+        """The route of that id gets no new requests, now or when it comes; how many routes that are."""
+        route = self.table.find(route_id)
+        found = [route] if route is not None else []
+        self._drain(ROUTE, id_text(route_id), route_id, found, grace_s, spread_s, closes, now)
+        return len(found)
+
+    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
+        """Routes with the tag get no new requests; how many there are now."""
+        tag = normal_tag(tag)
+        found = self.query.matching([[tag]])
+        self._drain(TAG, tag_name(tag), tag.token(), found, grace_s, spread_s, closes, now)
+        return len(found)
+
+    def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
+        """The broker takes no new requests and no new connections; how many connections it has."""
+        self._begin_drain(BROKER, "", b"", self.peers(), grace_s, spread_s, closes, now)
+        self.engine.is_draining = True
+        return len(self._peers)
+
+    def undrain_route(self, route_id: bytes, now: float) -> bool:
+        """In service again; False when it was not drained."""
+        return self._undrain(ROUTE, id_text(route_id), now)
+
+    def undrain_tag(self, tag: Tag, now: float) -> bool:
+        """In service again; False when it was not drained."""
+        return self._undrain(TAG, tag_name(normal_tag(tag)), now)
+
+    def undrain_broker(self, now: float) -> bool:
+        """In service again; False when it was not drained."""
+        self.engine.is_draining = False
+        return self._undrain(BROKER, "", now)
+
+    def drains(self) -> list[Drain]:
+        """What is drained, in the order in which it was."""
+        return self._drains.all()
+
     # Time
 
     def tick(self, now: float, at_ms: int) -> None:
@@ -222,12 +302,13 @@ class Core:
         while peer is not None:
             self._look_at(peer, now)
             peer = self._deadlines.take_due(now)
+        self._end_overrun(now)
         if now >= self._flow_at:
             self._take_flows(now)
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
-        return min(self._flow_at, self._deadlines.first())
+        return min(self._flow_at, self._deadlines.first(), self.engine.timers.first())
 
     # What comes out
 
@@ -240,6 +321,10 @@ class Core:
         peers = self._dirty[:]
         self._dirty.clear()
         return peers
+
+    def take_moves(self) -> list[Move]:
+        """Transports to move, in order; nothing of a peer may be written or read before."""
+        return self.sessions.take_moves()
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
         """What happened since the last call, in order."""
@@ -266,8 +351,75 @@ class Core:
 
     # Inside
 
+    def _drain(
+        self,
+        kind: str,
+        name: str,
+        token: bytes,
+        routes: list[Route],
+        grace_s: float,
+        spread_s: float,
+        closes: bool,
+        now: float,
+    ) -> None:
+        peers = [peer for peer in [route.owner for route in routes] if isinstance(peer, Peer)]
+        self._begin_drain(kind, name, token, peers, grace_s, spread_s, closes, now)
+        for route in routes:
+            self.table.masks.put(self.table.masks.draining, route.slot)
+
+    def _begin_drain(
+        self,
+        kind: str,
+        name: str,
+        token: bytes,
+        peers: list[Peer],
+        grace_s: float,
+        spread_s: float,
+        closes: bool,
+        now: float,
+    ) -> None:
+        if self._drains.is_full and self._drains.find(kind, name) is None:
+            raise BrokerError("over-limit", f"{MAX_DRAINS} drains are there already, end some of them first")
+        at_ms = self._diary.wall(now)
+        drain = Drain(kind, name, grace_s, spread_s, closes, at_ms)
+        self._drains.begin(drain, token, peers, now)
+        what = f"{len(peers)} connections"
+        text = f"{what} are closed within {spread_s + grace_s:g} s" if closes else f"{what} stay open"
+        self._diary.tell(DRAIN_STARTED, at_ms, name if kind == ROUTE else "", reason=kind, detail=f"{name}: {text}")
+
+    def _undrain(self, kind: str, name: str, now: float) -> bool:
+        drain = self._drains.end(kind, name)
+        if drain is None:
+            return False
+        masks = self.table.masks
+        for slot in masks.draining.to_list():
+            route = self.table.route_at(slot)
+            if not self._drains.covers(route):
+                masks.take(masks.draining, slot)
+                self.engine.route_opened(route, now)
+        at_ms = self._diary.wall(now)
+        seconds = (at_ms - drain.at_ms) / 1000
+        self._diary.tell(
+            DRAIN_ENDED,
+            at_ms,
+            name if kind == ROUTE else "",
+            reason=kind,
+            detail=f"{name}: in service again after {seconds:.1f} s",
+        )
+        return True
+
+    def _close_leaving(self, now: float) -> None:
+        """Tells the connections whose turn has come to go."""
+        for leaving in self._drains.take_leaving(now):
+            peer = leaving.peer
+            drain = leaving.drain
+            what = f"{drain.kind} {drain.name}".strip()
+            left = f", {len(peer.streams)} requests end with it" if peer.streams else ""
+            self.end(peer, "draining", f"the {what} is taken out of service{left}", now, CONNECTION_CLOSE)
+
     def _pause(self, caller: Peer) -> None:
-        """The caller has just sent requests to congested peers."""
+        """The caller has just sent requests to congested peers, or too many to suspended ones."""
+        self._end_overrun(caller.heard_at)
         for fed in self._fed:
             fed.is_fed = False
             if caller.id not in fed.feeders and fed is not caller and not fed.is_lost:
@@ -312,31 +464,59 @@ class Core:
         if connection.state == NEW:
             self._handle_first(peer, frame)
         elif kind == KEEPALIVE:
-            answer = connection.handle_keepalive(frame)
+            session = peer.session
+            if session is not None:
+                session.acknowledge(keepalive_position(frame.data, frame.start, frame.end))
+            answer = connection.handle_keepalive(frame, session.received_position if session is not None else 0)
             if answer is not None:
                 peer.send(answer)
         elif kind == METADATA_PUSH:
             self._handle_push(peer, frame)
+        elif kind == LEASE:
+            self._handle_lease(peer, frame)
         elif kind == ERROR:
             verdict = connection.handle_error(frame)
             if verdict == CLOSES and peer.streams:
+                self.sessions.close(peer)
                 self._withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
             elif verdict != NOTHING:
                 peer.end("left", "the peer sent an ERROR on stream 0")
                 self._let_go(peer, frame.now)
+        elif kind == RESUME:
+            # "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an ERROR[CONNECTION_ERROR]", and
+            # the same for one after a previous RESUME frame.
+            self.end(peer, "bad-frame", "RESUME must be the first frame of a connection", frame.now)
         elif is_fatal(kind, frame.flags):
             name = KIND_NAMES.get(kind, f"type 0x{kind:02x}") if kind != EXT else "EXT"
             self.end(peer, "bad-frame", f"frame {name} on stream 0 is unknown and may not be ignored", frame.now)
         else:
             self.engine.ignored += 1
 
+    def _handle_lease(self, peer: Peer, frame: FrameCursor) -> None:
+        """The peer says how many requests it takes; one that did not ask for leases has nothing to grant."""
+        ttl_ms, requests_n = decode_lease(frame.data, frame.start, frame.end)
+        if peer.granting is None or ttl_ms < 0:
+            self.engine.ignored += 1
+        else:
+            peer.granting.granted(requests_n, ttl_ms, frame.now)
+            route = peer.route
+            if isinstance(route, Route) and route.slot >= 0 and requests_n:
+                self.engine.route_opened(route, frame.now)
+
     def _handle_first(self, peer: Peer, frame: FrameCursor) -> None:
-        refusal = peer.connection.handle_first(frame)
+        sessions = self.sessions
+        if sessions.is_offered and frame.kind == RESUME and not frame.stream_id:
+            self._handle_resume(peer, frame)
+            return
+        refusal = peer.connection.handle_first(frame, sessions.is_offered)
         if refusal is not None:
             self.end(peer, refusal.word, refusal.text, frame.now)
             return
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
+        if len(self._peers) > self.settings.max_connections:
+            self._end_surplus(peer, frame.now)  # the suspended ones keep their places
+            return
         number = self.engine.number_mimes(setup)
         if number < 0:
             text = f"{MAX_MIMES} different pairs of mime types were met, more are not told apart"
@@ -344,8 +524,17 @@ class Core:
             return
         peer.mimes = number
         peer.frame.max_bytes = self.settings.max_frame_bytes
+        if setup.wants_resume:
+            if sessions.find(setup.token) is not None:
+                # "A server should not accept a SETUP with a Token that is currently already being used"
+                self.end(peer, "token-in-use", "another connection has this resume token", frame.now, REJECTED_SETUP)
+                return
+            sessions.open(peer, setup.token)
         self._watch(peer, frame.now + peer.connection.lifetime_s)
         self._diary.tell(PEER_CONNECTED, self._diary.wall(frame.now), peer=peer.name)
+        if setup.wants_lease:
+            peer.granting = Granting(self.table.masks, self.engine.timers, frame.now)
+            peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         metadata = setup.metadata
         if metadata:
             at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
@@ -355,6 +544,62 @@ class Core:
                 what = "has too many entries" if at == BROKEN else "breaks off"
                 text = f"the composite metadata of the SETUP {what}"
                 self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
+
+    def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
+        """A RESUME as the first frame: the peer that it means goes on with this transport."""
+        now = frame.now
+        try:
+            resume = decode_resume(frame.data, frame.start, frame.end)  # its version: the SETUP's holds (D-39)
+        except InvalidFrame as error:
+            self.end(newcomer, "bad-frame", error.text, now)
+            return
+        peer = self.sessions.find(resume.token)
+        session = peer.session if peer is not None else None
+        if peer is None or session is None:
+            self.end(newcomer, "unknown-session", "there is no session to resume, connect again with a SETUP", now)
+            return
+        obstacle = session.obstacle(resume.received_position, resume.first_position)
+        if obstacle:
+            self.end(newcomer, "cannot-resume", obstacle, now)
+            # "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt resumption again."
+            self.end(peer, "cannot-resume", obstacle, now, CONNECTION_ERROR)
+            return
+        if not session.is_suspended:
+            # The client knows sooner than we that its old socket is dead.
+            self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
+        rest = self.sessions.resume(peer, session, newcomer, resume, now)
+        self._forget(newcomer, now)
+        self._watch(peer, now + peer.connection.lifetime_s)
+        if rest:
+            self.receive(peer, rest, now)
+
+    def _suspend(self, peer: Peer, reason: str, text: str, now: float) -> None:
+        """The peer's transport is gone; it may come back."""
+        session = peer.session
+        if session is None or session.is_suspended:
+            return
+        self.relieved(peer, now)
+        self.sessions.suspend(peer, session, reason, text, now)
+        self._watch(peer, now + self.sessions.ttl_s)
+
+    def _end_overrun(self, now: float) -> None:
+        """Ends the suspended peers for which too much waits: what did not fit is lost, so nobody can resume them."""
+        for peer in self._fed:
+            session = peer.session
+            if session is not None and session.is_overrun:
+                text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
+                self.end(peer, "resume-overrun", text, now)
+
+    def _end_surplus(self, peer: Peer, now: float) -> None:
+        text = f"{len(self._peers) - 1} connections are open, the limit is {self.settings.max_connections}"
+        self.end(peer, "over-limit", text, now)
+
+    def _forget(self, peer: Peer, now: float) -> None:
+        """The peer is no more."""
+        peer.forget()
+        self.relieved(peer, now)
+        peer.look_at = NEVER
+        del self._peers[peer.id]
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         at, to = self.engine.find_in_push(peer, frame)
@@ -408,10 +653,23 @@ class Core:
             if mine.id != route.id:  # else `join` takes its place
                 self.table.leave(mine, load is not None)
         self.table.join(route, at_ms, now, load)
+        masks = self.table.masks
+        if peer.granting is not None:
+            route.load.lease = peer.granting.lease
+            route.load.lease.join(route.slot)
+        if self._drains.covers(route):
+            masks.put(masks.draining, route.slot)
+        elif masks.draining.has(route.slot):  # moved there with the load
+            masks.take(masks.draining, route.slot)
+        if peer.is_congested:
+            masks.put(masks.congested, route.slot)
         peer.route = route
+        peer.origin = route.id
+        peer.zone = zone_of(route, self.settings.zone)
         peer.caller_service = route.service
         peer.flows = {}  # they name the old route as the caller
         peer.latest_flow = None
+        self.engine.route_opened(route, now)
         self._tell_route(ROUTE_JOINED, route, peer, at_ms, "")
 
     def _withdraw(self, peer: Peer, reason: str, now: float) -> None:
@@ -424,8 +682,11 @@ class Core:
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
         at_ms = self._diary.wall(now)
+        self.sessions.close(peer)
         self._withdraw(peer, peer.end_reason, now)
         self.relieved(peer, now)
+        if peer.granting is not None:
+            peer.granting.close()
         for stream_id in list(peer.streams):
             stream = peer.streams.get(stream_id)
             if stream is None:
@@ -461,13 +722,21 @@ class Core:
             waited_s = now - peer.connected_at
             self.end(peer, "setup-timeout", f"no SETUP within {waited_s:.1f} s", now)
             return
+        if peer.is_suspended:
+            self.end(peer, "resume-timeout", f"nobody resumed it within {self.sessions.ttl_s:g} s", now)
+            return
+        if peer.granting is not None and peer.granting.is_due(peer.requests, now):
+            peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         lifetime_s = peer.connection.lifetime_s
         if peer.is_paused:
             peer.heard_at = now  # what it says waits where we do not read it
         late_at = peer.heard_at + lifetime_s
         if late_at <= now:
             text = f"nothing arrived for {now - peer.heard_at:.1f} s, the SETUP promised {lifetime_s:.1f} s"
-            self.end(peer, "keepalive-timeout", text, now)
+            if peer.session is not None:
+                self._suspend(peer, "keepalive-timeout", text, now)
+            else:
+                self.end(peer, "keepalive-timeout", text, now)
             return
         self._watch(peer, late_at)  # later than now, so that `tick` comes to an end
 
@@ -501,3 +770,11 @@ class Core:
             uptime_ms,
             route.load.requests,
         )
+
+
+def zone_of(route: Route, default: str) -> bytes:
+    """Where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
+    for tag in route.tags:
+        if tag.key == ZONE and tag.raw is not None:
+            return tag.raw
+    return default.encode()

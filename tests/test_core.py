@@ -134,11 +134,6 @@ def test_a_setup_opens_the_connection_without_an_answer(framed: bool) -> None:
             "bad-version: RSocket 0.2 asked for, this broker speaks 1.0",
         ),
         (
-            Setup(COMPOSITE_MIME, "a/b", 1, 1, wants_lease=True).encode(),
-            UNSUPPORTED_SETUP,
-            "lease-unsupported: leases are not offered, connect again without them",
-        ),
-        (
             Setup(COMPOSITE_MIME, "a/b", 1, 1, wants_resume=True, token=b"abc").encode(),
             REJECTED_SETUP,
             "resume-unsupported: resumption is not offered, connect again without it",
@@ -196,7 +191,7 @@ def test_requests_behind_a_refused_setup_are_not_looked_at() -> None:
     service = world.service("orders", 1)
     wire = world.connect()
     request = encode_request(REQUEST_FNF, 1, b"hi", addressed(ORDERS))
-    refused = Setup(COMPOSITE_MIME, "a/b", 1, 1, wants_lease=True).encode()
+    refused = Setup(COMPOSITE_MIME, "a/b", 0, 1).encode()
     wire.send_bytes(b"".join(len(raw).to_bytes(3, "big") + raw for raw in (refused, request)))
     assert service.received() == []
 

@@ -12,6 +12,7 @@ from typing import Final
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
+from broker.routing.query import Target
 from broker.rsocket.frames import (
     CANCEL,
     COMPLETE,
@@ -68,6 +69,11 @@ class Gathering(Stream):
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
         self._asks: Final = asks
 
+    @property
+    def is_crowded(self) -> bool:
+        """It has as many frames as may be held."""
+        return len(self.frames) >= MAX_FRAMES
+
     def enter(self) -> None:
         """Takes its place in the caller's table."""
         self.caller.streams[self.caller_id] = self
@@ -118,7 +124,7 @@ class Gathering(Stream):
 
     def _give_up(self, outcome: int, now: float) -> None:
         self.leave()
-        self._asks.given_up(self, outcome, now)
+        self._asks.given_up(self, None, outcome, now)
 
 
 class Asks:
@@ -127,5 +133,8 @@ class Asks:
     def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
         """A PAYLOAD for a request that is being gathered."""
 
-    def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
-        """The caller cancelled it or is gone, before it was known where it goes."""
+    def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
+        """The caller cancelled it or is gone; without a target before it was known where it goes."""
+
+    def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
+        """It waited for a route until its time was up (`no-route`, `deadline`), or it is too large (`over-limit`)."""

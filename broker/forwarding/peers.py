@@ -9,18 +9,22 @@ from typing import Final
 from librt.strings import BytesWriter, write_i64_be
 
 from broker.forwarding.flows import Flow
+from broker.forwarding.granting import Granting
 from broker.forwarding.settings import Settings
+from broker.forwarding.timers import Timed
 from broker.routing.query import Target
 from broker.rsocket.connection import OPEN, Connection
-from broker.rsocket.frames import MAX_STREAM_ID
+from broker.rsocket.frames import MAX_STREAM_ID, METADATA_PUSH, has_position
 from broker.rsocket.framing import FrameCursor
+from broker.rsocket.resumption import Session
+from broker.wire.ints import u32_at, u32_bytes
 
 _KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
 MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a stranger must not fill memory
 _SMALL_BYTES: Final = 1 << 23  # a length below that fits the upper 24 bits of a signed number of 64
 
 
-class Stream:
+class Stream(Timed):
     """One stream of one or two peers, as the peers' tables of streams see it. What it has no use for, it ignores."""
 
     def from_caller(self, frame: FrameCursor) -> None:
@@ -59,6 +63,7 @@ class Peer:
         "flows",
         "frame",
         "gathered_bytes",
+        "granting",
         "heard_at",
         "id",
         "is_congested",
@@ -73,13 +78,19 @@ class Peer:
         "latest_to",
         "look_at",
         "merging_bytes",
+        "merging_n",
         "mimes",
         "name",
+        "origin",
         "pending_bytes",
         "requests",
         "route",
+        "session",
         "settings",
         "streams",
+        "waiting_bytes",
+        "waiting_n",
+        "zone",
     )
 
     def __init__(
@@ -94,11 +105,11 @@ class Peer:
         at_ms: int,
     ) -> None:
         self.id: Final = id
-        self.name: Final = name  # "tcp 10.0.0.4:5123"
-        self.is_framed: Final = is_framed
+        self.name = name  # "tcp 10.0.0.4:5123"; of a peer that was resumed, of its latest transport
+        self.is_framed = is_framed
         self.settings: Final = settings
         self.connection: Final = Connection()
-        self.frame: Final = FrameCursor(is_framed, min(MAX_SETUP_BYTES, settings.max_frame_bytes))
+        self.frame = FrameCursor(is_framed, min(MAX_SETUP_BYTES, settings.max_frame_bytes))
         # By stream id; odd ones are bounded by max_streams_per_connection, even ones by the callers' bounds.
         self.streams: dict[int, Stream] = {}
         self.flows: dict[int, Flow] = {}  # of its requests in this interval, see `engine`; bounded by flows.MAX_FLOWS
@@ -112,9 +123,15 @@ class Peer:
         self.begun = 0  # open streams that the peer began
         self.route: object | None = None  # the Route it offers; None: a caller only (D-17)
         self.caller_service = ""  # service name of that route
+        self.zone = settings.zone.encode()  # where it is, as zones are compared; its route's Zone tag, or the broker's
+        self.origin = id.to_bytes(16, "big")  # who it is, for sticky choices: its Route Id, or its number
+        self.granting: Granting | None = None  # what it grants, when its SETUP asked for leases
         self.mimes = -1  # number of its pair of mime types, see `translate`; -1 before the SETUP
         self.gathered_bytes = 0  # fragments held back until their ADDRESS is whole; bounded by max_metadata_bytes
-        self.merging_bytes = 0  # multicast items that it did not ask for yet; bounded by multicast_buffer_bytes
+        self.waiting_n = 0  # requests that wait for a route; bounded by max_waiting_per_connection
+        self.waiting_bytes = 0  # of their frames; bounded by max_waiting_bytes
+        self.merging_bytes = 0  # items of its multicasts that wait; bounded by multicast_buffer_bytes
+        self.merging_n = 0  # branches of its multicasts that may send items, and share those bytes
         self.connected_at: Final = now
         self.connected_at_ms: Final = at_ms
         self.heard_at = now
@@ -123,7 +140,7 @@ class Peer:
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever
         self.is_congested = False  # the edge says: it does not take what is written to it
-        self.is_fed = False  # it is in `_fed`
+        self.is_fed = False  # it is in `_fed`, for one of both reasons
         self.feeders: dict[int, Peer] = {}  # by id: callers not read from until it does; bounded by the connections
         self.blocked_n = 0  # congested peers that it feeds; it is not read from while there are any
         self.pending_bytes = 0  # of output that nobody has taken
@@ -131,11 +148,12 @@ class Peer:
         self.is_lost = False  # the transport is gone
         self.end_reason = ""  # code word, once it is ending or lost
         self.end_detail = ""
+        self.session: Session | None = None  # what it may come back to; None unless its SETUP asked for that
         self._next_id = 2
         self._writer = BytesWriter()  # output of a framed peer
         self._messages: list[bytes] = []  # output of one that is not
         self._dirty: Final = dirty  # the core's list of peers with output
-        self._fed: Final = fed  # the core's list of congested peers that were sent requests
+        self._fed: Final = fed  # the core's list of congested peers that were sent requests, and of overrun sessions
 
     @property
     def is_paused(self) -> bool:
@@ -146,6 +164,11 @@ class Peer:
     def is_open(self) -> bool:
         """The SETUP was accepted and nobody ended the connection."""
         return self.connection.state == OPEN and not self.is_ending
+
+    @property
+    def is_suspended(self) -> bool:
+        """Its transport is gone and it may come back; frames for it wait in its session."""
+        return self.session is not None and self.session.is_suspended
 
     @property
     def bytes_out(self) -> int:
@@ -162,6 +185,9 @@ class Peer:
 
     def forward(self, frame: FrameCursor, stream_id: int) -> None:
         """Writes the frame as it came, with another stream id."""
+        if self.session is not None:
+            self._forward_in_session(frame, stream_id)
+            return
         if not self.pending_bytes:
             self._dirty.append(self)
         if self.is_congested and not stream_id & 1 and not self.is_fed:
@@ -189,6 +215,12 @@ class Peer:
         """Writes a whole frame, its stream id included; nothing behind the ERROR that ended the connection."""
         if self.is_ending or self.is_lost:
             return
+        if self.session is not None and not self._retain(self.session, raw):
+            return
+        self.resend(raw)
+
+    def resend(self, raw: bytes) -> None:
+        """Writes a whole frame that its session, if there is one, knows already."""
         if not self.pending_bytes:
             self._dirty.append(self)
         if self.is_framed:
@@ -236,9 +268,50 @@ class Peer:
         return messages
 
     def forget(self) -> None:
+        """The transport is gone, and the peer with it."""
+        self.detach()
+        self.is_lost = True
+
+    def detach(self) -> None:
         """The transport is gone: what waits, and half a frame that came, are worth nothing."""
         self.frame.close()
         self._messages = []
         self._writer = BytesWriter()
         self.pending_bytes = 0
-        self.is_lost = True
+
+    def attach(self, newcomer: "Peer", now: float) -> bytes:
+        """Takes over the transport of another peer, whose RESUME is being looked at; the bytes that came behind it.
+
+        The newcomer is as good as lost then: it has no transport.
+        """
+        rest = newcomer.frame.take_rest()
+        self.name = newcomer.name
+        self.is_framed = newcomer.is_framed
+        self.frame = FrameCursor(newcomer.is_framed, self.settings.max_frame_bytes)
+        self.heard_at = now
+        self.bytes_in += newcomer.bytes_in - len(rest)
+        newcomer.forget()
+        return rest
+
+    def _forward_in_session(self, frame: FrameCursor, stream_id: int) -> None:
+        raw = u32_bytes(stream_id) + frame.data[frame.start + 4 : frame.end]
+        if stream_id & 1:
+            self.send(raw)
+        else:
+            self.request(raw)
+
+    def _retain(self, session: Session, raw: bytes) -> bool:
+        """What has a position is retained. True when the frame is to be written now.
+
+        While nobody is connected, a METADATA_PUSH waits with the others. Any other frame without a position speaks of
+        a transport that is gone, or, as EXT, may be ignored.
+        """
+        kind = raw[4] >> 2
+        if has_position(kind) and u32_at(raw, 0):
+            session.retain(raw)
+        elif kind == METADATA_PUSH and session.is_suspended:
+            session.hold(raw)
+        if session.is_overrun and not self.is_fed:
+            self.is_fed = True  # the core looks through that list when the frame at hand has been dealt with
+            self._fed.append(self)
+        return not session.is_suspended

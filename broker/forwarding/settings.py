@@ -20,7 +20,9 @@ class Settings:
         "max_streams_per_connection",
         "max_tags_per_route",
         "max_waiting",
+        "max_waiting_bytes",
         "max_waiting_per_connection",
+        "multicast_branch_bytes",
         "multicast_buffer_bytes",
         "multicast_on_leave",
         "multicast_prefetch_n",
@@ -43,6 +45,7 @@ class Settings:
         strict_hints: bool = False,
         multicast_on_leave: str = "ignore",
         multicast_prefetch_n: int = 32,
+        multicast_branch_bytes: int = 1 << 20,
         multicast_buffer_bytes: int = 16 << 20,
         setup_timeout_s: float = 2.0,
         flow_interval_s: float = 1.0,
@@ -60,6 +63,7 @@ class Settings:
         no_route_timeout_s: float = 5.0,
         max_waiting: int = 10_000,
         max_waiting_per_connection: int = 1_000,
+        max_waiting_bytes: int = 4 << 20,
         drain_grace_s: float = 10.0,
         drain_spread_s: float = 30.0,
     ) -> None:
@@ -68,6 +72,7 @@ class Settings:
         self.strict_hints: Final = strict_hints  # D-12: hints among the tags take part in the AND
         self.multicast_on_leave: Final = multicast_on_leave  # D-14: ignore, or error
         self.multicast_prefetch_n: Final = multicast_prefetch_n  # items asked of a branch before the caller has room
+        self.multicast_branch_bytes: Final = multicast_branch_bytes  # D-44: what the items of one branch may take
         self.multicast_buffer_bytes: Final = (
             multicast_buffer_bytes  # of one caller's multicast streams: items it did not ask for yet
         )
@@ -87,5 +92,6 @@ class Settings:
         self.no_route_timeout_s: Final = no_route_timeout_s  # how long it waits at most
         self.max_waiting: Final = max_waiting  # requests
         self.max_waiting_per_connection: Final = max_waiting_per_connection  # requests
+        self.max_waiting_bytes: Final = max_waiting_bytes  # of the frames of requests that wait, per connection
         self.drain_grace_s: Final = drain_grace_s  # for the streams of a route that drains
         self.drain_spread_s: Final = drain_spread_s  # over which connections that drain are told to go

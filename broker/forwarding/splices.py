@@ -21,6 +21,7 @@ from typing import Final
 from broker.errors import CANCELED, INVALID
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
+from broker.forwarding.timers import Timer
 from broker.routing.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.rsocket.frames import (
@@ -65,6 +66,7 @@ class Splice(Stream):
         "route_done",
         "route_id",
         "server",
+        "timer",
     )
 
     def __init__(
@@ -85,6 +87,7 @@ class Splice(Stream):
         self.route: Final = route
         self.flow: Final = flow
         self.model: Final = model
+        self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self.caller_done = False  # the caller sends no more payloads
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
         self._opened_at: Final = now
@@ -193,11 +196,20 @@ class Splice(Stream):
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
         self.finish(ROUTE_LOST, NEITHER, now)
 
+    def expire(self, now: float) -> None:
+        """The caller's deadline has passed. A route that has not begun to answer was too slow."""
+        self.server.send(encode_cancel(self.route_id))
+        text = f"deadline: {self.route.service} has not ended the request within {now - self._opened_at:.3f} s"
+        self.caller.send(encode_error(self.caller_id, CANCELED, text))
+        self.finish(FAILED, NEITHER if self._bytes_out else BAD, now)
+
     def finish(self, outcome: int, verdict: int, now: float) -> None:
         """Forgets both streams and counts the request; called once. `verdict` on the route: GOOD, BAD or NEITHER."""
         del self.caller.streams[self.caller_id]
         self.server.streams.pop(self.route_id, None)  # already taken out when the server is lost
         self.caller.begun -= 1
+        if self.timer is not None:
+            self.timer.cancel()
         latency_us = int((now - self._opened_at) * 1e6)
         self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now)
         self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)

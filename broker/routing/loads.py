@@ -6,6 +6,7 @@ on a list (`Loads.suspects`), `outliers` judges.
 
 from typing import Final
 
+from broker.routing.leases import Lease
 from broker.routing.masks import Masks
 from broker.routing.policies import Policies, Policy
 
@@ -41,11 +42,9 @@ class Load:
         "ewma_at",
         "ewma_us",
         "in_flight",
-        "is_leased",
         "is_measured",
         "joined_at",
-        "leased_n",
-        "leased_until",
+        "lease",
         "requests",
         "service",
         "slot",
@@ -66,11 +65,15 @@ class Load:
         self.is_measured = False  # somebody chooses by its latency
         self.ewma_us = 0.0  # of request/responses, see `latency`
         self.ewma_at = 0.0
-        self.is_leased = False  # its connection grants requests by LEASE
-        self.leased_n = 0  # grants left
-        self.leased_until = 0.0  # seconds, monotonic
+        self.lease: Lease | None = None  # when its connection grants requests by LEASE
         self._limit: Final = service.policy.max_in_flight_per_route
         self._loads: Final = loads
+
+    def take(self) -> None:
+        """A request was given to the route, of any model."""
+        self.requests += 1
+        if self.lease is not None:
+            self.lease.spend()
 
     def began(self, is_awaited: bool) -> None:
         """A request was sent to the route. `is_awaited`: it is a request/response."""
@@ -109,7 +112,7 @@ class Loads:
         self._policies: Final = policies
 
     def open(self, service: str, now: float) -> Load:
-        """The load of a new route."""
+        """The load of a route that is about to join."""
         load = self.services.get(service)
         if load is None:
             load = ServiceLoad(service, self._policies.of(service))
@@ -123,12 +126,17 @@ class Loads:
             load.service.routes_n += 1
             self.services[load.service.name] = load.service
         load.slot = slot
+        if load.lease is not None:
+            load.lease.join(slot)
 
     def left(self, load: Load) -> None:
         """Its route is in the table no more."""
         service = load.service
         self.masks.forget(load.slot)
         load.slot = -1
+        if load.lease is not None:
+            load.lease.slot = -1
+            load.lease = None
         service.routes_n -= 1
         if not service.routes_n:
             del self.services[service.name]

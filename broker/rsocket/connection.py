@@ -5,11 +5,12 @@ open until one side ends it. What arrives on stream 0:
 
     state   | SETUP          | RESUME            | KEEPALIVE | ERROR  | other
     --------+----------------+-------------------+-----------+--------+----------------------------------
-    NEW     | OPEN, or refuse| REJECTED_RESUME   | refuse    | refuse | refuse: INVALID_SETUP
-    OPEN    | ignored        | ignored           | answered  | CLOSED*| ignored, or refused (see `is_fatal`)
+    NEW     | OPEN, or refuse| REJECTED_RESUME*  | refuse    | refuse | refuse: INVALID_SETUP
+    OPEN    | ignored        | refuse            | answered  | CLOSED°| ignored, or refused (see `is_fatal`)
     CLOSED  | ignored        | ignored           | ignored   | ignored| ignored
 
-"refuse" ends the connection with an ERROR on stream 0. * CONNECTION_CLOSE waits for the open streams first.
+"refuse" ends the connection with an ERROR on stream 0. * Unless resumption is offered: then the core looks for the
+session. ° CONNECTION_CLOSE waits for the open streams first.
 """
 
 from typing import Final
@@ -42,6 +43,8 @@ NEW: Final = 0
 OPEN: Final = 1
 CLOSED: Final = 2
 
+MAX_TOKEN_BYTES: Final = 1024  # of a session: a uuid has 36, a signed token some hundreds; it is kept with the session
+
 # What an ERROR on stream 0 does to the connection.
 NOTHING: Final = 0
 CLOSES: Final = 1  # no new requests; the peer closes it when the open streams have ended
@@ -73,8 +76,11 @@ class Connection:
             ms += setup.keepalive_ms
         return ms / 1000.0
 
-    def handle_first(self, frame: FrameCursor) -> Refusal | None:
-        """The first frame of the connection; None when it was a SETUP that opens it."""
+    def handle_first(self, frame: FrameCursor, may_resume: bool = False) -> Refusal | None:
+        """The first frame of the connection; None when it was a SETUP that opens it.
+
+        `may_resume`: a SETUP that asks for resumption gets it.
+        """
         if frame.kind == RESUME and frame.stream_id == 0:
             return Refusal("unknown-session", "there is no session to resume, connect again with a SETUP")
         if frame.kind != SETUP or frame.stream_id != 0:
@@ -91,22 +97,23 @@ class Connection:
         if setup.keepalive_ms == 0 or setup.lifetime_ms == 0:
             text = f"keepalive time {setup.keepalive_ms} ms and lifetime {setup.lifetime_ms} ms, both must be over 0"
             return Refusal("bad-setup", text)
-        if setup.wants_resume:
+        if setup.wants_resume and not may_resume:
             return Refusal("resume-unsupported", "resumption is not offered, connect again without it")
-        if setup.wants_lease:
-            return Refusal("lease-unsupported", "leases are not offered, connect again without them")
+        if setup.wants_resume and not 0 < len(setup.token) <= MAX_TOKEN_BYTES:
+            text = f"a resume token of {len(setup.token)} bytes, it must have 1 to {MAX_TOKEN_BYTES}"
+            return Refusal("bad-setup", text)
         self.setup = setup
         self.state = OPEN
         return None
 
-    def handle_keepalive(self, frame: FrameCursor) -> bytes | None:
-        """The KEEPALIVE to answer with, or None when no answer is asked for."""
+    def handle_keepalive(self, frame: FrameCursor, position: int = 0) -> bytes | None:
+        """The KEEPALIVE to answer with, or None when no answer is asked for. `position`: received, 0 if not counted."""
         if not frame.flags & RESPOND:
             return None
         start = frame.start + HEADER_BYTES + 8  # behind the last received position
         if start > frame.end:
             return None
-        return encode_keepalive(frame.data[start : frame.end])
+        return encode_keepalive(frame.data[start : frame.end], False, position)
 
     def handle_error(self, frame: FrameCursor) -> int:
         """An ERROR on stream 0: NOTHING, CLOSES or ENDS."""

@@ -255,6 +255,19 @@ def has_position(kind: int) -> bool:
     return REQUEST_RESPONSE <= kind <= ERROR
 
 
+def decode_lease(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """(time to live in milliseconds, requests) of a LEASE; (-1, -1) when it is too short."""
+    at = start + HEADER_BYTES
+    if end - at < 8:
+        return -1, -1
+    return u32_at(data, at) & MAX_N, u32_at(data, at + 4) & MAX_N
+
+
+def encode_lease(ttl_ms: int, requests_n: int) -> bytes:
+    """LEASE: so many requests within that time, 31 bits each."""
+    return _header(0, LEASE, 0, None) + u32_bytes(ttl_ms) + u32_bytes(requests_n)
+
+
 def encode_error(stream_id: int, code: int, text: str) -> bytes:
     """ERROR; a stream id of 0 speaks of the connection."""
     return _header(stream_id, ERROR, 0, None) + u32_bytes(code) + text.encode("utf-8", "replace")

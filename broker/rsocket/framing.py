@@ -119,6 +119,12 @@ class FrameCursor:
         self._missing = 0
         self._loose = 0
 
+    def take_rest(self) -> bytes:
+        """The bytes behind the frame that is being looked at; this cursor cuts no further ones."""
+        rest = self.data[self._next :] if self._is_framed else b""
+        self.close()
+        return rest
+
     def _advance_message(self) -> bool:
         data = self.data
         length = len(data) - self._next

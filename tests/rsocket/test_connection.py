@@ -127,7 +127,6 @@ def test_new_with_anything_else_is_refused(raw: bytes, named: str) -> None:
         (setup(keepalive_ms=0), INVALID_SETUP, "bad-setup: keepalive time 0 ms and lifetime 90000 ms, both must be"),
         (setup(lifetime_ms=0), INVALID_SETUP, "bad-setup: keepalive time 20000 ms and lifetime 0 ms, both must be"),
         (setup(wants_resume=True), REJECTED_SETUP, "resume-unsupported: "),
-        (setup(wants_lease=True), UNSUPPORTED_SETUP, "lease-unsupported: "),
     ],
 )
 def test_setup_that_cannot_be_accepted_is_refused(raw: bytes, code: int, message: str) -> None:

@@ -1,0 +1,50 @@
+"""Request/response to all: the first branch that answers at all is the answer, an error too (D-13).
+
+Specification, "Multicast Routing": "The broker will only reply to client with the FIRST message that returns. This
+includes an error. It will cancel requests that have not completed and ignore additional results." The first fragment
+decides, and fragments pass as they come: only one branch is left then, so they cannot mix.
+"""
+
+from broker.errors import Refusal
+from broker.forwarding.branches import Branch
+from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
+from broker.forwarding.multicast import Multicast, is_item
+from broker.forwarding.peers import Peer
+from broker.forwarding.splices import verdict_of
+from broker.rsocket.frames import COMPLETE, ERROR, FOLLOWS, PAYLOAD
+from broker.rsocket.framing import FrameCursor
+
+
+class FirstAnswer(Multicast):
+    """A request_response to all."""
+
+    __slots__ = ("_is_decided",)
+
+    def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        super().__init__(caller, caller_id, flow, model, now)
+        self._is_decided = False  # the first frame of an answer has passed; its branch is the only one left
+
+    def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        if frame.kind != PAYLOAD and frame.kind != ERROR:
+            return
+        if not self._is_decided:
+            self._is_decided = True
+            for other in list(self.branches.values()):
+                if other is not branch:
+                    self.cancel_branch(other)
+        self.to_caller(frame.data[frame.start + 4 : frame.end])
+        if frame.kind == ERROR:
+            branch.verdict = verdict_of(frame)
+            self.drop_branch(branch)
+            self.finish(FAILED, frame.now)
+        elif frame.flags & COMPLETE or not frame.flags & FOLLOWS:
+            self._items_out = 1 if is_item(frame) else 0
+            branch.complete()
+            self.drop_branch(branch)
+            self.finish(COMPLETED, frame.now)
+
+    def branch_lost(self, branch: Branch, now: float) -> None:
+        self.drop_branch(branch)
+        if not self.branches:
+            text = "every route that could have answered went away before one did"
+            self.fail(Refusal("route-lost", text), ROUTE_LOST, now)

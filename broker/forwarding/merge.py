@@ -1,0 +1,257 @@
+"""Request/stream to all: the branches' items as one stream.
+
+Decides which item the caller gets next, and what each branch is asked for. The credit is the broker's own ledger
+(D-14): the caller never gets more items than it asked for, and nothing is asked of a branch while the caller wants
+nothing. Items pass whole, so the fragments of two never mix, and half an item of a branch that died is never seen.
+
+A branch that can send, and one whose items could be had, are never overlooked; each is in one of these places:
+
+    asked      it has items to send
+    _ready     whole items of it wait for the caller: then the caller has no credit; one of each branch in turn
+    _hungry    nothing of it waits and it was asked for nothing, because the caller had no credit: the caller's next
+               credit asks each of them for one item at least
+
+So an item costs the same with two branches and with a thousand: no loop goes over the branches.
+
+The window of a branch (D-44) is bounded by the prefetch, by the credit of the caller, and by a share of bytes with the
+sizes that were seen. The first ask is a fair part of the caller's own N, one at least: nothing is known about sizes
+yet, and of what was asked for within N nothing has to wait.
+"""
+
+from collections import deque
+from typing import Final
+
+from broker.errors import CANCELED, Refusal
+from broker.forwarding.branches import PIECE_BYTES, Branch
+from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
+from broker.forwarding.multicast import Multicast
+from broker.forwarding.peers import Peer
+from broker.forwarding.splices import verdict_of
+from broker.rsocket.frames import (
+    COMPLETE,
+    ERROR,
+    FOLLOWS,
+    HEADER_BYTES,
+    MAX_N,
+    NEXT,
+    PAYLOAD,
+    encode_cancel,
+    encode_payload,
+    encode_request_n,
+)
+from broker.rsocket.framing import FrameCursor
+
+
+class Merge(Multicast):
+    """A request_stream to all."""
+
+    __slots__ = ("_credit_n", "_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "held_bytes")
+
+    def __init__(
+        self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
+    ) -> None:
+        """`branches_n`: how many branches will open."""
+        super().__init__(caller, caller_id, flow, model, now)
+        self._credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
+        self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
+        self._open_n = 0  # branches that may send items
+        self._ready: Final[deque[Branch]] = deque()
+        self._hungry: Final[deque[Branch]] = deque()
+        self._is_answered = False  # COMPLETE was sent to the caller
+        self.held_bytes = 0  # of caller.merging_bytes, what is this call's
+
+    def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
+        branch.asked_n = branch.reach_n = self._first_n
+        self._open_n += 1
+        self.caller.merging_n += 1
+        head = branch.stream_id.to_bytes(4, "big") + frame.data[frame.start + 4 : frame.start + HEADER_BYTES]
+        branch.server.request(
+            head + branch.asked_n.to_bytes(4, "big") + frame.data[frame.start + HEADER_BYTES + 4 : frame.end]
+        )
+
+    def credit_of_caller(self, n: int, now: float) -> None:
+        self._credit_n = min(self._credit_n + n, MAX_N)
+        hungry_n = len(self._hungry)  # those that become so below wait for the next credit
+        while self._credit_n > 0 and self._ready:
+            branch = self._ready.popleft()
+            item = branch.take_item()
+            self.let_go(item.size)
+            self._pass_on(item.frames)
+            if branch.waiting_n:
+                self._ready.append(branch)
+            if not branch.is_done:
+                self._ask(branch)
+        for _ in range(hungry_n):
+            branch = self._hungry.popleft()
+            if not branch.is_done:
+                self._send_ask(branch, branch.wanted_n(self._credit_n, self._share_bytes()))
+        self.settle(now)
+
+    def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        if frame.kind == PAYLOAD:
+            if not branch.is_done:
+                self._payload_of_branch(branch, frame)
+        elif frame.kind == ERROR:
+            self.error_of_branch(branch, frame)
+
+    def error_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        """Specification, "Multicast Routing": "An error message will cancel all streams." It overtakes what waits."""
+        branch.verdict = verdict_of(frame)
+        self.to_caller(frame.data[frame.start + 4 : frame.end])
+        self.drop_branch(branch)
+        self.finish(FAILED, frame.now)
+
+    def branch_lost(self, branch: Branch, now: float) -> None:
+        self._leave(branch, f"a connection of {branch.route.service} went away in the middle of the multicast", now)
+
+    def is_over_when_done(self, branch: Branch) -> bool:
+        """The branch gets nothing more of the caller either."""
+        return True
+
+    def deafen(self, branch: Branch) -> None:
+        """The branch gets nothing more of the caller."""
+
+    def settle(self, now: float) -> None:
+        """Completes the caller's stream once every branch has completed and nothing waits, then the call."""
+        if self.is_finished:
+            return
+        if not self._is_answered and not self._open_n and not self._ready:
+            self._is_answered = True
+            self.caller.send(encode_payload(self.caller_id, COMPLETE))
+        self.settle_caller(now)
+
+    def settle_caller(self, now: float) -> None:
+        """Ends the call when the caller's half does not keep it open."""
+        if self._is_answered:
+            self.finish(COMPLETED, now)
+
+    def finish(self, outcome: int, now: float) -> None:
+        if not self.is_finished:
+            self.let_go(self.held_bytes)
+            self.caller.merging_n -= self._open_n
+            self._ready.clear()
+            self._hungry.clear()
+        super().finish(outcome, now)
+
+    def hold(self, size: int) -> None:
+        """`size` more bytes wait."""
+        self.held_bytes += size
+        self.caller.merging_bytes += size
+
+    def let_go(self, size: int) -> None:
+        """`size` bytes wait no more."""
+        self.held_bytes -= size
+        self.caller.merging_bytes -= size
+
+    def _payload_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        flags = frame.flags
+        is_last = flags & COMPLETE != 0
+        has_item = flags & (NEXT | FOLLOWS) != 0 or branch.partial_bytes > 0
+        if has_item and branch.asked_n == 0:  # D-29: it breaks the protocol, and there is no room for its item
+            if not is_last or not self.is_over_when_done(branch):
+                branch.server.send(encode_cancel(branch.stream_id))
+            self._leave(branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now)
+            return
+        if is_last:
+            branch.complete()
+            self._done(branch)
+        if has_item and not self._take(branch, frame):
+            return
+        if is_last:
+            self.settle(frame.now)
+        elif has_item:
+            self._ask(branch)
+
+    def _take(self, branch: Branch, frame: FrameCursor) -> bool:
+        """An item or a fragment of one: passes it on or keeps it; False when that is too much: the call has ended."""
+        is_whole = branch.is_done or not frame.flags & FOLLOWS
+        prefetch_n = self.caller.settings.multicast_prefetch_n
+        if is_whole and not branch.partial_bytes and self._credit_n > 0:
+            # Credit is left, so nothing waits: this is the next item.
+            size = frame.end - frame.start
+            branch.came(size - 4 + PIECE_BYTES, prefetch_n)
+            self._credit_n -= 1
+            self._items_out += 1
+            if branch.is_done:
+                self.to_caller(_without_complete(frame))
+            else:
+                self._bytes_out += size
+                self.caller.forward(frame, self.caller_id)
+            return True
+        self.hold(branch.hold(_without_complete(frame)))
+        if is_whole:
+            branch.close_item(prefetch_n)
+            if self._credit_n > 0:
+                item = branch.take_item()
+                self.let_go(item.size)
+                self._pass_on(item.frames)
+            elif branch.waiting_n == 1:
+                self._ready.append(branch)
+        return self._is_within_bounds(frame.now)
+
+    def _is_within_bounds(self, now: float) -> bool:
+        """False when more is held than may be, and the call has ended: the last defence, windows are the first."""
+        limit = self.caller.settings.multicast_buffer_bytes
+        text = ""
+        if self.caller.merging_bytes > limit and self._credit_n == 0:
+            text = f"more than {limit} bytes of items wait that the caller did not ask for"
+        elif self.caller.merging_bytes > 2 * limit:
+            text = f"more than {2 * limit} bytes of items that are not whole yet are held"
+        if text:
+            self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
+        return not text
+
+    def _pass_on(self, frames: list[bytes]) -> None:
+        self._credit_n -= 1
+        self._items_out += 1
+        for raw in frames:
+            self.to_caller(raw)
+
+    def _ask(self, branch: Branch) -> None:
+        """Keeps the window of a branch open that is not done; called whenever an item of it came or went."""
+        if branch.asked_n * 2 > branch.reach_n:
+            return  # far from empty
+        if self._credit_n > 0:
+            more = branch.wanted_n(self._credit_n, self._share_bytes())
+            if more:
+                self._send_ask(branch, more)
+        elif not branch.asked_n and not branch.waiting_n:
+            self._hungry.append(branch)
+
+    def _send_ask(self, branch: Branch, n: int) -> None:
+        branch.asked_n += n
+        branch.server.send(encode_request_n(branch.stream_id, n))
+
+    def _share_bytes(self) -> int:
+        """Bytes that the items of one branch may take: its own cap, or its part of what the caller's branches share."""
+        settings = self.caller.settings
+        return max(1, min(settings.multicast_branch_bytes, settings.multicast_buffer_bytes // self.caller.merging_n))
+
+    def _leave(self, branch: Branch, text: str, now: float) -> None:
+        """A branch that ended without saying so (D-14). Its whole items stay; if it was complete, nobody misses it."""
+        if not branch.is_done and self.caller.settings.multicast_on_leave == "error":
+            self.drop_branch(branch)
+            self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
+            return
+        self.let_go(branch.drop_partial())
+        if not branch.is_done:
+            branch.is_done = True
+            self._done(branch)
+        self.deafen(branch)
+        self.settle(now)
+
+    def _done(self, branch: Branch) -> None:
+        """The branch sends no more; what waits of it stays in the queue."""
+        self._open_n -= 1
+        self.caller.merging_n -= 1
+        if self.is_over_when_done(branch):
+            self.drop_branch(branch)
+
+
+def _without_complete(frame: FrameCursor) -> bytes:
+    """The frame behind its stream id; COMPLETE is the merged stream's to say."""
+    data = frame.data
+    at = frame.start + 4
+    if not frame.flags & COMPLETE:
+        return data[at : frame.end]
+    return bytes([data[at], (data[at + 1] & ~COMPLETE & ~FOLLOWS & 0xFF) | NEXT]) + data[at + 2 : frame.end]

@@ -1,0 +1,185 @@
+"""Requests that wait for a route (D-10, D-40): held as they came, until one matches or the time is up.
+
+    spec "Creating list of Routable Destinations": 3. Wait for the route to become available with a timeout. If the
+    timeout expires, send an error to the client.
+
+Decides which of them a joining route may concern; the engine then looks again and passes them on in the order in which
+they came. Bounded in number, per connection and in bytes.
+"""
+
+from typing import Final
+
+from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
+from broker.forwarding.gathering import Asks, Gathering
+from broker.forwarding.peers import Peer, Stream
+from broker.forwarding.splices import is_request_n
+from broker.forwarding.timers import Timer, Timers
+from broker.routing.query import Target
+from broker.routing.table import Route
+from broker.rsocket.frames import (
+    CANCEL,
+    ERROR,
+    MAX_N,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_N,
+    REQUEST_STREAM,
+    initial_n,
+)
+from broker.rsocket.framing import FrameCursor
+
+
+class Waiter(Stream):
+    """One request that waits; in the caller's table only."""
+
+    __slots__ = ("_room", "caller", "held", "is_over", "is_urgent", "number", "target", "timer", "token")
+
+    def __init__(self, room: "WaitingRoom", held: Gathering, target: Target, number: int, is_urgent: bool) -> None:
+        self.held: Final = held  # its frames so far
+        self.caller: Final = held.caller
+        self.target: Final = target
+        self.number: Final = number  # 1, 2, 3 … in the order in which they came
+        self.is_urgent: Final = is_urgent  # its own deadline ends the wait, not the broker's time-out
+        self.token: Final = token_of(target)
+        self.timer: Timer | None = None  # from the moment when it enters
+        self.is_over = False
+        self._room: Final = room
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        kind = frame.kind
+        held = self.held
+        if kind == CANCEL:
+            self._room.give_up(self, CANCELLED, frame.now)
+        elif kind == ERROR and held.kind == REQUEST_CHANNEL:
+            self._room.give_up(self, FAILED, frame.now)
+        elif kind == PAYLOAD:
+            self._room.hold_more(self, frame)
+        elif kind == REQUEST_N and held.kind >= REQUEST_STREAM and is_request_n(frame):
+            held.more_n = min(held.more_n + initial_n(frame.data, frame.start), MAX_N)
+
+    def caller_lost(self, now: float) -> None:
+        self._room.give_up(self, CALLER_LOST, now)
+
+    def expire(self, now: float) -> None:
+        self.timer = None
+        self._room.run_out(self, now)
+
+
+class WaitingRoom:
+    """All requests of one broker that wait."""
+
+    __slots__ = (
+        "_asks",
+        "_by_token",
+        "_max",
+        "_max_bytes",
+        "_max_per_peer",
+        "_timers",
+        "bytes_n",
+        "size",
+        "waited_n",
+    )
+
+    def __init__(self, asks: Asks, timers: Timers, max_waiting: int, max_per_connection: int, max_bytes: int) -> None:
+        self._asks: Final = asks
+        self._timers: Final = timers
+        self._max: Final = max_waiting
+        self._max_per_peer: Final = max_per_connection
+        self._max_bytes: Final = max_bytes  # per connection
+        self._by_token: dict[bytes, dict[int, Waiter]] = {}  # bounded by `max_waiting`; by number, so in order
+        self.size = 0
+        self.bytes_n = 0  # of all of them
+        self.waited_n = 0  # that ever waited
+
+    def refusal_of(self, held: Gathering) -> str:
+        """Why the request cannot wait, or an empty text."""
+        caller = held.caller
+        if self.size >= self._max:
+            return f"{self.size} requests wait already, the limit is {self._max}"
+        if caller.waiting_n >= self._max_per_peer:
+            return f"{caller.waiting_n} requests of this connection wait already, the limit is {self._max_per_peer}"
+        if caller.waiting_bytes + held.held_bytes > self._max_bytes:
+            waiting = f"{caller.waiting_bytes} bytes of requests of this connection wait already"
+            return f"{waiting}, {held.held_bytes} more would pass the limit of {self._max_bytes}"
+        return ""
+
+    def enter(self, held: Gathering, target: Target, until: float, is_urgent: bool) -> None:
+        """Lets a request wait that has no refusal and is in no table; `until` seconds, monotonic."""
+        self.waited_n += 1
+        waiter = Waiter(self, held, target, self.waited_n, is_urgent)
+        caller = held.caller
+        caller.streams[held.caller_id] = waiter
+        caller.begun += 1
+        caller.waiting_n += 1
+        self._weigh(caller, held.held_bytes)
+        self.size += 1
+        self._by_token.setdefault(waiter.token, {})[waiter.number] = waiter
+        waiter.timer = self._timers.put(until, waiter)
+
+    def take_matching(self, route: Route) -> list[Waiter]:
+        """Those that may have waited for this route, in the order in which they came; they stay until they `leave`."""
+        found: list[Waiter] = []
+        if not self.size:
+            return found
+        for token in route.tokens:
+            waiters = self._by_token.get(token)
+            if waiters is not None:
+                found.extend(waiters.values())
+        if len(found) > 1:
+            found.sort(key=_number_of)
+        return found
+
+    def leave(self, waiter: Waiter) -> None:
+        """It waits no more; its stream is in no table."""
+        waiter.is_over = True
+        held = waiter.held
+        caller = waiter.caller
+        del caller.streams[held.caller_id]
+        caller.begun -= 1
+        caller.waiting_n -= 1
+        self._weigh(caller, -held.held_bytes)
+        self.size -= 1
+        waiters = self._by_token[waiter.token]
+        del waiters[waiter.number]
+        if not waiters:
+            del self._by_token[waiter.token]
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+
+    def give_up(self, waiter: Waiter, outcome: int, now: float) -> None:
+        """Its caller does not want it any more."""
+        self.leave(waiter)
+        self._asks.given_up(waiter.held, waiter.target, outcome, now)
+
+    def run_out(self, waiter: Waiter, now: float) -> None:
+        """Its time is up."""
+        self.leave(waiter)
+        self._asks.waited_in_vain(waiter.held, waiter.target, "deadline" if waiter.is_urgent else "no-route", now)
+
+    def hold_more(self, waiter: Waiter, frame: FrameCursor) -> None:
+        """Another fragment of it; what is behind its last one is nobody's."""
+        held = waiter.held
+        if held.is_over:
+            return
+        size = frame.end - frame.start
+        if waiter.caller.waiting_bytes + size > self._max_bytes or held.is_crowded:
+            self.leave(waiter)
+            self._asks.waited_in_vain(waiter.held, waiter.target, "over-limit", frame.now)
+            return
+        held.hold(frame)
+        self._weigh(waiter.caller, size)
+
+    def _weigh(self, caller: Peer, size: int) -> None:
+        caller.waiting_bytes += size
+        self.bytes_n += size
+
+
+def token_of(target: Target) -> bytes:
+    """A tag that every route must carry which the target can match: it is looked for among the tags of who joins."""
+    wanted = target.selectors if target.selectors else target.wanted
+    return wanted[-1].token()
+
+
+def _number_of(waiter: Waiter) -> int:
+    return waiter.number

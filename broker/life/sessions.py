@@ -1,0 +1,144 @@
+"""Sessions: connections that survive a broken socket, because their SETUP asked for it and the client comes back.
+
+    connected ──socket lost, or silent for too long──► suspended ──RESUME with the token──► connected, on a new socket
+        │                                                  │
+        └─ERROR on stream 0, CONNECTION_CLOSE, any end─► ended ◄─resume_ttl_s over, too much waits, RESUME impossible─┘
+
+A suspended peer keeps its route, its streams and its place among the connections. Its route stands behind the mask
+`congested`: others are preferred, requests that find nobody else wait in its session. Decides which peer a token means
+and moves transports between peers; when that is to happen, the core says. D-39
+"""
+
+from typing import Final
+
+from broker.events import PEER_RESUMED, PEER_SUSPENDED
+from broker.forwarding.peers import Peer
+from broker.forwarding.settings import Settings
+from broker.life.diary import Diary
+from broker.routing.masks import Masks
+from broker.routing.table import Route
+from broker.rsocket.frames import Resume, encode_resume_ok
+from broker.rsocket.resumption import Budget, Session
+
+
+class Move:
+    """A transport for the edge to move: `peer` has lost its own, which is to be closed if it is still there.
+
+    From now on `peer` has the transport that was `newcomer`'s; none when that is None.
+    """
+
+    __slots__ = ("newcomer", "peer")
+
+    def __init__(self, peer: Peer, newcomer: Peer | None) -> None:
+        self.peer: Final = peer
+        self.newcomer: Final = newcomer
+
+
+class Sessions:
+    """All sessions of one broker. One peer each, so that the limit on connections bounds them, too."""
+
+    __slots__ = (
+        "_buffer_bytes",
+        "_diary",
+        "_masks",
+        "_moves",
+        "_peers",
+        "budget",
+        "resumed_n",
+        "suspended_n",
+        "ttl_s",
+    )
+
+    def __init__(self, settings: Settings, masks: Masks, diary: Diary) -> None:
+        self.ttl_s: Final = settings.resume_ttl_s
+        self.budget: Final = Budget(settings.resume_total_bytes)
+        self.suspended_n = 0  # now
+        self.resumed_n = 0  # ever
+        self._buffer_bytes: Final = settings.resume_buffer_bytes
+        self._peers: Final[dict[bytes, Peer]] = {}  # by token; bounded by max_connections
+        self._moves: Final[list[Move]] = []  # that nobody has taken; bounded by the frames of one turn
+        self._masks: Final = masks
+        self._diary: Final = diary
+
+    @property
+    def is_offered(self) -> bool:
+        """A SETUP may ask for it."""
+        return self.ttl_s > 0
+
+    def size(self) -> int:
+        """Sessions, suspended ones included."""
+        return len(self._peers)
+
+    def find(self, token: bytes) -> Peer | None:
+        """Whose session it is."""
+        return self._peers.get(token)
+
+    def open(self, peer: Peer, token: bytes) -> None:
+        """The peer asked for a session, and the token is free."""
+        peer.session = Session(token, self._buffer_bytes, self.budget)
+        self._peers[token] = peer
+
+    def close(self, peer: Peer) -> None:
+        """The peer ends, or has said that it will: its session, if it has one, cannot be resumed any more."""
+        session = peer.session
+        if session is None:
+            return
+        if session.is_suspended:
+            self.suspended_n -= 1
+        session.close()
+        del self._peers[session.token]
+        peer.session = None
+
+    def suspend(self, peer: Peer, session: Session, reason: str, text: str, now: float) -> None:
+        """The peer's transport is gone, or as good as gone: then the edge closes it (`take_moves`)."""
+        session.suspend()
+        peer.detach()
+        self.suspended_n += 1
+        self._moves.append(Move(peer, None))
+        self._mask(peer, True)
+        self._tell(PEER_SUSPENDED, peer, reason, text, now)
+
+    def resume(self, peer: Peer, session: Session, newcomer: Peer, resume: Resume, now: float) -> bytes:
+        """The suspended peer goes on with the newcomer's transport; the bytes that came there behind the RESUME."""
+        rest = peer.attach(newcomer, now)
+        self.suspended_n -= 1
+        self.resumed_n += 1
+        self._moves.append(Move(peer, newcomer))
+        self._mask(peer, False)
+        # "The server sends a RESUME_OK frame, indicating its last-received position", then what the client has missed.
+        peer.resend(encode_resume_ok(session.received_position))
+        frames = session.resume(resume.received_position)
+        for raw in frames:
+            peer.resend(raw)
+        self._tell(PEER_RESUMED, peer, "", f"{len(frames)} frames are sent again", now)
+        return rest
+
+    def take_moves(self) -> list[Move]:
+        """What the edge has to move, in order."""
+        moves = self._moves[:]
+        self._moves.clear()
+        return moves
+
+    def _mask(self, peer: Peer, is_suspended: bool) -> None:
+        route = peer.route
+        if isinstance(route, Route):
+            masks = self._masks
+            if is_suspended:
+                masks.put(masks.congested, route.load.slot)
+            else:
+                masks.take(masks.congested, route.load.slot)
+
+    def _tell(self, kind: int, peer: Peer, reason: str, text: str, now: float) -> None:
+        at_ms = self._diary.wall(now)
+        route = peer.route
+        self._diary.tell(
+            kind,
+            at_ms,
+            route.id_text if isinstance(route, Route) else "",
+            peer.caller_service,
+            peer=peer.name,
+            reason=reason,
+            detail=text,
+            uptime_ms=max(0, at_ms - peer.connected_at_ms),
+            requests=peer.requests,
+        )
