@@ -102,7 +102,7 @@ def _resolve_and_choose_all(query: Query, addresses: list[bytes]) -> float:
     start = len(BEFORE)
     begun_at = time.perf_counter()
     for address in addresses:
-        query.choose(query.resolve(address, start, len(address)))
+        query.choose(query.resolve(address, start, len(address)), b"", b"", 0.0)
     ended_at = time.perf_counter()
     return (ended_at - begun_at - _loop_s(addresses)) / len(addresses) * 1e6
 

@@ -8,6 +8,7 @@ from broker.wire.keys import Key
 from broker.wire.tags import Tag
 
 AT_MS = 1_700_000_000_000
+CALLER = b"the caller's id."
 
 
 def route_id(number: int) -> bytes:
@@ -38,6 +39,11 @@ def table_of(count: int, service: str = "orders", /, **tags: str | None) -> Tabl
 def numbers(routes: list[Route]) -> list[int]:
     """The numbers that the routes were made with."""
     return [int.from_bytes(route.id, "big") for route in routes]
+
+
+def number_of(route: Route | None) -> int:
+    """The number that a route was made with; 0 for none."""
+    return 0 if route is None else int.from_bytes(route.id, "big")
 
 
 def address(
@@ -76,4 +82,4 @@ def found(query: Query, raw: bytes) -> list[int] | str:
 
 def chosen(query: Query, raw: bytes, count: int) -> list[int]:
     """The routes that as many requests to one address meet."""
-    return [numbers([query.choose(resolve(query, raw))])[0] for _ in range(count)]
+    return [number_of(query.choose(resolve(query, raw), b"", CALLER, 0.0)) for _ in range(count)]

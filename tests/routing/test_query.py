@@ -17,6 +17,7 @@ from broker.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, SHARD_M
 from broker.wire.tags import Tag
 from tests.routing.made import (
     AT_MS,
+    CALLER,
     address,
     chosen,
     found,
@@ -202,7 +203,7 @@ def test_any_bytes_give_a_target(junk: bytes, at: int, byte: int, flags: int) ->
         target = resolve(query, raw)
         assert (target.refusal is None) == (target.candidates is not None)
         if target.candidates is not None:
-            query.choose(target)
+            query.choose(target, b"", CALLER, 0.0)
         assert len(target.label) <= MAX_LABEL
 
 
