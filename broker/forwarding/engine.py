@@ -8,13 +8,16 @@ the first frame of a request it is out of the way: `splices` and `multicast` pas
 from typing import Final
 
 from broker.errors import CODE_WORDS, BrokerError, Refusal
-from broker.forwarding import multicast
+from broker.errors import REJECTED as REJECTED_CODE
 from broker.forwarding.flows import COMPLETED, REJECTED, Flow, FlowTable
 from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
+from broker.forwarding.models import open_multicast
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
+from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
+from broker.forwarding.waiting import WaitingRoom
 from broker.routing.query import Query, Target
 from broker.routing.table import Route
 from broker.rsocket.frames import (
@@ -41,6 +44,9 @@ from broker.wire.frames import MULTICAST
 
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
 MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
+
+# Why a request may wait for a route: there is none, those that are there are on their way out, or grant nothing now.
+WAITED_FOR: Final = ("no-route", "draining", "no-lease")
 
 _WORDS: Final[list[str]] = list(CODE_WORDS)
 
@@ -72,12 +78,22 @@ class Engine(Asks):
         "is_draining",
         "query",
         "settings",
+        "timers",
+        "waiting",
     )
 
     def __init__(self, settings: Settings, query: Query) -> None:
         self.settings: Final = settings
         self.query: Final = query
         self.flows: Final = FlowTable()
+        self.timers: Final = Timers()
+        self.waiting: Final = WaitingRoom(
+            self,
+            self.timers,
+            settings.max_waiting,
+            settings.max_waiting_per_connection,
+            settings.max_waiting_bytes,
+        )
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._mimes: list[Mimes] = []  # by number, bounded by MAX_MIMES
@@ -156,11 +172,37 @@ class Engine(Asks):
         gathering.hold(frame)
         self._ask(gathering, frame.now)
 
-    def given_up(self, gathering: Gathering, outcome: int, now: float) -> None:
-        """A request that ended before its ADDRESS was whole: counted, though nobody knows where it would have gone."""
+    def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
+        """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
         latency_us = int((now - gathering.opened_at) * 1e6)
-        flow = self._unrouted(gathering.caller, gathering.kind, None, "")
+        flow = self._unrouted(gathering.caller, gathering.kind, target, "")
         flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0)
+
+    def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
+        """No route came in time for a request that waited, or more of it came than is held."""
+        peer = gathering.caller
+        waited_s = now - gathering.opened_at
+        if word == "over-limit":
+            limit = self.settings.max_waiting_bytes
+            refusal = Refusal(word, f"the connection's requests that wait for a route have more than {limit} bytes")
+        else:
+            self.query.refresh(target)
+            why = self._obstacle(target)
+            text = why.text if why is not None else "a route has just come"
+            # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
+            refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
+        self._refuse(peer, gathering.caller_id, gathering.kind, target, refusal)
+
+    def route_opened(self, route: Route, now: float) -> None:
+        """A route has joined, or takes requests again: those that waited for it go on, in order."""
+        for waiter in self.waiting.take_matching(route):
+            if waiter.is_over:
+                continue  # its caller was lost over one before it
+            target = waiter.target
+            self.query.refresh(target)
+            if self._obstacle(target) is None:
+                self.waiting.leave(waiter)
+                self._let_in(waiter.held, target, now)
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
@@ -180,7 +222,7 @@ class Engine(Asks):
         if target.routing == MULTICAST:
             routes = self.query.members(target)
         else:
-            chosen = self.query.choose(target, b"", b"", frame.now)
+            chosen = self.query.choose(target, peer.zone, peer.origin, frame.now)
             routes = [chosen] if chosen is not None else []
         if not routes:
             self._refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
@@ -194,7 +236,7 @@ class Engine(Asks):
                 translated = None  # see `_translated_first`; a push has no answer
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
                 server.request(encode_metadata_push(translated))
-            route.load.requests += 1
+            route.load.requests += 1  # no lease speaks of pushes
         flow.count(COMPLETED, 0, 1, 0, size, 0)
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
@@ -279,14 +321,18 @@ class Engine(Asks):
     def _route(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
         if target.refusal is not None:
-            self._refuse(peer, frame.stream_id, frame.kind, target, target.refusal)
+            self._turn_away(peer, frame, request, target, target.refusal)
+            return
+        if target.deadline_ms == 0:
+            text = "the request came with no time left"
+            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("deadline", text, REJECTED_CODE))
             return
         if target.routing == MULTICAST:
             self._route_to_all(peer, frame, request, target)
             return
-        route = self.query.choose(target, b"", b"", frame.now)
+        route = self.query.choose(target, peer.zone, peer.origin, frame.now)
         if route is None:
-            self._refuse(peer, frame.stream_id, frame.kind, target, blocked_of(target))
+            self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         server = owner_of(route)
         is_merged = False
@@ -300,12 +346,15 @@ class Engine(Asks):
             is_merged = True
         kind = frame.kind
         flow = self._flow(peer, target, route, kind)
-        route.load.requests += 1
+        route.load.take()
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             server.forward(frame, server.open_id())
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
         else:
-            Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now).open(frame)
+            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
+            splice.open(frame)
+            if target.deadline_ms > 0:
+                splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
         if request.gathering is not None:
             self._replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
 
@@ -313,7 +362,7 @@ class Engine(Asks):
         """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.members(target)
         if not routes:
-            self._refuse(peer, frame.stream_id, frame.kind, target, blocked_of(target))
+            self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         caller_mimes = self._mimes[peer.mimes]
         is_strange = False  # some route cannot read it as it is
@@ -335,7 +384,8 @@ class Engine(Asks):
                     if not raw:
                         return
                     frames[server.mimes] = raw
-        call = multicast.make(peer, stream_id, self._flow(peer, target, None, kind), kind, now, credit_n)
+        flow = self._flow(peer, target, None, kind)
+        call = open_multicast(peer, stream_id, flow, kind, now, credit_n, len(routes))
         if is_strange:
             frame = self._cursor(frames[owner_of(routes[0]).mimes], now)
         call.enter(frame.flags, frame.end - frame.start)
@@ -347,6 +397,41 @@ class Engine(Asks):
         call.opened(now)
         if request.gathering is not None:
             self._replay(peer, stream_id, request.gathering, is_strange, now)
+
+    def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
+        """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
+        if self.settings.no_route != "wait" or why.word not in WAITED_FOR or target.deadline_ms == 0:
+            self._refuse(peer, frame.stream_id, frame.kind, target, why)
+            return
+        held = request.gathering if request.gathering is not None else self._gather(peer, frame)
+        full = self.waiting.refusal_of(held)
+        if full:
+            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", f"{why.text}, and {full}"))
+            return
+        until = held.opened_at + self.settings.no_route_timeout_s
+        is_urgent = False
+        if target.deadline_ms > 0:
+            wanted = held.opened_at + target.deadline_ms / 1000.0
+            is_urgent = wanted < until
+            until = min(until, wanted)
+        self.waiting.enter(held, target, until, is_urgent)
+
+    def _obstacle(self, target: Target) -> Refusal | None:
+        """Why a target cannot be served now; None when it can."""
+        return target.refusal if target.refusal is not None else self.query.find_block(target)
+
+    def _let_in(self, gathering: Gathering, target: Target, now: float) -> None:
+        """Routes a request that was held until there was a route."""
+        metadata = gathering.metadata
+        request = self._request
+        request.data = metadata
+        request.metadata_at = 0
+        request.metadata_to = len(metadata)
+        request.address_at, request.address_to = self.find_address(
+            gathering.caller, metadata, 0, len(metadata), not gathering.is_whole
+        )
+        request.gathering = gathering
+        self._route(gathering.caller, self._cursor(gathering.frames[0], now), request, target)
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """True, and the request is held, when metadata that must be translated has not arrived whole."""
@@ -462,6 +547,12 @@ class Engine(Asks):
             target.routing_name if target is not None else "",
             word,
         )
+
+
+def deadline_at(target: Target, request: Request, now: float) -> float:
+    """When the caller's deadline is, monotonic: it runs from the first frame on, also while that was held."""
+    began_at = request.gathering.opened_at if request.gathering is not None else now
+    return began_at + target.deadline_ms / 1000.0
 
 
 def is_cut(frame: FrameCursor, metadata_to: int) -> bool:

@@ -18,7 +18,7 @@ from broker.routing.dice import Dice
 from broker.routing.shards import choose_owner, key_hash
 from broker.routing.table import Route, Table, normal_tag
 from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, decode_frame
-from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, keys_named
+from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, Key, keys_named
 from broker.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
@@ -26,6 +26,8 @@ from broker.wire.tags import Tag
 MAX_REMEMBERED_BYTES: Final = 2048
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
+MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
+DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
 _ORIGIN_AT: Final = 6  # the origin's Route Id does not take part in the answer: 16 bytes from here
 _REST_AT: Final = 22
 
@@ -40,6 +42,7 @@ class Target:
         "blocked",
         "candidates",
         "chooser",
+        "deadline_ms",
         "generation",
         "number",
         "refusal",
@@ -64,6 +67,7 @@ class Target:
         self.selectors: list[Tag] = []  # those of them that are not ShardKeys
         self.tags_n = 0  # entries of both maps
         self.shard_hash = 0
+        self.deadline_ms = -1  # how long the caller waits for the end (D-41); -1: it did not say
         self.chooser: Chooser | None = None
         self.turn: Final = Turn()
         self._label = ""
@@ -173,6 +177,10 @@ class Query:
         assert candidates is not None  # there is no refusal
         return candidates.routes()
 
+    def find_block(self, target: Target) -> Refusal | None:
+        """Why nobody could be chosen for a target without a refusal now; None when somebody could."""
+        return target.blocked if not self.members(target) else None
+
     def matching(self, wanted: list[list[Tag]]) -> list[Route]:
         """Routes that carry, of each list, at least one tag: the same AND, for people. All routes for no lists."""
         if not wanted:
@@ -246,6 +254,8 @@ class Query:
                     target.chooser = chooser
             elif hint.key == SHARD_KEY:
                 shard_keys.append(value)
+            elif hint.key == DEADLINE:
+                target.deadline_ms = milliseconds_of(value)
         if target.routing == SHARD:
             self._read_shard_keys(target, shard_keys)
 
@@ -313,6 +323,13 @@ class Query:
                     target.refusal = Refusal("no-route", text)
                     return None
         return found
+
+
+def milliseconds_of(text: str) -> int:
+    """A deadline hint: a whole number from 0 to MAX_DEADLINE_MS; -1 for anything else, hints bind nobody."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        return -1
+    return min(int(text), MAX_DEADLINE_MS)
 
 
 def label_of(tags: list[Tag]) -> str:
