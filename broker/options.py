@@ -256,9 +256,19 @@ class LimitOptions:
         "items",
         within=(1, 65_536),
     )
+    multicast_branch_bytes: int = option(
+        1_048_576,
+        "Bytes that the items of one route, fetched and not yet asked for, may take in a multicast stream; at it the "
+        "route is asked for no more. The window of each route follows the sizes seen, so that they fit; one item it "
+        "may always send. 1 MiB is a whole prefetch of 32 KiB items.",
+        "262144",
+        "bytes",
+        within=(1024, 1_073_741_824),
+    )
     multicast_buffer_bytes: int = option(
         16_777_216,
-        "Bytes of items, fetched and not yet asked for, that the multicast streams of one connection may hold.",
+        "Bytes of items, fetched and not yet asked for, that the multicast streams of one connection may hold; all of "
+        "their routes share them. A stream that would hold more ends with over-limit.",
         "4194304",
         "bytes",
         within=(65_536, 1_073_741_824),

@@ -229,6 +229,7 @@ def settings_of(config: Config) -> CoreSettings:
         strict_hints=config.routing.strict_hints,
         multicast_on_leave=config.routing.multicast_on_leave,
         multicast_prefetch_n=limits.multicast_prefetch_n,
+        multicast_branch_bytes=limits.multicast_branch_bytes,
         multicast_buffer_bytes=limits.multicast_buffer_bytes,
         setup_timeout_s=limits.setup_timeout_s,
         flow_interval_s=config.events.flow_interval_s,

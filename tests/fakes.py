@@ -241,6 +241,7 @@ class World:
                 ("begun", peer.begun),
                 ("gathered_bytes", peer.gathered_bytes),
                 ("merging_bytes", peer.merging_bytes),
+                ("merging_n", peer.merging_n),
             ):
                 if value:
                     found.append(f"{name}={value} at peer {peer.id}")

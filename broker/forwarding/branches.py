@@ -95,18 +95,19 @@ class Branch(Stream):
         self.verdict = GOOD
 
     def wanted_n(self, credit_n: int, share_bytes: int) -> int:
-        """How many items to ask it for now: 0, or what fills its window by half at least, so that asking is cheap."""
-        window = share_bytes // self.item_bytes
-        if window > self.reach_n:
-            window = self.reach_n
-        if window > credit_n:
-            window = credit_n
-        if window < 1:
+        """How many items to ask it for now: what fills its window, or 0 while over half of that is asked for already.
+
+        The window is what `reach_n`, the caller's credit and the share leave room for beside the items that wait; one
+        item, whatever its size, when nothing of it waits.
+        """
+        window = min(self.reach_n, credit_n) - self.waiting_n
+        fits = (share_bytes - self.waiting_bytes) // self.item_bytes
+        if window > fits:
+            window = fits
+        if window < 1 and not self.waiting_n:
             window = 1
-        more = window - self.asked_n - self.waiting_n
-        if more <= 0 or (self.asked_n and more * 2 < window) or self.waiting_bytes >= share_bytes:
-            return 0
-        return more
+        more = window - self.asked_n
+        return more if more > 0 and more * 2 >= window else 0
 
     def came(self, size: int, prefetch_n: int) -> None:
         """An item of `size` bytes is whole."""

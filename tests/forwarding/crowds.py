@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from broker.core import CoreSettings
+from broker.forwarding.branches import PIECE_BYTES
 from broker.rsocket.frames import (
     NEXT,
+    REQUEST_STREAM,
     encode_payload,
 )
 from broker.wire.frames import MULTICAST
@@ -12,10 +14,12 @@ from tests.fakes import (
     Frame,
     World,
     address,
+    moved,
 )
 
 ALL = address(MULTICAST, service="orders")
 MIXED = [True, False, True, False]
+HEAD_BYTES = 2 + PIECE_BYTES  # what a frame that waits costs beside its data: type, flags, and itself
 
 
 class Crowd:
@@ -36,6 +40,11 @@ class Crowd:
     def received(self) -> list[list[Frame]]:
         """What arrived at each service."""
         return [service.received() for service in self.services]
+
+
+def asked_of(raw: bytes, n: int) -> Frame:
+    """The request as a branch sees it that is asked for `n` items first; other models say no N."""
+    return moved(raw[:6] + n.to_bytes(4, "big") + raw[10:] if raw[4] >> 2 >= REQUEST_STREAM else raw, 2)
 
 
 def items(*texts: bytes, stream_id: int = 1) -> list[Frame]:

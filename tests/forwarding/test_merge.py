@@ -1,4 +1,4 @@
-"""Multicast streams and channels: merged items, the credit ledger, branches that leave, and the bounds."""
+"""Multicast streams: merged items, the credit ledger, branches that leave, and the bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.fakes import (
     fragments,
     moved,
 )
-from tests.forwarding.crowds import ALL, Crowd, items
+from tests.forwarding.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.forwarding.pairs import ANSWERED, TRANSPORTS
 
 # request_stream
@@ -83,14 +83,17 @@ def test_an_error_of_one_stream_cancels_all() -> None:
     assert crowd.world.left_over() == []
 
 
-def test_no_branch_is_asked_for_more_than_the_caller_asked() -> None:
+def test_nothing_is_asked_of_a_branch_that_the_caller_did_not_ask_for() -> None:
     crowd = Crowd(3)
     raw = crowd.caller.request(REQUEST_STREAM, 1, ALL, b"hi", 2)
-    assert crowd.received() == [[moved(raw, 2)]] * 3
+    assert crowd.received() == [[asked_of(raw, 1)]] * 3
     for service in crowd.services:
         service.answer(2, b"a", NEXT)
     assert crowd.caller.received() == items(b"a", b"a")
-    assert [frame for frames in crowd.received() for frame in frames] == []
+    assert crowd.received() == [[asked(2, 1)], [], []]  # one item was still wanted when the first had come
+    crowd.services[0].answer(2, b"a", NEXT)
+    assert crowd.caller.received() == []
+    assert crowd.received() == [[], [], []]
 
 
 def test_a_branch_is_asked_for_no_more_than_the_prefetch() -> None:
@@ -119,13 +122,16 @@ def test_items_that_nobody_asked_for_wait_and_come_with_the_credit() -> None:
 
 def test_waiting_items_of_all_branches_come_in_turns() -> None:
     crowd = Crowd(3)
-    crowd.open(REQUEST_STREAM, n=2)
-    for service, name in zip(crowd.services, b"abc", strict=True):
-        service.answer(2, b"%c1" % name, NEXT)
-        service.answer(2, b"%c2" % name, NEXT)
-    assert [frame.data for frame in crowd.caller.received()] == [b"a1", b"a2"]
+    crowd.open(REQUEST_STREAM, n=6)
+    one, two, three = crowd.services
+    for number in range(6):  # each answer of it widens its window
+        one.answer(2, b"a%d" % number, NEXT)
+    for service, name in ((three, b"c"), (two, b"b")):
+        service.answer(2, name + b"1", NEXT)
+        service.answer(2, name + b"2", NEXT)
+    assert [frame.data for frame in crowd.caller.received()] == [b"a%d" % number for number in range(6)]
     crowd.caller.ask(1, 10)
-    assert [frame.data for frame in crowd.caller.received()] == [b"b1", b"c1", b"b2", b"c2"]
+    assert [frame.data for frame in crowd.caller.received()] == [b"c1", b"b1", b"c2", b"b2"]
 
 
 def test_credit_is_spent_item_by_item() -> None:
@@ -326,239 +332,47 @@ def test_a_branch_that_leaves_behind_its_completion_is_not_missed() -> None:
 
 
 def test_items_that_wait_are_bounded_in_bytes() -> None:
-    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=100))
-    crowd.open(REQUEST_STREAM, n=1)
-    one, two = crowd.services
-    one.answer(2, bytes(10), NEXT)
-    two.answer(2, bytes(98), NEXT)  # 100 bytes with its type and flags
-    assert len(crowd.caller.received()) == 1
-    crowd.caller.ask(1, 1)
-    two.answer(2, bytes(99), NEXT)
-    assert len(crowd.caller.received()) == 1
-    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=100))
+    settings = CoreSettings(multicast_buffer_bytes=HEAD_BYTES + 100)
+    crowd = Crowd(2, settings)
     crowd.open(REQUEST_STREAM, n=1)
     crowd.services[0].answer(2, bytes(10), NEXT)
-    crowd.services[1].answer(2, bytes(99), NEXT | COMPLETE)
-    text = "over-limit: more than 100 bytes of items wait that the caller did not ask for"
+    crowd.services[1].answer(2, bytes(100), NEXT)
+    assert crowd.caller.peer.merging_bytes == HEAD_BYTES + 100
+    assert len(crowd.caller.received()) == 1
+    crowd.caller.ask(1, 1)
+    assert len(crowd.caller.received()) == 1
+    crowd = Crowd(2, settings)
+    crowd.open(REQUEST_STREAM, n=1)
+    crowd.services[0].answer(2, bytes(10), NEXT)
+    crowd.services[1].answer(2, bytes(101), NEXT | COMPLETE)
+    text = f"over-limit: more than {HEAD_BYTES + 100} bytes of items wait that the caller did not ask for"
     assert crowd.caller.received()[1:] == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], []]
     assert crowd.world.left_over() == []
 
 
 def test_an_item_in_endless_fragments_is_bounded() -> None:
-    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=100))
+    limit = HEAD_BYTES + 100
+    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=limit))
     crowd.open(REQUEST_STREAM)
-    crowd.services[0].answer(2, bytes(98), NEXT | FOLLOWS)
-    crowd.services[0].answer(2, bytes(98), NEXT | FOLLOWS)
+    crowd.services[0].answer(2, bytes(100), NEXT | FOLLOWS)
+    crowd.services[0].answer(2, bytes(100), NEXT | FOLLOWS)
     assert crowd.caller.received() == []
-    crowd.services[0].answer(2, bytes(1), NEXT | FOLLOWS)
-    text = "over-limit: more than 200 bytes of items that are not whole yet are held"
+    crowd.services[0].answer(2, b"", NEXT | FOLLOWS)  # empty ones cost something too
+    text = f"over-limit: more than {2 * limit} bytes of items that are not whole yet are held"
     assert crowd.caller.received() == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], [cancelled(2)]]
     assert crowd.world.left_over() == []
 
 
 def test_bytes_of_a_branch_that_left_wait_no_more() -> None:
-    crowd = Crowd(3, CoreSettings(multicast_buffer_bytes=100))
+    crowd = Crowd(3, CoreSettings(multicast_buffer_bytes=HEAD_BYTES + 100))
     crowd.open(REQUEST_STREAM, n=1)
     crowd.services[0].answer(2, b"", NEXT)
     crowd.services[1].answer(2, bytes(60), NEXT | FOLLOWS)
     crowd.services[1].lose()
     crowd.services[2].answer(2, bytes(60), NEXT)
     assert crowd.caller.received() == items(b"")
-
-
-# request_channel
-
-
-def test_items_of_the_caller_reach_all_and_its_completion_too() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    for service in crowd.services:
-        service.ask(2, 10)
-    crowd.caller.received()
-    sent = [
-        encode_payload(1, NEXT, b"item", b"metadata"),
-        encode_payload(1, NEXT | FOLLOWS, b"it"),
-        encode_payload(1, NEXT, b"em"),
-        encode_payload(1, COMPLETE),
-    ]
-    crowd.caller.send(*sent, encode_payload(1, NEXT, b"too late"))
-    assert crowd.received() == [[moved(raw, 2) for raw in sent]] * 2
-    for service in crowd.services:
-        service.answer(2, b"bye")
-    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
-    assert crowd.received() == [[], []]
-    assert crowd.world.left_over() == []
-
-
-def test_the_caller_may_send_as_much_as_the_slowest_branch_asked_for() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    one, two, three = crowd.services
-    one.ask(2, 10)
-    two.ask(2, 3)
-    assert crowd.caller.received() == []
-    three.ask(2, 5)
-    assert crowd.caller.received() == [asked(1, 3)]
-    two.ask(2, 1)
-    assert crowd.caller.received() == [asked(1, 1)]
-    two.ask(2, MAX_N)
-    assert crowd.caller.received() == [asked(1, 1)]
-    three.ask(2, 100)
-    assert crowd.caller.received() == [asked(1, 5)]
-
-
-def test_a_branch_that_listens_no_more_slows_nobody() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].ask(2, 10)
-    crowd.services[1].cancel(2)
-    assert crowd.caller.received() == [asked(1, 10)]
-    raw = encode_payload(1, NEXT, b"item")
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)], []]
-    crowd.services[1].answer(2, b"still talking", NEXT)
-    assert crowd.caller.received() == items(b"still talking")
-
-
-def test_a_branch_that_leaves_slows_nobody() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].ask(2, 10)
-    crowd.services[1].lose()
-    assert crowd.caller.received() == [asked(1, 10)]
-
-
-def test_more_credit_than_31_bits_is_granted_in_several_frames_and_never_forgotten() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    one, two = crowd.services
-    for _ in range(2):
-        one.ask(2, MAX_N)
-    two.ask(2, MAX_N)
-    assert crowd.caller.received() == [asked(1, MAX_N)]
-    two.ask(2, 7)
-    assert crowd.caller.received() == [asked(1, 7)]
-    two.cancel(2)
-    assert crowd.caller.received() == [asked(1, MAX_N - 7)]
-
-
-def test_when_nobody_listens_the_caller_is_asked_to_stop_once() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    for service in crowd.services:
-        service.cancel(2)
-    assert crowd.caller.received() == [cancelled(1)]
-    crowd.caller.send(encode_payload(1, NEXT | COMPLETE, b"nobody hears"))
-    assert crowd.received() == [[], []]
-    for service in crowd.services:
-        service.answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [completed(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_a_channel_ends_when_the_branches_completed_and_then_the_caller() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    for service in crowd.services:
-        service.answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [completed(1)]
-    raw = encode_payload(1, COMPLETE)
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)]] * 2
-    assert crowd.world.left_over() == []
-
-
-def test_a_channel_whose_first_frame_completes_ends_with_its_branches() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL, flags=COMPLETE)
-    for service in crowd.services:
-        service.answer(2, b"bye")
-    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
-    assert crowd.received() == [[], []]
-    assert crowd.world.left_over() == []
-
-
-def test_a_channel_of_one_item_in_fragments_ends_with_its_branches() -> None:
-    crowd = Crowd(2)
-    pieces = fragments(REQUEST_CHANNEL, 1, addressed(ALL), b"0123456789", [90, 92], flags=COMPLETE)
-    crowd.caller.send(*pieces)
-    for service in crowd.services:
-        service.answer(2, b"bye")
-    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
-    assert crowd.received() == [[moved(raw, 2) for raw in pieces]] * 2
-    assert crowd.world.left_over() == []
-
-
-def test_an_error_of_the_caller_reaches_all_that_listen_and_ends_all() -> None:
-    crowd = Crowd(4)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[1].cancel(2)
-    crowd.services[2].answer(2, b"", COMPLETE)
-    crowd.services[3].lose()
-    raw = encode_error(1, 0x201, "of the caller")
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)], [cancelled(2)], [moved(raw, 2)], []]
-    assert crowd.caller.received() == []
-    assert crowd.world.left_over() == []
-
-
-def test_an_error_of_the_caller_reaches_no_branch_whose_connection_is_gone() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL, n=1)
-    for service in crowd.services:
-        service.answer(2, b"x", NEXT)
-    crowd.services[1].lose()  # its item still waits
-    raw = encode_error(1, 0x201, "of the caller")
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)], []]
-    assert crowd.world.core.take_writes() == []
-    assert crowd.world.left_over() == []
-
-
-def test_an_error_of_a_branch_cancels_all() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[2].answer(2, b"", COMPLETE)  # its other half is open
-    crowd.services[0].fail(2, 0x201, "no")
-    assert crowd.caller.received() == [error(1, 0x201, "no")]
-    assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
-    assert crowd.world.left_over() == []
-
-
-def test_an_error_of_a_branch_behind_its_completion_ends_its_other_half_only() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].answer(2, b"", COMPLETE)
-    crowd.services[0].fail(2, 0x201, "late")
-    crowd.services[1].ask(2, 4)
-    assert crowd.caller.received() == [asked(1, 4)]
-    crowd.services[1].answer(2, b"", COMPLETE)
-    crowd.services[1].fail(2, 0x201, "late")
-    assert crowd.caller.received() == [completed(1), cancelled(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_a_route_lost_behind_the_last_item_is_no_second_end() -> None:
-    crowd = Crowd(1, CoreSettings(multicast_on_leave="error"))
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].answer(2, b"", COMPLETE)
-    crowd.services[0].lose()
-    assert crowd.caller.received() == [completed(1), cancelled(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_a_cancel_of_the_caller_ends_the_open_halves_only() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].answer(2, b"", COMPLETE)
-    crowd.services[1].cancel(2)
-    crowd.services[2].cancel(2)
-    crowd.services[2].answer(2, b"", COMPLETE)
-    crowd.caller.cancel(1)
-    assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
-    assert crowd.world.left_over() == []
 
 
 def test_a_connection_in_its_own_multicast_leaves_nothing_when_it_is_lost() -> None:
@@ -583,13 +397,14 @@ def test_merged_items_cross_transports(caller_framed: bool, service_framed: bool
 
 
 def test_what_waits_in_all_multicast_streams_of_a_caller_is_bounded_together() -> None:
-    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=100))
+    limit = HEAD_BYTES + 100
+    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=limit))
     for number in range(2):
         crowd.caller.request(REQUEST_STREAM, 1 + 2 * number, ALL, n=1)
     for number in range(2):
         crowd.services[0].answer(2 + 2 * number, b"", NEXT)
         crowd.services[1].answer(2 + 2 * number, bytes(60), NEXT)
-    text = "over-limit: more than 100 bytes of items wait that the caller did not ask for"
+    text = f"over-limit: more than {limit} bytes of items wait that the caller did not ask for"
     assert crowd.caller.received()[-1] == error(3, CANCELED, text)
     crowd.caller.cancel(1)
     assert crowd.caller.peer.merging_bytes == 0

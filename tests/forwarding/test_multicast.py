@@ -28,7 +28,7 @@ from tests.fakes import (
     fragments,
     moved,
 )
-from tests.forwarding.crowds import ALL, Crowd, items
+from tests.forwarding.crowds import ALL, Crowd, asked_of, items
 from tests.forwarding.pairs import ANSWERED, MODELS
 
 
@@ -36,8 +36,8 @@ from tests.forwarding.pairs import ANSWERED, MODELS
 @pytest.mark.parametrize("framed", [True, False])
 def test_all_routes_get_the_request_with_its_id_rewritten(kind: int, framed: bool) -> None:
     crowd = Crowd(framed=framed)
-    raw = crowd.caller.request(kind, 1, ALL, b"hi", 5)
-    assert crowd.received() == [[moved(raw, 2)]] * 3
+    raw = crowd.caller.request(kind, 1, ALL, b"hi", 6)
+    assert crowd.received() == [[asked_of(raw, 2)]] * 3
 
 
 def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
@@ -90,9 +90,9 @@ def test_each_route_gets_metadata_that_it_can_read(kind: int) -> None:
     composite_route = world.service("orders", 1)
     plain_route = world.service("orders", 2, metadata_mime=MIME_TYPE)
     caller = world.caller()
-    raw = caller.request(kind, 1, ALL, b"hi", 5)
-    assert composite_route.received() == [moved(raw, 2)]
-    assert plain_route.received() == [moved(encode_request(kind, 2, b"hi", ALL, 5), 2)]
+    raw = caller.request(kind, 1, ALL, b"hi", 10)
+    assert composite_route.received() == [asked_of(raw, 5)]
+    assert plain_route.received() == [Frame(encode_request(kind, 2, b"hi", ALL, 5))]
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -102,7 +102,7 @@ def test_fragments_of_the_request_reach_all(kind: int) -> None:
         crowd = Crowd()
         pieces = fragments(kind, 1, metadata, b"0123456789", [cut, len(metadata) + 5])
         crowd.caller.send(*pieces)
-        assert crowd.received() == [[moved(raw, 2) for raw in pieces]] * 3
+        assert crowd.received() == [[asked_of(pieces[0], 2), *[moved(raw, 2) for raw in pieces[1:]]]] * 3
         assert (1 in crowd.caller.peer.streams) == (kind != REQUEST_FNF)
 
 
@@ -115,8 +115,8 @@ def test_a_fragmented_request_is_gathered_whole_when_one_route_reads_another_mim
     metadata = addressed(ALL)
     pieces = fragments(kind, 1, metadata, b"data", [10, len(metadata) - 1])
     caller.send(*pieces)
-    assert composite_route.received() == [moved(encode_request(kind, 2, b"data", metadata, 8), 2)]
-    assert plain_route.received() == [moved(encode_request(kind, 2, b"data", ALL, 8), 2)]
+    assert composite_route.received() == [Frame(encode_request(kind, 2, b"data", metadata, 4))]
+    assert plain_route.received() == [Frame(encode_request(kind, 2, b"data", ALL, 4))]
 
 
 # fire_and_forget

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord
+from broker.forwarding.branches import Branch
 from broker.forwarding.gathering import Gathering
-from broker.forwarding.multicast import Branch, Multicast
+from broker.forwarding.multicast import Multicast
 from broker.forwarding.splices import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
@@ -448,7 +449,7 @@ class Play:
                     assert stream.server.streams[stream.route_id] is stream
                 routes = [stream.route] if isinstance(stream, Splice) and stream_id & 1 else []
                 if isinstance(stream, Multicast):
-                    routes = [branch.route for branch in stream.branches]
+                    routes = [branch.route for branch in stream.branches.values()]
                 for route in routes:
                     in_flight[id(route.load)] = in_flight.get(id(route.load), 0) + 1
             assert peer.begun == begun <= core.settings.max_streams_per_connection
