@@ -215,12 +215,23 @@ class World:
 
     def pump(self) -> None:
         """Carries what the core wants written to the wires, and what it wants to read no more."""
+        self.move()
         for peer in self.core.take_turned():
             self.wires[peer.id].is_paused = peer.is_paused
         for peer in self.core.take_writes():
             self.wires[peer.id].take(peer.take_output(), peer.is_ending)
             if isinstance(peer.route, Route):
                 self.routes.add(peer.route)
+
+    def move(self) -> None:
+        """Gives wires to the peers that were resumed on them, and breaks those that peers have lost."""
+        for move in self.core.take_moves():
+            self.wires[move.peer.id].is_lost = True
+            if move.newcomer is not None:
+                wire = self.wires.pop(move.newcomer.id)
+                wire.peer = move.peer
+                wire.is_paused = move.peer.is_paused
+                self.wires[move.peer.id] = wire
 
     def events(self) -> list[LifecycleEvent]:
         """Lifecycle events since the last call; flow records are dropped."""
@@ -270,6 +281,8 @@ class Wire:
     def send(self, *frames: bytes) -> None:
         """Sends whole frames, then carries what the core answers."""
         for raw in frames:
+            if self.is_lost:
+                return
             self.world.core.receive(
                 self.peer, len(raw).to_bytes(3, "big") + raw if self.peer.is_framed else raw, self.world.now
             )
@@ -282,6 +295,8 @@ class Wire:
 
     def lose(self) -> None:
         """The transport breaks."""
+        if self.is_lost:
+            return
         self.is_lost = True
         self.world.core.lost(self.peer, "connection reset", self.world.now)
         self.world.pump()

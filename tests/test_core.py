@@ -134,11 +134,6 @@ def test_a_setup_opens_the_connection_without_an_answer(framed: bool) -> None:
             "bad-version: RSocket 0.2 asked for, this broker speaks 1.0",
         ),
         (
-            Setup(COMPOSITE_MIME, "a/b", 1, 1, wants_resume=True, token=b"abc").encode(),
-            REJECTED_SETUP,
-            "resume-unsupported: resumption is not offered, connect again without it",
-        ),
-        (
             resume_frame(),
             REJECTED_RESUME,
             "unknown-session: there is no session to resume, connect again with a SETUP",
@@ -173,8 +168,16 @@ def test_a_second_setup_is_ignored() -> None:
     world = World()
     service = world.service("orders", 1)
     service.send(Setup(MIME_TYPE, "a/b", 5, 5, RouteSetup(route_id(9), "stock", []).encode()).encode())
-    service.send(resume_frame())
     assert (service.received(), service.is_closed, names(world)) == ([], False, [["orders"]])
+
+
+def test_a_resume_behind_the_setup_ends_the_connection() -> None:
+    """ "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an ERROR[CONNECTION_ERROR]."."""
+    world = World()
+    service = world.service("orders", 1)
+    service.send(resume_frame())
+    text = "bad-frame: RESUME must be the first frame of a connection"
+    assert (service.received(), service.is_closed, names(world)) == ([error(0, CONNECTION_ERROR, text)], True, [])
 
 
 def test_requests_may_come_in_the_same_bytes_as_the_setup() -> None:

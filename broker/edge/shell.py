@@ -27,6 +27,9 @@ CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothin
 class Link(Protocol):
     """One transport, as the shell writes to it."""
 
+    def serve(self, peer: Peer | None) -> None:
+        """Speaks for that peer from now on; for none: what still comes is forgotten."""
+
     def pending_bytes(self) -> int:
         """Bytes handed over and not accepted by the peer's system yet."""
 
@@ -121,6 +124,8 @@ class Shell:
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes of a peer."""
         self.core.receive(peer, data, time.monotonic())
+        if peer.is_lost:
+            self._move()  # it was a newcomer that resumed another peer
         self.wake()
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
@@ -130,8 +135,9 @@ class Shell:
 
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""
-        self.core.lost(peer, reason, time.monotonic())
         self._links.pop(peer.id, None)
+        self.core.lost(peer, reason, time.monotonic())
+        self._move()
         self._congested.pop(peer.id, None)
         self._turn()
         self.wake()
@@ -193,6 +199,7 @@ class Shell:
         self.core.tick(time.monotonic(), time.time_ns() // 1_000_000)
         self._abort_overdue()
         self._end_stuck()
+        self._move()
         self._turn()
         self.wake()
         self._hand_out()
@@ -218,13 +225,34 @@ class Shell:
                 stuck.since = now
             elif now - stuck.since >= self._stuck_s:
                 text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s"
-                self._end_slow(stuck.peer, link, text)
+                self.core.stuck(stuck.peer, text, time.monotonic())
+                self._drop(stuck.peer, link)
 
     def _end_slow(self, peer: Peer, link: Link, text: str) -> None:
         self.core.end(peer, "slow-peer", text, time.monotonic())
+        self._drop(peer, link)
+
+    def _drop(self, peer: Peer, link: Link) -> None:
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()
+
+    def _move(self) -> None:
+        """Gives transports to the peers that were resumed on them, and closes those that peers have lost."""
+        for move in self.core.take_moves():
+            peer = move.peer
+            self._congested.pop(peer.id, None)
+            old = self._links.pop(peer.id, None)
+            if old is not None:
+                old.serve(None)
+                old.abort()
+            if move.newcomer is None:
+                continue
+            link = self._links.pop(move.newcomer.id)
+            link.serve(peer)
+            self._links[peer.id] = link
+            if peer.is_paused:
+                link.pause()
 
     def _turn(self) -> None:
         """Stops and begins to read where the core says so."""

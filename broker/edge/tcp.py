@@ -22,7 +22,7 @@ class TcpLink(asyncio.Protocol):
     def __init__(self, shell: Shell, scheme: str) -> None:
         self._shell = shell
         self._scheme = scheme
-        self._peer: Peer | None = None  # None until the transport is there
+        self._peer: Peer | None = None  # None until the transport is there, and when its peer has another one
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -31,8 +31,8 @@ class TcpLink(asyncio.Protocol):
         self._peer = self._shell.connected(peer_name(self._scheme, transport), True, self)
 
     def data_received(self, data: bytes) -> None:
-        assert self._peer is not None
-        self._shell.received(self._peer, data)
+        if self._peer is not None:
+            self._shell.received(self._peer, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
@@ -45,6 +45,9 @@ class TcpLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._peer is not None:
             self._shell.relieved(self._peer)
+
+    def serve(self, peer: Peer | None) -> None:
+        self._peer = peer
 
     def pause(self) -> None:
         assert self._transport is not None

@@ -31,7 +31,7 @@ class WebSocketLink:
     def __init__(self, shell: Shell, ws: web.WebSocketResponse, transport: asyncio.Transport) -> None:
         self._shell = shell
         self._ws = ws
-        self.peer: Peer | None = None  # None until the shell has made one
+        self.peer: Peer | None = None  # None until the shell has made one, and when its peer has another link
         self.is_readable = asyncio.Event()
         self.is_readable.set()
         self._is_congested = False
@@ -40,6 +40,9 @@ class WebSocketLink:
         self._waiting_bytes = 0
         self._is_closing = False
         self._wake = asyncio.Event()
+
+    def serve(self, peer: Peer | None) -> None:
+        self.peer = peer
 
     def pending_bytes(self) -> int:
         return self._waiting_bytes
@@ -213,8 +216,7 @@ class WebSocketListener:
         link = WebSocketLink(self._shell, ws, transport)
         host = transport.get_extra_info("peername")
         name = f"{self._scheme} {host[0]}:{host[1]}" if host else self._scheme
-        peer = self._shell.connected(name, False, link)
-        link.peer = peer
+        link.serve(self._shell.connected(name, False, link))
         writer = asyncio.create_task(link.run())
         reason = "the peer closed the connection"
         is_first = True
@@ -223,18 +225,21 @@ class WebSocketListener:
                 if is_first:
                     is_first = False
                     arrival.begun()
+                if link.peer is None:
+                    break
                 if message.type is WSMsgType.BINARY:
-                    self._shell.received(peer, message.data)
+                    self._shell.received(link.peer, message.data)
                     if len(message.data) > LARGE_BYTES:
                         await asyncio.sleep(0)  # it is written before the next one is taken
                     await link.is_readable.wait()  # aiohttp stops reading when nobody takes its messages
                 elif message.type is WSMsgType.TEXT:
                     text = f"a text message of {len(message.data)} characters: a frame is a binary message"
-                    self._shell.refuse(peer, "bad-frame", text)
+                    self._shell.refuse(link.peer, "bad-frame", text)
                 elif message.type is WSMsgType.ERROR:
                     reason = str(ws.exception())
         finally:
-            self._shell.lost(peer, reason)
+            if link.peer is not None:
+                self._shell.lost(link.peer, reason)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
         return ws

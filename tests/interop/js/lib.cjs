@@ -70,11 +70,13 @@ function transport(url) {
   return new TcpClientTransport({ connectionOptions: { host: hostname, port: Number(port) } });
 }
 
-async function connect(url, { mime = COMPOSITE, setup, responder, fragment } = {}) {
+async function connect(url, { mime = COMPOSITE, setup, responder, fragment, resume } = {}) {
   const metadata = setup && (mime === COMPOSITE ? encodeCompositeMetadata([[MIME, setup]]) : setup);
   return new RSocketConnector({
     transport: transport(url),
     setup: { payload: { data: Buffer.alloc(0), metadata }, metadataMimeType: mime, dataMimeType: "text/plain", keepAlive: 5000, lifetime: 20000 },
+    // It tries again until it gets through; nothing stops it.
+    resume: resume && { tokenGenerator: () => Buffer.from(resume), reconnectFunction: () => new Promise((go) => setTimeout(go, 20)) },
     fragmentation: fragment ? { maxOutboundFragmentSize: fragment } : undefined,
     responder,
   }).connect();

@@ -1,4 +1,5 @@
-// rsocket-js 1.0.0-alpha.3 as a caller and as a service: node peer.cjs '{"url":…,"name":…,"number":…,"tags":…,"mime":…,"fragment":…}'
+// rsocket-js 1.0.0-alpha.3 as a caller and as a service: node peer.cjs '{"url":…,"name":…,"number":…,"tags":…,"mime":…,"fragment":…,"resume":…}'
+// (`resume`: the token of a session that survives broken sockets.)
 //
 // As a service it does what the request's data says:  fail · hang · count N · halves · anything else: an echo.
 // As a caller it obeys the test's commands; a stream or channel has a handle, and what it got stays readable.
@@ -145,7 +146,7 @@ class Inbox {
 
 async function main() {
   const setup = options.number ? routeSetup(options.number, name, options.tags) : undefined;
-  const rsocket = await connect(options.url, { mime, setup, responder, fragment: options.fragment });
+  const rsocket = await connect(options.url, { mime, setup, responder, fragment: options.fragment, resume: options.resume });
   rsocket.onClose((error) => say({ event: "closed", error: error ? told(error) : null }));
 
   const handles = new Map();
