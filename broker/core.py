@@ -33,6 +33,8 @@ from broker.life.closed import Closed, ClosedPeer
 from broker.life.deadlines import NEVER, Deadlines
 from broker.life.diary import Diary
 from broker.life.drains import BROKER, MAX_DRAINS, ROUTE, TAG, Drain, Drains, tag_name
+from broker.life.durations import Durations
+from broker.life.guards import SPENT, Census, Rate
 from broker.life.sessions import Move, Sessions
 from broker.routing.dice import Dice
 from broker.routing.loads import Load
@@ -43,12 +45,17 @@ from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from broker.rsocket.frames import (
     ERROR,
     EXT,
+    FOLLOWS,
     IGNORE,
     KEEPALIVE,
     KIND_NAMES,
     LEASE,
     METADATA,
     METADATA_PUSH,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_RESPONSE,
+    RESPOND,
     RESUME,
     RESUME_OK,
     decode_lease,
@@ -59,7 +66,7 @@ from broker.rsocket.frames import (
     is_sound,
     keepalive_position,
 )
-from broker.rsocket.framing import FrameCursor
+from broker.rsocket.framing import LENGTH_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN
 from broker.wire.frames import ADDRESS, Address, RouteSetup, decode_frame
 from broker.wire.ids import id_text
@@ -75,6 +82,9 @@ class Core:
     """One broker."""
 
     __slots__ = (
+        "_announcements",
+        "_by_address",
+        "_by_principal",
         "_closed",
         "_deadlines",
         "_diary",
@@ -83,12 +93,19 @@ class Core:
         "_fed",
         "_flow_at",
         "_flow_from",
+        "_fragments",
+        "_keepalives",
         "_peers",
         "_peers_made",
+        "_small_bytes",
         "_turned",
+        "added",
         "broker_id",
+        "buffered_bytes",
         "engine",
+        "frames_in",
         "id_text",
+        "lag",
         "query",
         "sessions",
         "settings",
@@ -117,20 +134,38 @@ class Core:
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._deadlines: Final = Deadlines()
         self._drains: Final = Drains()
+        self._by_address: Final = Census(settings.max_connections_per_address)
+        self._by_principal: Final = Census(settings.max_connections_per_principal)
+        self._keepalives: Final = Rate(settings.max_keepalives_per_s)
+        self._announcements: Final = Rate(settings.max_route_setups_per_s)
+        self._fragments: Final = Rate(settings.max_small_fragments_per_s)
+        self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
+        self.frames_in = 0  # received, ever
+        self.buffered_bytes = 0  # of all connections, when they were weighed the last time
+        # Both are measured by the edge.
+        self.added: Final = Durations()  # what the broker adds to each frame: from arrival to the end of the writing
+        self.lag: Final = Durations()  # how late its ticks are
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
         self._diary.tell(BROKER_STARTED, at_ms, detail="compiled" if COMPILED else "interpreted")
 
     # What happens outside
 
-    def connected(self, name: str, framed: bool, now: float) -> Peer:
-        """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages."""
+    def connected(self, name: str, framed: bool, now: float, address: str = "", principal: str = "") -> Peer:
+        """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages.
+
+        `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
+        """
         self._peers_made += 1
         peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, self._fed, now, self._diary.wall(now))
         self._peers[peer.id] = peer
+        crowd = self._count(peer, address, principal)
         # A suspended peer has no transport; one that comes may be the one that it waits for. See `_handle_first`.
         if len(self._peers) - self.sessions.suspended_n > self.settings.max_connections:
             self._end_surplus(peer, now)
+            return peer
+        if crowd:
+            self.end(peer, "over-limit", crowd, now)
             return peer
         self._watch(peer, now + self.settings.setup_timeout_s)
         return peer
@@ -145,8 +180,12 @@ class Core:
         session = peer.session
         frame.feed(data, now)
         while frame.advance():
+            self.frames_in += 1
             stream_id = frame.stream_id
             if stream_id:
+                is_small = frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes
+                if is_small and self._is_flood(peer, frame):
+                    break
                 if session is not None and has_position(frame.kind):
                     session.received(frame.end - frame.start)
                 stream = peer.streams.get(stream_id)
@@ -310,6 +349,31 @@ class Core:
         """When to tick at the latest, monotonic seconds."""
         return min(self._flow_at, self._deadlines.first(), self.engine.timers.first())
 
+    def weigh(self, now: float) -> list[Peer]:
+        """Adds up what waits for and of all connections. Is it too much, those that hold most are ended until it fits.
+
+        To be asked once a second. The transports of the peers that it gives are to be closed at once: what they have
+        not written yet is part of what is too much.
+        """
+        limit = self.settings.max_buffered_bytes
+        total = 0
+        for peer in self._peers.values():
+            total += peer.buffered_bytes
+        self.buffered_bytes = total
+        given: list[Peer] = []
+        if total <= limit:
+            return given
+        text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
+        for peer in sorted(self._peers.values(), key=_weight_of):
+            if total <= limit:
+                break
+            held = peer.buffered_bytes
+            peer.drop_output()
+            self.end(peer, "over-limit", text.format(held), now)
+            given.append(peer)
+            total -= held
+        return given
+
     # What comes out
 
     def has_writes(self) -> bool:
@@ -429,6 +493,45 @@ class Core:
                     self._turned.append(caller)
         self._fed.clear()
 
+    def _count(self, peer: Peer, address: str, principal: str) -> str:
+        """Counts a new connection, until it is lost; why it is one too many of its origin, or an empty text."""
+        peer.address = address
+        peer.principal = principal
+        is_address_free = self._by_address.enter(address)
+        is_principal_free = self._by_principal.enter(principal)
+        if not is_address_free:
+            return _crowded(self._by_address, address)
+        if not is_principal_free:
+            return _crowded(self._by_principal, principal)
+        return ""
+
+    def _is_flood(self, peer: Peer, frame: FrameCursor) -> bool:
+        """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
+        if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
+            return False  # the bit means something else there, or nothing
+        at = self._fragments.spend(peer.fragments_at, frame.now)
+        if at != SPENT:
+            peer.fragments_at = at
+            return False
+        shortest = self.settings.min_fragment_bytes
+        text = f"fragments of less than {shortest} bytes: {_too_many(self._fragments)}"
+        self.end(peer, "over-limit", text, frame.now)
+        return True
+
+    def _handle_keepalive(self, peer: Peer, frame: FrameCursor) -> None:
+        if frame.flags & RESPOND:
+            at = self._keepalives.spend(peer.keepalives_at, frame.now)
+            if at == SPENT:
+                self.end(peer, "over-limit", f"KEEPALIVEs to be answered: {_too_many(self._keepalives)}", frame.now)
+                return
+            peer.keepalives_at = at
+        session = peer.session
+        if session is not None:
+            session.acknowledge(keepalive_position(frame.data, frame.start, frame.end))
+        answer = peer.connection.handle_keepalive(frame, session.received_position if session is not None else 0)
+        if answer is not None:
+            peer.send(answer)
+
     def _handle_new(self, peer: Peer, frame: FrameCursor) -> None:
         if peer.connection.state != OPEN:
             self._handle_first(peer, frame)
@@ -464,12 +567,7 @@ class Core:
         if connection.state == NEW:
             self._handle_first(peer, frame)
         elif kind == KEEPALIVE:
-            session = peer.session
-            if session is not None:
-                session.acknowledge(keepalive_position(frame.data, frame.start, frame.end))
-            answer = connection.handle_keepalive(frame, session.received_position if session is not None else 0)
-            if answer is not None:
-                peer.send(answer)
+            self._handle_keepalive(peer, frame)
         elif kind == METADATA_PUSH:
             self._handle_push(peer, frame)
         elif kind == LEASE:
@@ -599,6 +697,9 @@ class Core:
         peer.forget()
         self.relieved(peer, now)
         peer.look_at = NEVER
+        self._closed.sum_up(peer)
+        self._by_address.leave(peer.address)
+        self._by_principal.leave(peer.principal)
         del self._peers[peer.id]
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
@@ -615,6 +716,11 @@ class Core:
 
         `code` if it cannot: a client that is set up "MUST ignore an ERROR[… REJECTED_SETUP …] frame".
         """
+        at = self._announcements.spend(peer.announcements_at, now)
+        if at == SPENT:
+            self.end(peer, "over-limit", f"ROUTE_SETUPs: {_too_many(self._announcements)}", now, code)
+            return
+        peer.announcements_at = at
         try:
             setup = decode_frame(raw)
         except BrokerError as error:
@@ -732,7 +838,7 @@ class Core:
             peer.heard_at = now  # what it says waits where we do not read it
         late_at = peer.heard_at + lifetime_s
         if late_at <= now:
-            text = f"nothing arrived for {now - peer.heard_at:.1f} s, the SETUP promised {lifetime_s:.1f} s"
+            text = f"nothing arrived for {now - peer.heard_at:.1f} s, {peer.connection.lifetime_text}"
             if peer.session is not None:
                 self._suspend(peer, "keepalive-timeout", text, now)
             else:
@@ -778,3 +884,16 @@ def zone_of(route: Route, default: str) -> bytes:
         if tag.key == ZONE and tag.raw is not None:
             return tag.raw
     return default.encode()
+
+
+def _weight_of(peer: Peer) -> int:
+    """Those that hold most come first."""
+    return -peer.buffered_bytes
+
+
+def _too_many(rate: Rate) -> str:
+    return f"more than {rate.burst_n} came faster than {rate.per_s} a second"
+
+
+def _crowded(census: Census, name: str) -> str:
+    return f"{census.number_of(name) - 1} connections of {name} are open, the limit is {census.limit}"

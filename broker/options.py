@@ -202,6 +202,63 @@ class LimitOptions:
         "connections",
         within=(1, 1_000_000),
     )
+    max_connections_per_address: int = option(
+        25_000,
+        "The same from one IP address, of IPv6 from one /64; Unix sockets have none. Half of max_connections, so that "
+        "one host cannot take all places; it is also what a proxy, behind which all clients have its address, may "
+        "bring. 0: no bound.",
+        "100",
+        "connections",
+        within=(0, 1_000_000),
+    )
+    max_connections_per_principal: int = option(
+        25_000,
+        "The same of one principal: the subject of the client's certificate where tls.client_ca is set, the user at "
+        "the other end of a Unix socket; other connections have none. 0: no bound.",
+        "100",
+        "connections",
+        within=(0, 1_000_000),
+    )
+    max_lifetime_s: float = option(
+        300.0,
+        "Silence after which a connection counts as lost even if its SETUP promised to be silent for longer, but not "
+        "before two of its keepalive intervals: a host that is gone says so to nobody, and its routes get requests.",
+        "60.0",
+        "seconds",
+        within=(1, 86_400),
+    )
+    max_keepalives_per_s: int = option(
+        10,
+        "KEEPALIVEs that one connection may have answered in a second, ten times as many at once; one more closes it "
+        "with over-limit. Clients send one in some seconds. 0: no bound.",
+        "100",
+        "frames per second",
+        within=(0, 1_000_000),
+    )
+    max_route_setups_per_s: int = option(
+        10,
+        "ROUTE_SETUPs that one connection may send in a second, ten times as many at once; one more closes it with "
+        "over-limit. Each changes the routing table, and all addresses are looked up anew. 0: no bound.",
+        "1",
+        "frames per second",
+        within=(0, 1_000_000),
+    )
+    min_fragment_bytes: int = option(
+        64,
+        "A fragment that others follow and that is shorter, its length of three bytes included, is small. 64 is the "
+        "least that rsocket-java can be set to. 0: none is small.",
+        "256",
+        "bytes",
+        within=(0, 65_536),
+    )
+    max_small_fragments_per_s: int = option(
+        1000,
+        "Small fragments that one connection may send in a second, ten times as many at once; one more closes it with "
+        "over-limit: each costs as much as a large one. 0: no bound.",
+        "100",
+        "frames per second",
+        within=(0, 1_000_000),
+    )
     max_frame_bytes: int = option(
         16_777_215,
         "Longest frame that a peer may send; a longer one closes its connection. The default is the longest that "
@@ -239,6 +296,15 @@ class LimitOptions:
         "67108864",
         "bytes",
         within=(65_536, 1_073_741_824),
+    )
+    max_buffered_bytes: int = option(
+        1_073_741_824,
+        "Bytes that may wait in the broker for and of all connections together: output that is not read, frames and "
+        "requests that are not whole, items and requests that are held. Looked at once a second; beyond it the "
+        "connections that hold most are closed with over-limit until the rest fits.",
+        "268435456",
+        "bytes",
+        within=(1_048_576, 1_099_511_627_776),
     )
     stuck_s: float = option(
         10.0,

@@ -192,7 +192,12 @@ class Server:
                 self._servers.append(server)
             else:
                 websocket = WebSocketListener(
-                    self.shell, listen.scheme, listen.path, limits.setup_timeout_s, limits.max_connections
+                    self.shell,
+                    listen.scheme,
+                    listen.path,
+                    limits.setup_timeout_s,
+                    limits.max_connections,
+                    limits.max_connections_per_address,
                 )
                 self._websockets.append(websocket)
                 port = await websocket.listen(listen.host, listen.port, used)
@@ -239,4 +244,12 @@ def settings_of(config: Config) -> CoreSettings:
         max_streams_per_connection=limits.max_streams_per_connection,
         max_tags_per_route=limits.max_tags_per_route,
         max_lookup_cache=limits.max_lookup_cache,
+        max_connections_per_address=limits.max_connections_per_address,
+        max_connections_per_principal=limits.max_connections_per_principal,
+        max_keepalives_per_s=limits.max_keepalives_per_s,
+        max_route_setups_per_s=limits.max_route_setups_per_s,
+        min_fragment_bytes=limits.min_fragment_bytes,
+        max_small_fragments_per_s=limits.max_small_fragments_per_s,
+        max_lifetime_s=limits.max_lifetime_s,
+        max_buffered_bytes=limits.max_buffered_bytes,
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from broker.core import Core
+from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
 
@@ -21,6 +22,7 @@ HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
 FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
+WEIGH_S = 1.0  # how often it is added up what all connections hold back
 CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothing more would stay for ever
 
 
@@ -94,10 +96,14 @@ class Shell:
         self._congested: dict[int, Stuck] = {}  # by peer id
         self._on_events = on_events
         self._links: dict[int, Link] = {}  # by peer id
+        self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
         self._loop: Loop = asyncio.get_running_loop() if loop is None else loop
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
+        self._weigh_at = self._loop.time() + WEIGH_S
+        self._arrived_at = 0.0  # of the first bytes that the next writing is due to, seconds, monotonic; 0.0: none
+        self._frames_seen = 0  # until then
         self.lag_s = 0.0  # how late the last tick was
 
     def start(self) -> None:
@@ -114,19 +120,22 @@ class Shell:
         self.flush()
         self._hand_out()
 
-    def connected(self, name: str, framed: bool, link: Link) -> Peer:
+    def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:
         """A transport was accepted."""
-        peer = self.core.connected(name, framed, time.monotonic())
+        peer = self.core.connected(name, framed, time.monotonic(), origin.address, origin.principal)
         self._links[peer.id] = link
         self.wake()
         return peer
 
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes of a peer."""
-        self.core.receive(peer, data, time.monotonic())
+        now = time.monotonic()
+        self.core.receive(peer, data, now)
         if peer.is_lost:
             self._move()  # it was a newcomer that resumed another peer
-        self.wake()
+        if not self._arrived_at and self.core.has_writes():  # else the writing that is due takes this along
+            self._arrived_at = now
+            self.wake()
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
@@ -139,6 +148,7 @@ class Shell:
         self.core.lost(peer, reason, time.monotonic())
         self._move()
         self._congested.pop(peer.id, None)
+        self._unsent.pop(peer.id, None)
         self._turn()
         self.wake()
 
@@ -188,17 +198,33 @@ class Shell:
             pieces = peer.take_output()
             if pieces:
                 link.write(pieces)
+                self._unsent[peer.id] = peer
             if peer.is_ending:
                 link.close()
                 self._closing.append((self._loop.time() + CLOSE_S, peer.id))
+        if self._arrived_at:
+            self._measure()
         if self.core.has_writes():
             self.wake()
 
+    def _measure(self) -> None:
+        """What has just been written has been in the broker since its bytes arrived, at most since the first ones.
+
+        What arrived later in the turn was in the kernel while the first was handled, so this is the truth about it.
+        """
+        frames = self.core.frames_in
+        self.core.added.add(time.monotonic() - self._arrived_at, frames - self._frames_seen)
+        self._frames_seen = frames
+        self._arrived_at = 0.0
+
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
+        self.core.lag.add(self.lag_s, 1)
         self.core.tick(time.monotonic(), time.time_ns() // 1_000_000)
         self._abort_overdue()
         self._end_stuck()
+        if self._loop.time() >= self._weigh_at:
+            self._weigh()
         self._move()
         self._turn()
         self.wake()
@@ -227,6 +253,19 @@ class Shell:
                 text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s"
                 self.core.stuck(stuck.peer, text, time.monotonic())
                 self._drop(stuck.peer, link)
+
+    def _weigh(self) -> None:
+        """Tells the core what the transports hold back, and closes those that it gives."""
+        self._weigh_at = self._loop.time() + WEIGH_S
+        for peer in list(self._unsent.values()):
+            link = self._links.get(peer.id)
+            peer.unsent_bytes = link.pending_bytes() if link is not None else 0
+            if not peer.unsent_bytes:
+                del self._unsent[peer.id]
+        for peer in self.core.weigh(time.monotonic()):
+            link = self._links.get(peer.id)
+            if link is not None and peer.unsent_bytes:
+                self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
 
     def _end_slow(self, peer: Peer, link: Link, text: str) -> None:
         self.core.end(peer, "slow-peer", text, time.monotonic())

@@ -12,6 +12,7 @@ import stat
 from typing import cast
 
 from broker.edge.accept import BACKLOG, accept
+from broker.edge.origins import origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.forwarding.peers import Peer
 
@@ -28,7 +29,7 @@ class TcpLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
         self._transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
-        self._peer = self._shell.connected(peer_name(self._scheme, transport), True, self)
+        self._peer = self._shell.connected(peer_name(self._scheme, transport), True, self, origin_of(transport))
 
     def data_received(self, data: bytes) -> None:
         if self._peer is not None:

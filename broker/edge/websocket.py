@@ -16,8 +16,10 @@ from typing import cast
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from broker.edge.accept import accept
+from broker.edge.origins import address_of, origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.forwarding.peers import MAX_SETUP_BYTES, Peer
+from broker.life.guards import Census
 from broker.rsocket.framing import MAX_FRAME_BYTES
 
 LARGE_BYTES = 64 << 10  # of a message; smaller ones are taken together
@@ -153,14 +155,23 @@ class Arrival(asyncio.Protocol):
 class WebSocketListener:
     """A WebSocket port."""
 
-    def __init__(self, shell: Shell, scheme: str, path: str, setup_timeout_s: float, max_arrivals: int) -> None:
-        """`max_arrivals`: connections that are no WebSockets yet; one more is closed at once."""
+    def __init__(
+        self,
+        shell: Shell,
+        scheme: str,
+        path: str,
+        setup_timeout_s: float,
+        max_arrivals: int,
+        max_arrivals_per_address: int,
+    ) -> None:
+        """`max_arrivals…`: connections that are no WebSockets yet; one more is closed at once."""
         self.setup_timeout_s = setup_timeout_s
         self._shell = shell
         self._scheme = scheme
         self._path = path  # empty: any
         self._max_arrivals = max_arrivals
         self._arrivals: dict[asyncio.Transport, Arrival] = {}  # not upgraded yet
+        self._by_address = Census(max_arrivals_per_address)
         self._runner: web.AppRunner | None = None  # None until it listens
         self._server: asyncio.Server | None = None  # None until it listens
 
@@ -175,7 +186,9 @@ class WebSocketListener:
 
     def arrived(self, transport: asyncio.Transport, arrival: Arrival) -> web.RequestHandler | None:
         """A connection was accepted; aiohttp's protocol for it, None when it is one too many."""
-        if len(self._arrivals) >= self._max_arrivals:
+        address = _address_of(transport)
+        if not self._by_address.enter(address) or len(self._arrivals) >= self._max_arrivals:
+            self._by_address.leave(address)
             return None
         assert self._runner is not None  # `listen` has set them up
         assert self._runner.server is not None
@@ -184,7 +197,8 @@ class WebSocketListener:
 
     def left(self, transport: asyncio.Transport) -> None:
         """It is a WebSocket now, or gone."""
-        self._arrivals.pop(transport, None)
+        if self._arrivals.pop(transport, None) is not None:
+            self._by_address.leave(_address_of(transport))
 
     async def stop_accepting(self) -> None:
         """No new connections; those that are there go on."""
@@ -216,7 +230,7 @@ class WebSocketListener:
         link = WebSocketLink(self._shell, ws, transport)
         host = transport.get_extra_info("peername")
         name = f"{self._scheme} {host[0]}:{host[1]}" if host else self._scheme
-        link.serve(self._shell.connected(name, False, link))
+        link.serve(self._shell.connected(name, False, link, origin_of(transport)))
         writer = asyncio.create_task(link.run())
         reason = "the peer closed the connection"
         is_first = True
@@ -243,3 +257,9 @@ class WebSocketListener:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
         return ws
+
+
+def _address_of(transport: asyncio.Transport) -> str:
+    """The same for one transport, always: the name is remembered with it."""
+    name = transport.get_extra_info("peername")
+    return address_of(name[0]) if isinstance(name, tuple) else ""

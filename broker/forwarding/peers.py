@@ -50,6 +50,8 @@ class Peer:
         "_next_id",
         "_writer",
         "_messages",
+        "address",
+        "announcements_at",
         "begun",
         "blocked_n",
         "bytes_in",
@@ -61,6 +63,7 @@ class Peer:
         "end_reason",
         "feeders",
         "flows",
+        "fragments_at",
         "frame",
         "gathered_bytes",
         "granting",
@@ -71,6 +74,7 @@ class Peer:
         "is_fed",
         "is_framed",
         "is_lost",
+        "keepalives_at",
         "latest_at",
         "latest_flow",
         "latest_metadata",
@@ -83,11 +87,13 @@ class Peer:
         "name",
         "origin",
         "pending_bytes",
+        "principal",
         "requests",
         "route",
         "session",
         "settings",
         "streams",
+        "unsent_bytes",
         "waiting_bytes",
         "waiting_n",
         "zone",
@@ -108,7 +114,7 @@ class Peer:
         self.name = name  # "tcp 10.0.0.4:5123"; of a peer that was resumed, of its latest transport
         self.is_framed = is_framed
         self.settings: Final = settings
-        self.connection: Final = Connection()
+        self.connection: Final = Connection(settings.max_lifetime_s)
         self.frame = FrameCursor(is_framed, min(MAX_SETUP_BYTES, settings.max_frame_bytes))
         # By stream id; odd ones are bounded by max_streams_per_connection, even ones by the callers' bounds.
         self.streams: dict[int, Stream] = {}
@@ -144,6 +150,13 @@ class Peer:
         self.feeders: dict[int, Peer] = {}  # by id: callers not read from until it does; bounded by the connections
         self.blocked_n = 0  # congested peers that it feeds; it is not read from while there are any
         self.pending_bytes = 0  # of output that nobody has taken
+        self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
+        self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`
+        self.principal = ""
+        # When its buckets are full again, seconds, monotonic; see `guards.Rate`.
+        self.keepalives_at = 0.0
+        self.announcements_at = 0.0  # ROUTE_SETUPs
+        self.fragments_at = 0.0  # small ones
         self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
         self.is_lost = False  # the transport is gone
         self.end_reason = ""  # code word, once it is ending or lost
@@ -174,6 +187,14 @@ class Peer:
     def bytes_out(self) -> int:
         """Bytes handed to the transport, frame lengths included."""
         return self._bytes_out
+
+    @property
+    def buffered_bytes(self) -> int:
+        """All that waits in the broker because of this connection, in either direction."""
+        held_bytes = self.gathered_bytes + self.waiting_bytes + self.merging_bytes
+        if self.session is not None:
+            held_bytes += self.session.retained_bytes
+        return self.pending_bytes + self.unsent_bytes + self.frame.held_bytes + held_bytes
 
     def open_id(self) -> int:
         """A free even stream id for a request to the peer ("Stream Identifiers": after 2^31-1 wrap and skip)."""
@@ -267,6 +288,12 @@ class Peer:
         self._messages = []
         return messages
 
+    def drop_output(self) -> None:
+        """What waits will not be written: there is no room for it any more."""
+        self._messages = []
+        self._writer = BytesWriter()
+        self.pending_bytes = 0
+
     def forget(self) -> None:
         """The transport is gone, and the peer with it."""
         self.detach()
@@ -275,9 +302,8 @@ class Peer:
     def detach(self) -> None:
         """The transport is gone: what waits, and half a frame that came, are worth nothing."""
         self.frame.close()
-        self._messages = []
-        self._writer = BytesWriter()
-        self.pending_bytes = 0
+        self.drop_output()
+        self.unsent_bytes = 0
 
     def attach(self, newcomer: "Peer", now: float) -> bytes:
         """Takes over the transport of another peer, whose RESUME is being looked at; the bytes that came behind it.
@@ -290,6 +316,10 @@ class Peer:
         self.frame = FrameCursor(newcomer.is_framed, self.settings.max_frame_bytes)
         self.heard_at = now
         self.bytes_in += newcomer.bytes_in - len(rest)
+        newcomer.bytes_in = 0
+        # Each is counted where it is from: the newcomer takes the peer's old place with it.
+        self.address, newcomer.address = newcomer.address, self.address
+        self.principal, newcomer.principal = newcomer.principal, self.principal
         newcomer.forget()
         return rest
 

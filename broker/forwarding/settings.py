@@ -13,15 +13,23 @@ class Settings:
         "drain_grace_s",
         "drain_spread_s",
         "flow_interval_s",
+        "max_buffered_bytes",
         "max_connections",
+        "max_connections_per_address",
+        "max_connections_per_principal",
         "max_frame_bytes",
+        "max_keepalives_per_s",
+        "max_lifetime_s",
         "max_lookup_cache",
         "max_metadata_bytes",
+        "max_route_setups_per_s",
+        "max_small_fragments_per_s",
         "max_streams_per_connection",
         "max_tags_per_route",
         "max_waiting",
         "max_waiting_bytes",
         "max_waiting_per_connection",
+        "min_fragment_bytes",
         "multicast_branch_bytes",
         "multicast_buffer_bytes",
         "multicast_on_leave",
@@ -66,6 +74,14 @@ class Settings:
         max_waiting_bytes: int = 4 << 20,
         drain_grace_s: float = 10.0,
         drain_spread_s: float = 30.0,
+        max_connections_per_address: int = 25_000,
+        max_connections_per_principal: int = 25_000,
+        max_keepalives_per_s: int = 10,
+        max_route_setups_per_s: int = 10,
+        min_fragment_bytes: int = 64,
+        max_small_fragments_per_s: int = 1000,
+        max_lifetime_s: float = 300.0,
+        max_buffered_bytes: int = 1 << 30,
     ) -> None:
         self.policy: Final = policy if policy is not None else Policy()  # of services without their own
         self.policies: Final[dict[str, Policy]] = policies if policies is not None else {}  # by service name
@@ -95,3 +111,12 @@ class Settings:
         self.max_waiting_bytes: Final = max_waiting_bytes  # of the frames of requests that wait, per connection
         self.drain_grace_s: Final = drain_grace_s  # for the streams of a route that drains
         self.drain_spread_s: Final = drain_spread_s  # over which connections that drain are told to go
+        # D-43. 0 of one of the six that follow is no bound.
+        self.max_connections_per_address: Final = max_connections_per_address
+        self.max_connections_per_principal: Final = max_connections_per_principal
+        self.max_keepalives_per_s: Final = max_keepalives_per_s  # of one connection, those that want an answer
+        self.max_route_setups_per_s: Final = max_route_setups_per_s  # of one connection
+        self.min_fragment_bytes: Final = min_fragment_bytes  # with its length; shorter ones are small
+        self.max_small_fragments_per_s: Final = max_small_fragments_per_s  # of one connection
+        self.max_lifetime_s: Final = max_lifetime_s  # of silence, whatever the SETUP promised
+        self.max_buffered_bytes: Final = max_buffered_bytes  # of all connections together, see `Core.weigh`

@@ -41,11 +41,13 @@ class ClosedPeer:
 class Closed:
     """The connections that ended."""
 
-    __slots__ = ("by_reason", "latest")
+    __slots__ = ("by_reason", "bytes_in", "bytes_out", "latest")
 
     def __init__(self) -> None:
         self.latest: list[ClosedPeer] = []  # MAX_CLOSED of them, oldest first
         self.by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
+        self.bytes_in = 0  # of all that are gone
+        self.bytes_out = 0
 
     def add(self, peer: Peer, at_ms: int) -> None:
         """One more."""
@@ -53,3 +55,8 @@ class Closed:
         self.latest.append(ClosedPeer(peer, at_ms))
         if len(self.latest) > MAX_CLOSED:
             del self.latest[: MAX_CLOSED // 10]
+
+    def sum_up(self, peer: Peer) -> None:
+        """Its transport is gone as well: it has received and written all that it ever will."""
+        self.bytes_in += peer.bytes_in
+        self.bytes_out += peer.bytes_out

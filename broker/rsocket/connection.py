@@ -56,9 +56,11 @@ _SETUP_CODES: Final = (INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTE
 class Connection:
     """One connection in the server's role."""
 
-    __slots__ = ("setup", "state")
+    __slots__ = ("_max_lifetime_ms", "setup", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, max_lifetime_s: float = 300.0) -> None:
+        """`max_lifetime_s`: of silence, see `lifetime_s`."""
+        self._max_lifetime_ms: Final = int(max_lifetime_s * 1000)
         self.state = NEW
         self.setup: Setup | None = None  # None until the SETUP was accepted, then for ever what it said
 
@@ -66,7 +68,8 @@ class Connection:
     def lifetime_s(self) -> float:
         """Silence after which the peer counts as lost, seconds; 0 before the SETUP.
 
-        A peer that promises no more than its own keepalive interval could not be on time: it gets one interval more.
+        A peer that promises no more than its own keepalive interval could not be on time: it gets one interval more
+        (D-27). One that wants to be waited for very long is not (D-43), but for two of its intervals it is.
         """
         setup = self.setup
         if setup is None:
@@ -74,7 +77,17 @@ class Connection:
         ms = setup.lifetime_ms
         if ms <= setup.keepalive_ms:
             ms += setup.keepalive_ms
-        return ms / 1000.0
+        longest_ms = max(self._max_lifetime_ms, 2 * setup.keepalive_ms)
+        return (ms if ms < longest_ms else longest_ms) / 1000.0
+
+    @property
+    def lifetime_text(self) -> str:
+        """Where `lifetime_s` comes from, for a sentence."""
+        setup = self.setup
+        assert setup is not None  # before it there is no such silence
+        lifetime_s = self.lifetime_s
+        whose = "the SETUP promised" if lifetime_s * 1000 >= setup.lifetime_ms else "the limit is"
+        return f"{whose} {lifetime_s:.1f} s"
 
     def handle_first(self, frame: FrameCursor, may_resume: bool = False) -> Refusal | None:
         """The first frame of the connection; None when it was a SETUP that opens it.

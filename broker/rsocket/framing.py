@@ -29,6 +29,7 @@ class FrameCursor:
     """
 
     __slots__ = (
+        "_held_bytes",
         "_is_closed",
         "_is_framed",
         "_loose",
@@ -60,8 +61,14 @@ class FrameCursor:
         self._next = 0  # where the next frame's length (or the message) begins
         self._parts: list[bytes] = []  # pieces of a frame that is not whole; at most one frame, so max_bytes + one read
         self._missing = 0  # bytes until that frame is whole; 0 when there are no parts
+        self._held_bytes = 0  # of the parts
         self._loose = 0  # parts at the end of the list that are as small as they came; the others are folded
         self._is_closed = False  # by `close` or by a fault, for ever
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that is not whole."""
+        return self._held_bytes
 
     def feed(self, data: bytes, now: float) -> None:
         """More bytes from the peer: any piece of the stream when framed, else exactly one message."""
@@ -72,6 +79,7 @@ class FrameCursor:
             self._parts.append(data)
             self._missing -= len(data)
             if self._missing > 0:
+                self._held_bytes += len(data)
                 self._loose += 1
                 if self._loose == FOLD_PIECES:
                     self._fold()
@@ -79,6 +87,7 @@ class FrameCursor:
             data = b"".join(self._parts)
             self._parts = []
             self._missing = 0
+            self._held_bytes = 0
             self._loose = 0
         self.data = data
         self._next = 0
@@ -117,6 +126,7 @@ class FrameCursor:
         self._next = 1  # an empty message is a fault, the end of a message is not
         self._parts = []
         self._missing = 0
+        self._held_bytes = 0
         self._loose = 0
 
     def take_rest(self) -> bytes:
@@ -158,6 +168,7 @@ class FrameCursor:
         if rest:
             self._parts = [rest]
             self._missing = missing
+            self._held_bytes = len(rest)
         self.data = b""
         self._next = 0
 

@@ -149,7 +149,14 @@ def test_setup_cut_anywhere_is_refused() -> None:
         (1_000, 1_001, 1.001),
         (1_000, 1_000, 2.0),
         (20_000, 500, 20.5),
-        (1, 0x7FFFFFFF, 2147483.647),
+        (20_000, 300_000, 300.0),
+        (20_000, 300_001, 300.0),  # D-43
+        (1, 0x7FFFFFFF, 300.0),
+        (150_000, 0x7FFFFFFF, 300.0),
+        (150_001, 0x7FFFFFFF, 300.002),  # a client that speaks so rarely is waited for twice as long
+        (200_000, 350_000, 350.0),
+        (400_000, 1, 400.001),
+        (0x7FFFFFFF, 0x7FFFFFFF, 4294967.294),
     ],
 )
 def test_lifetime_is_what_the_peer_can_keep(keepalive_ms: int, lifetime_ms: int, lifetime_s: float) -> None:

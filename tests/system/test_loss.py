@@ -132,8 +132,9 @@ async def test_a_lost_caller_is_a_cancel_for_its_services(server: Server, scheme
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
-async def test_a_silent_client_is_ended_when_its_lifetime_is_over(server: Server, scheme: str) -> None:
+async def test_a_silent_client_is_ended_when_its_lifetime_is_over(make_server: MakeServer, scheme: str) -> None:
     """It says nothing and its system answers nothing either, as far as the broker can tell."""
+    server = await make_server(**{"limits.max_keepalives_per_s": 0})
     service = await Wire.service(url_of(server, scheme), "orders", 1)
     silent = await Wire.caller(url_of(server, scheme), lifetime_ms=200)
     lively = await Wire.caller(url_of(server, scheme), lifetime_ms=200)

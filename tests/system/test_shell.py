@@ -86,7 +86,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
         self.shell = Shell(core, 1 << 30, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.link = FakeLink()

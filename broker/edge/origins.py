@@ -1,0 +1,65 @@
+"""Where a connection comes from, as the limits per address and per principal count it. Decides what one origin is."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import struct
+from typing import Final
+
+_UCRED: Final = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of Linux
+PREFIX_BITS: Final = 64  # of an IPv6 address: a host has all addresses behind them and can change at will
+
+
+class Origin:
+    """Both are empty where there is none."""
+
+    __slots__ = ("address", "principal")
+
+    def __init__(self, address: str = "", principal: str = "") -> None:
+        self.address = address  # "10.0.0.4", "2001:db8::/64"; a Unix socket has none
+        self.principal = principal  # "commonName=orders", "uid 1000"
+
+
+NOWHERE: Final = Origin()
+
+
+def origin_of(transport: asyncio.BaseTransport) -> Origin:
+    """The origin of an accepted connection.
+
+    The principal is the subject of the client's certificate, which is there only when it was verified, or who owns the
+    process at the other end of a Unix socket.
+    """
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        certificate = transport.get_extra_info("peercert")
+        return Origin(address_of(name[0]), subject_of(certificate) if certificate else "")
+    return Origin(principal=_owner_of(transport))
+
+
+def address_of(host: str) -> str:
+    """An IPv4 address as it is, of an IPv6 address its /64."""
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, PREFIX_BITS), strict=False))
+
+
+def subject_of(certificate: dict[str, tuple[tuple[tuple[str, str], ...], ...]]) -> str:
+    """The subject of a certificate as `ssl` gives it: `organizationName=Acme, commonName=orders`."""
+    return ", ".join(f"{key}={value}" for part in certificate.get("subject", ()) for key, value in part)
+
+
+def _owner_of(transport: asyncio.BaseTransport) -> str:
+    peer = transport.get_extra_info("socket")
+    peercred = getattr(socket, "SO_PEERCRED", None)  # Linux; other systems tell it otherwise, and there it is not told
+    if peer is None or peercred is None:
+        return ""
+    try:
+        raw = peer.getsockopt(socket.SOL_SOCKET, peercred, _UCRED.size)
+    except OSError:
+        return ""  # the socket is gone already
+    return f"uid {_UCRED.unpack(raw)[1]}"

@@ -1,0 +1,70 @@
+"""Guards against floods: how often a peer may say something, and how many connections one origin may have.
+
+Decides when it is too much; what happens then is the core's. Knows no frames and no sockets. D-43
+"""
+
+from typing import Final
+
+BURST_S: Final = 10.0  # a bucket holds what comes in so many seconds: what a network held up for that long is no flood
+SPENT: Final = -1.0  # no moment: the bucket is empty
+
+
+class Rate:
+    """A token bucket of `per_s` tokens a second that holds BURST_S seconds' worth of them; 0 is no bound.
+
+    Who spends keeps one number, not two: the moment at which its bucket will be full again, 0.0 at first.
+
+            now                    full again
+         ────┼─────────────────────────┼────────────────┼──────►
+             │◄── tokens spent / per_s ──►              now + BURST_S: later than that is too much
+    """
+
+    __slots__ = ("_cost_s", "burst_n", "per_s")
+
+    def __init__(self, per_s: int) -> None:
+        self.per_s: Final = per_s
+        self.burst_n: Final = int(per_s * BURST_S)
+        self._cost_s: Final = 1.0 / per_s if per_s > 0 else 0.0
+
+    def spend(self, full_at: float, now: float) -> float:
+        """One token of a bucket that is full again at `full_at`: when it is then, or SPENT when there was none."""
+        cost_s = self._cost_s
+        at = (full_at if full_at > now else now) + cost_s
+        return at if at <= now + BURST_S + cost_s / 2 else SPENT  # half a token is what adding up may get wrong
+
+
+class Census:
+    """How many connections each origin has: an address, a principal. An empty name is none and has no bound."""
+
+    __slots__ = ("_numbers", "limit")
+
+    def __init__(self, limit: int) -> None:
+        """`limit` connections of one origin; 0 is no bound."""
+        self.limit: Final = limit
+        self._numbers: dict[str, int] = {}  # bounded by the connections
+
+    def enter(self, name: str) -> bool:
+        """One more, which counts until it leaves; False when it is one too many."""
+        if not name:
+            return True
+        number = self._numbers.get(name, 0) + 1
+        self._numbers[name] = number
+        return not self.limit or number <= self.limit
+
+    def leave(self, name: str) -> None:
+        """One less."""
+        if not name:
+            return
+        number = self._numbers[name] - 1
+        if number:
+            self._numbers[name] = number
+        else:
+            del self._numbers[name]
+
+    def number_of(self, name: str) -> int:
+        """How many there are."""
+        return self._numbers.get(name, 0)
+
+    def size(self) -> int:
+        """How many origins."""
+        return len(self._numbers)
