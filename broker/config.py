@@ -22,10 +22,20 @@ from typing import Any, Final
 
 from broker.errors import BrokerError
 from broker.listen import LISTEN_SCHEMES, Listen
-from broker.options import OPTIONS, SECTIONS, VARIABLE_PREFIX, Config, OptionDoc
-from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake
+from broker.options import (
+    MAX_NAME_BYTES,
+    MAX_SERVICES,
+    OPTIONS,
+    SECTIONS,
+    SERVICE_KEYS,
+    VARIABLE_PREFIX,
+    Config,
+    OptionDoc,
+)
+from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake, toml_key
 from broker.wire.ids import id_text, parse_id
 
+SERVICE: Final = "service"  # [service.NAME]
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
 
@@ -78,7 +88,7 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, objec
     if found.mistakes:
         raise ConfigErrors(found.mistakes)
     sections = {name: kind(**found.values_of(name)) for name, kind in SECTIONS.items()}
-    return Config(**sections)
+    return Config(**sections, service=found.services)
 
 
 class _Source:
@@ -102,6 +112,7 @@ class _Findings:
         self.sources: Final = dict.fromkeys(OPTIONS, (nowhere, ""))  # name -> source of the value, name there
         self.wrong: Final[set[str]] = set()  # options that have a mistake: nothing follows from their values
         self.mistakes: Final[list[Mistake]] = []
+        self.services: Final[dict[str, dict[str, object]]] = {}  # what the tables of services say
 
     def take(self, doc: OptionDoc, raw: object, source: _Source, shown: str) -> None:
         """Read one value, or note what is wrong with it."""
@@ -115,6 +126,26 @@ class _Findings:
             texts = [(error.text, "")]
         self.wrong.add(doc.name)
         self.mistakes.extend(source.mistake(doc.name, text, shown, needle) for text, needle in texts)
+
+    def take_service(self, name: str, content: object, source: _Source) -> None:
+        """Read the table of one service, or note all that is wrong with it."""
+        place, shown = f"{SERVICE}.{name}", f"{SERVICE}.{toml_key(name)}"
+        if not isinstance(content, dict):
+            text = f"must be a table [{SERVICE}.NAME] of one service, not {shown_value(content)}"
+            self.mistakes.append(source.mistake(place, text, shown))
+            return
+        if not name.isprintable() or not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
+            text = f"the name of a service must be printable text of 1 to {MAX_NAME_BYTES} bytes"
+            self.mistakes.append(source.mistake(place, text, shown))
+        values = self.services.setdefault(name, {})
+        for key, raw in content.items():
+            doc = SERVICE_KEYS.get(key)
+            try:
+                if doc is None:
+                    raise BrokerError("bad-config", f"there is no such option of a service{_near_service_key(key)}")
+                values[key] = _read_value(doc, raw)
+            except BrokerError as error:
+                self.mistakes.append(source.mistake(f"{place}.{key}", error.text, f"{shown}.{key}"))
 
     def blame(self, name: str, text: str, needle: str = "") -> None:
         """Note a mistake in the source that gave `name` its value."""
@@ -151,8 +182,14 @@ def _read_file(path: str, found: _Findings) -> None:
         return
     source = _Source(path, TomlLines(text))
     for section, content in document.items():
-        if section not in SECTIONS:
-            hint = _near(section, list(SECTIONS)) if isinstance(content, dict) else _near_option("", section)
+        if section == SERVICE and isinstance(content, dict):
+            if len(content) > MAX_SERVICES:
+                wrong = f"{len(content)} services have tables of their own, the limit is {MAX_SERVICES}"
+                found.mistakes.append(source.mistake(section, wrong))
+            for name, table in content.items():
+                found.take_service(name, table, source)
+        elif section not in SECTIONS and section != SERVICE:
+            hint = _near(section, [*SECTIONS, SERVICE]) if isinstance(content, dict) else _near_option("", section)
             what = "section" if isinstance(content, dict) else "option outside a section"
             found.mistakes.append(source.mistake(section, f"there is no such {what}{hint}"))
         elif not isinstance(content, dict):
@@ -175,6 +212,9 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
         if variable in known:
             doc = known[variable]
             found.take(doc, _from_text(doc, environ[variable]), source, variable)
+        elif variable.startswith(f"{VARIABLE_PREFIX}{SERVICE.upper()}__"):
+            text = f"services have no variables, only tables [{SERVICE}.NAME] in the file"
+            found.mistakes.append(Mistake(source.name, 0, variable, text))
         elif variable.startswith(VARIABLE_PREFIX):
             rest = variable.removeprefix(VARIABLE_PREFIX)
             same = [name for name in known if name.endswith(f"__{rest}")]  # its section was forgotten
@@ -311,6 +351,12 @@ def _near_option(section: str, key: str) -> str:
         if near:
             return f"; did you mean {names[near[0]]}?"
     return _NOT_NEAR
+
+
+def _near_service_key(key: str) -> str:
+    """As `_near`, for a key that only the sections of all services may have."""
+    everywhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
+    return f"; {everywhere[0]} is one of all" if everywhere else _near(key, list(SERVICE_KEYS))
 
 
 def _near(name: str, known: list[str], cutoff: float = 0.6) -> str:

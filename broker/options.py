@@ -8,17 +8,23 @@ line. How options are read and checked is the matter of `broker.config`; the bro
 # ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
 
 import textwrap
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from broker.listen import Listen
 from broker.toml_lines import either, toml_text
+from broker.wire.tags import MAX_VALUE_BYTES
 
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_TEXT_BYTES: Final = 4095  # PATH_MAX of Linux without the closing NUL
-MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a tag's name can hold
+MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a service's name can hold
+MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 
 Chooser = Literal["round_robin", "random"]
+ShardMethod = Literal["rendezvous", "maglev", "ring", "jump", "modulo"]
+NoRoute = Literal["reject", "wait"]
+Changes = Literal["local", "all", "off"]
 OnLeave = Literal["ignore", "error"]
 TlsVersion = Literal["1.2", "1.3"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -36,6 +42,7 @@ class Option:
     within: tuple[float, float]  # both ends included; of a text: its bytes of UTF-8
     flag: str  # of `rsocket-broker serve`; empty when there is none
     form: str  # of a text that is more than a text: "uuid", "file", "directory", "HOST:PORT", "URL"
+    per_service: bool  # [service.NAME] may have it, too
 
 
 def option(
@@ -46,9 +53,10 @@ def option(
     within: tuple[float, float] = (0, MAX_TEXT_BYTES),
     flag: str = "",
     form: str = "",
+    per_service: bool = False,
 ) -> T:
     """A field with this default that knows its `Option`."""
-    made: T = field(default=default, metadata={"option": Option(why, example, unit, within, flag, form)})
+    made: T = field(default=default, metadata={"option": Option(why, example, unit, within, flag, form, per_service)})
     return made
 
 
@@ -91,6 +99,22 @@ class ServerOptions:
         "seconds",
         within=(0, 3600),
     )
+    drain_grace_s: float = option(
+        10.0,
+        "How long requests in flight on a connection that is drained may take to end, from the moment when it is its "
+        "turn, unless whoever drains says otherwise. As long as those of a broker that stops.",
+        "60.0",
+        "seconds",
+        within=(0, 3600),
+    )
+    drain_spread_s: float = option(
+        30.0,
+        "The turns of the connections of one drain are spread over this time, unless whoever drains says otherwise: "
+        "clients that all come back in one moment are a flood.",
+        "120.0",
+        "seconds",
+        within=(0, 3600),
+    )
 
 
 @dataclass(frozen=True)
@@ -124,11 +148,17 @@ class AdminOptions:
 
     listen: Listen | None = option(
         Listen("http", "127.0.0.1", 7070),
-        "Where the REST API and the metrics listen; off switches them off. They only tell and change nothing; only "
-        "this machine by default, because they ask nobody who they are and name every route and peer.",
+        "Where the REST API and the metrics listen; off switches them off. Only this machine by default, because they "
+        "ask nobody who they are and name every route and peer.",
         '"off"',
         flag="--admin",
         form="HOST:PORT",
+    )
+    changes: Changes = option(
+        "local",
+        "Who may drain routes and close connections through the REST API: local, who asks from this machine; all, "
+        "whoever reaches the listener; off, nobody. A listener that others reach for its metrics is no way in.",
+        '"off"',
     )
 
 
@@ -161,12 +191,64 @@ class EventOptions:
 
 @dataclass(frozen=True)
 class RoutingOptions:
-    """Who answers when several could."""
+    """Who answers when several could, and what happens when nobody does."""
 
     chooser: Chooser = option(
         "round_robin",
         "How one of several matching routes is chosen for a unicast request that does not say it itself.",
         '"random"',
+        per_service=True,
+    )
+    shard_method: ShardMethod = option(
+        "rendezvous",
+        "How the owner of a shard key is found for a request that does not say it itself. With rendezvous the fewest "
+        "keys move when routes come and go.",
+        '"maglev"',
+        per_service=True,
+    )
+    sticky_ttl_s: float = option(
+        300.0,
+        "How long a choice by StickyRouteKey is kept without being used.",
+        "3600.0",
+        "seconds",
+        within=(0.1, 86_400),
+        per_service=True,
+    )
+    slow_start_s: float = option(
+        0.0,
+        "The share of a new route grows for so long from a tenth to the whole, so that it can warm up. 0: the whole "
+        "at once.",
+        "30.0",
+        "seconds",
+        within=(0, 3600),
+        per_service=True,
+    )
+    panic_percent: int = option(
+        50,
+        "When more than so many of a hundred matching routes are ejected or call themselves unhealthy, something else "
+        "is wrong, and requests go to all of them as if none was. 0: never.",
+        "30",
+        "percent",
+        within=(0, 100),
+        per_service=True,
+    )
+    zone: str = option(
+        "",
+        "The zone that this broker is in: the value of the tag Zone that routes nearby have. Empty: it is in none.",
+        '"eu-1a"',
+        within=(0, MAX_VALUE_BYTES),
+    )
+    no_route: NoRoute = option(
+        "reject",
+        "What becomes of a request that no route matches now: reject, it is refused at once; wait, it waits for one.",
+        '"wait"',
+    )
+    no_route_timeout_s: float = option(
+        5.0,
+        "How long such a request waits at most, then it is refused. No longer than callers usually wait.",
+        "1.5",
+        "seconds",
+        within=(0.001, 3600),
     )
     strict_hints: bool = option(
         False,
@@ -180,6 +262,63 @@ class RoutingOptions:
         "What a route that is lost in the middle of a multicast stream does to it: ignore, it counts as complete; "
         "error, the stream ends with route-lost.",
         '"error"',
+    )
+
+
+@dataclass(frozen=True)
+class ProtectionOptions:
+    """When a route gets no requests for its own good, or that of its callers. The defaults are Envoy's."""
+
+    eject_after_errors: int = option(
+        5,
+        "A route that answers so many requests in a row with an error is ejected: it gets none for a while. 0: never.",
+        "20",
+        "errors",
+        within=(0, 1_000_000),
+        per_service=True,
+    )
+    eject_s: float = option(
+        30.0,
+        "How long a route is ejected for the first time; for the second time twice as long, and so on.",
+        "5.0",
+        "seconds",
+        within=(0.001, 86_400),
+        per_service=True,
+    )
+    eject_max_s: float = option(
+        300.0,
+        "How long a route is ejected at most, however often it was before.",
+        "60.0",
+        "seconds",
+        within=(0.001, 86_400),
+        per_service=True,
+    )
+    eject_max_percent: int = option(
+        10,
+        "At most so many of a hundred routes of a service are ejected at one time, but one always may be: what hits "
+        "all of them is no fault of a route.",
+        "50",
+        "percent",
+        within=(0, 100),
+        per_service=True,
+    )
+    max_in_flight_per_route: int = option(
+        1024,
+        "Request/responses that may be in flight at one route; one more goes to another route or, when all have as "
+        "many, is refused with over-limit. 0: no limit.",
+        "64",
+        "requests",
+        within=(0, 1_000_000),
+        per_service=True,
+    )
+    max_in_flight_per_service: int = option(
+        0,
+        "Request/responses that may be in flight at all routes of a service together; one more is refused with "
+        "over-limit. 0: no limit, because the routes have theirs.",
+        "4096",
+        "requests",
+        within=(0, 100_000_000),
+        per_service=True,
     )
 
 
@@ -289,6 +428,20 @@ class LimitOptions:
         "tags",
         within=(1, 128),
     )
+    max_waiting: int = option(
+        10_000,
+        "Requests that may wait for a route at one time when routing.no_route is wait; one more is refused at once.",
+        "1000",
+        "requests",
+        within=(1, 1_000_000),
+    )
+    max_waiting_per_connection: int = option(
+        1_000,
+        "The same for the requests of one connection, so that one caller cannot take all places.",
+        "100",
+        "requests",
+        within=(1, 1_000_000),
+    )
     max_pending_bytes: int = option(
         8_388_608,
         "Bytes that may wait for one connection that reads too slowly; beyond it the connection is closed with "
@@ -364,7 +517,10 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class Config:
-    """All options; `Config()` holds the defaults. Values are checked by `load`, not here."""
+    """All options; `Config()` holds the defaults. Values are checked by `load`, not here.
+
+    `service` holds only what the tables of services say; the rest of a service's options are those of all.
+    """
 
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
@@ -372,8 +528,10 @@ class Config:
     admin: AdminOptions = field(default_factory=AdminOptions)
     events: EventOptions = field(default_factory=EventOptions)
     routing: RoutingOptions = field(default_factory=RoutingOptions)
+    protection: ProtectionOptions = field(default_factory=ProtectionOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     log: LogOptions = field(default_factory=LogOptions)
+    service: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name, then by key
 
 
 @dataclass(frozen=True)
@@ -446,6 +604,9 @@ def options_markdown() -> str:
                 cells = [f"`{doc.key}`", f"`{doc.default_text}`", doc.option.unit, doc.takes, why]
                 lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
         lines.append("")
+    keys = ", ".join(f"`{key}`" for key in SERVICE_KEYS)
+    lines += ["### [service.NAME]", "", SERVICE_TEXT, "", f"Keys: {keys}.", ""]
+    lines += ["```toml", *_service_toml(), "```", ""]
     return "\n".join(lines)
 
 
@@ -460,12 +621,30 @@ def options_toml() -> str:
                 unit = f" ({doc.option.unit})" if doc.option.unit else ""
                 lines += [f"# {doc.takes}{unit}; example: {doc.option.example}; {doc.variable}"]
                 lines += [f"{doc.key} = {doc.default_text}", ""]
+    lines += textwrap.wrap(SERVICE_TEXT.replace("`", ""), 110, initial_indent="# ", subsequent_indent="# ")
+    lines += ["#", *(f"# {line}" for line in _service_toml()), ""]
     return "\n".join(lines)
 
 
-SECTIONS: Final[dict[str, Any]] = get_type_hints(Config)  # section -> its class
+def _service_toml() -> list[str]:
+    """A table of a service with all that may stand in it, as an example."""
+    return [
+        '[service."orders.eu"]',
+        *(f"{key} = {doc.option.example}  # default: {doc.name}" for key, doc in SERVICE_KEYS.items()),
+    ]
+
+
+SERVICE_TEXT: Final = (
+    "What is different for the routes of one service, NAME: some of the keys of `[routing]` and `[protection]`; those "
+    f"that are not here are as there. At most {MAX_SERVICES} services, names of 1 to {MAX_NAME_BYTES} bytes, quoted "
+    "where TOML wants it. Only in the file: variables and flags have no place for a service's name."
+)
+SECTIONS: Final[dict[str, Any]] = {  # section -> its class
+    name: kind for name, kind in get_type_hints(Config).items() if is_dataclass(kind)
+}
 OPTIONS: Final = {  # name -> what it is, in the order of the classes above
     f"{section}.{each.name}": OptionDoc(section, each.name, hint, each.default, each.metadata["option"])
     for section, kind in SECTIONS.items()
     for each, hint in zip(fields(kind), get_type_hints(kind).values(), strict=True)
 }
+SERVICE_KEYS: Final = {doc.key: doc for doc in OPTIONS.values() if doc.option.per_service}

@@ -13,7 +13,8 @@ import math
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from broker import VERSION
 from broker.core import COMPILED, Core, CoreSettings
@@ -26,7 +27,7 @@ from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.listen import Listen
 from broker.log import log_event
-from broker.options import Config
+from broker.options import SERVICE_KEYS, Config
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import Moment
@@ -229,10 +230,19 @@ def _make_folder(path: str) -> None:
 def settings_of(config: Config) -> CoreSettings:
     """What of the configuration concerns the core."""
     limits = config.limits
+    routing = config.routing
     return CoreSettings(
-        policy=Policy(chooser=config.routing.chooser),
-        strict_hints=config.routing.strict_hints,
-        multicast_on_leave=config.routing.multicast_on_leave,
+        policy=_policy(config, {}),
+        policies={name: _policy(config, own) for name, own in config.service.items()},
+        zone=routing.zone,
+        no_route=routing.no_route,
+        no_route_timeout_s=routing.no_route_timeout_s,
+        max_waiting=limits.max_waiting,
+        max_waiting_per_connection=limits.max_waiting_per_connection,
+        drain_grace_s=config.server.drain_grace_s,
+        drain_spread_s=config.server.drain_spread_s,
+        strict_hints=routing.strict_hints,
+        multicast_on_leave=routing.multicast_on_leave,
         multicast_prefetch_n=limits.multicast_prefetch_n,
         multicast_branch_bytes=limits.multicast_branch_bytes,
         multicast_buffer_bytes=limits.multicast_buffer_bytes,
@@ -253,3 +263,9 @@ def settings_of(config: Config) -> CoreSettings:
         max_lifetime_s=limits.max_lifetime_s,
         max_buffered_bytes=limits.max_buffered_bytes,
     )
+
+
+def _policy(config: Config, own: Mapping[str, object]) -> Policy:
+    """What a service has of its own, and for the rest what all have."""
+    values: dict[str, Any] = {key: getattr(getattr(config, doc.section), key) for key, doc in SERVICE_KEYS.items()}
+    return Policy(**{**values, **own})

@@ -6,6 +6,7 @@ any dotted name, and whether it means anything is decided in `broker.config`.
 
 import json
 import re
+import tomllib
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,7 +20,7 @@ class TomlLines:
     text is known to be TOML. Keys within an inline table have the line of the table.
     """
 
-    _KEY: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')"
+    _KEY: Final = r"(?:[A-Za-z0-9_-]+|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*')"
     _PATH: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
     _HEADER: Final = re.compile(rf"[ \t]*\[\[?[ \t]*({_PATH})[ \t]*\]")
     _ASSIGNMENT: Final = re.compile(rf"[ \t]*({_PATH})[ \t]*=")
@@ -36,13 +37,12 @@ class TomlLines:
             header = self._HEADER.match(text, at)
             assignment = self._ASSIGNMENT.match(text, at)
             end = self._end_of_line(assignment.end() if assignment else at)
-            if header:
-                section = self._dotted(header.group(1)) + "."
-                self._spans.setdefault(section[:-1], (header.start(1), end))
-            elif assignment:
-                name = section + self._dotted(assignment.group(1))
+            found = header or assignment
+            if found:
+                name = self._dotted(found.group(1)) if header else section + self._dotted(found.group(1))
+                section = f"{name}." if header else section
                 while name:  # `server.listen = …` is where `server` begins, too
-                    self._spans.setdefault(name, (assignment.start(1), end))
+                    self._spans.setdefault(name, (found.start(1), end))
                     name = name.rpartition(".")[0]
             at = end
 
@@ -70,8 +70,9 @@ class TomlLines:
 
     @classmethod
     def _dotted(cls, path: str) -> str:
-        """`"server" . listen` without quotes and blanks."""
-        return ".".join(key.strip("\"'") for key in re.findall(cls._KEY, path))
+        """`"server" . listen` without quotes, blanks and escapes."""
+        keys = re.findall(cls._KEY, path)
+        return ".".join(next(iter(tomllib.loads(f"{key} = 0"))) if key[0] == '"' else key.strip("'") for key in keys)
 
 
 def syntax_mistake(text: str, error: str) -> tuple[int, str]:
@@ -89,6 +90,11 @@ def toml_text(value: object) -> str:
     if value is None:
         return '"off"'
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def toml_key(name: str) -> str:
+    """A key as one writes it in TOML: quoted where it must be."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
 
 
 def shown_value(value: object) -> str:

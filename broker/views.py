@@ -334,13 +334,14 @@ def transport_of(peer: Peer) -> str:
 
 
 def config_view(config: Config) -> dict[str, dict[str, object]]:
-    """The configuration in use as plain values: section, key, value; listeners as their URLs."""
+    """The configuration in use as plain values: section, key, value; listeners as their URLs; a service's own keys."""
     sections = {section.name: getattr(config, section.name) for section in fields(config)}
-    return {
+    shown: dict[str, dict[str, object]] = {
         name: {each.name: _plain(getattr(section, each.name)) for each in fields(section)}
         for name, section in sections.items()
         if is_dataclass(section)
     }
+    return {**shown, "service": {name: dict(own) for name, own in config.service.items()}}
 
 
 def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> list[int]:

@@ -1,5 +1,7 @@
 """broker.views: what an operator sees of a core."""
 
+from dataclasses import fields
+
 import pytest
 
 from broker import VERSION, views
@@ -293,11 +295,15 @@ def test_a_connection_that_is_ending_is_counted_once_among_those_that_ever_came(
 
 
 def test_the_configuration_is_shown_as_one_would_write_it() -> None:
-    config = Config(server=ServerOptions(listen=(Listen("tcp", "::1", 7000), Listen("unix", path="/run/b.sock"))))
+    config = Config(
+        server=ServerOptions(listen=(Listen("tcp", "::1", 7000), Listen("unix", path="/run/b.sock"))),
+        service={"orders": {"chooser": "random"}},
+    )
     shown = views.config_view(config)
     assert shown["server"]["listen"] == ["tcp://[::1]:7000", "unix:///run/b.sock"]
-    assert shown["admin"] == {"listen": "127.0.0.1:7070"}
-    assert set(shown) == {"broker", "server", "tls", "admin", "events", "routing", "limits", "log"}
+    assert shown["admin"] == {"listen": "127.0.0.1:7070", "changes": "local"}
+    assert shown["service"] == {"orders": {"chooser": "random"}}
+    assert list(shown) == [each.name for each in fields(Config)]
 
 
 def test_a_look_changes_nothing() -> None:
