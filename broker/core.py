@@ -70,7 +70,7 @@ from broker.rsocket.framing import LENGTH_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN
 from broker.wire.frames import ADDRESS, Address, RouteSetup, decode_frame
 from broker.wire.ids import id_text
-from broker.wire.keys import ZONE
+from broker.wire.keys import ZONE, keys_named
 from broker.wire.tags import Tag
 
 CoreSettings = Settings
@@ -299,19 +299,24 @@ class Core:
         """The route of that id gets no new requests, now or when it comes; how many routes that are."""
         route = self.table.find(route_id)
         found = [route] if route is not None else []
-        self._drain(ROUTE, id_text(route_id), route_id, found, grace_s, spread_s, closes, now)
+        self._drain(ROUTE, id_text(route_id), [route_id], found, grace_s, spread_s, closes, now)
         return len(found)
 
     def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """Routes with the tag get no new requests; how many there are now."""
+        """Routes with the tag get no new requests; how many there are now.
+
+        Also routes with the same tag under a key of text that is spelt like the well-known one: a drain has one name.
+        """
         tag = normal_tag(tag)
-        found = self.query.matching([[tag]])
-        self._drain(TAG, tag_name(tag), tag.token(), found, grace_s, spread_s, closes, now)
+        tags = [Tag(key, tag.raw) for key in keys_named(tag.key.short_name)]
+        found = self.query.matching([tags])
+        tokens = [each.token() for each in tags]
+        self._drain(TAG, tag_name(tag), tokens, found, grace_s, spread_s, closes, now)
         return len(found)
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
         """The broker takes no new requests and no new connections; how many connections it has."""
-        self._begin_drain(BROKER, "", b"", self.peers(), grace_s, spread_s, closes, now)
+        self._begin_drain(BROKER, "", [], self.peers(), grace_s, spread_s, closes, now)
         self.engine.is_draining = True
         return len(self._peers)
 
@@ -419,7 +424,7 @@ class Core:
         self,
         kind: str,
         name: str,
-        token: bytes,
+        tokens: list[bytes],
         routes: list[Route],
         grace_s: float,
         spread_s: float,
@@ -427,7 +432,7 @@ class Core:
         now: float,
     ) -> None:
         peers = [peer for peer in [route.owner for route in routes] if isinstance(peer, Peer)]
-        self._begin_drain(kind, name, token, peers, grace_s, spread_s, closes, now)
+        self._begin_drain(kind, name, tokens, peers, grace_s, spread_s, closes, now)
         for route in routes:
             self.table.masks.put(self.table.masks.draining, route.slot)
 
@@ -435,7 +440,7 @@ class Core:
         self,
         kind: str,
         name: str,
-        token: bytes,
+        tokens: list[bytes],
         peers: list[Peer],
         grace_s: float,
         spread_s: float,
@@ -446,7 +451,7 @@ class Core:
             raise BrokerError("over-limit", f"{MAX_DRAINS} drains are there already, end some of them first")
         at_ms = self._diary.wall(now)
         drain = Drain(kind, name, grace_s, spread_s, closes, at_ms)
-        self._drains.begin(drain, token, peers, now)
+        self._drains.begin(drain, tokens, peers, now)
         what = f"{len(peers)} connections"
         text = f"{what} are closed within {spread_s + grace_s:g} s" if closes else f"{what} stay open"
         self._diary.tell(DRAIN_STARTED, at_ms, name if kind == ROUTE else "", reason=kind, detail=f"{name}: {text}")

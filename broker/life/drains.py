@@ -78,15 +78,15 @@ class Drains:
                 return True
         return route.id in self._tokens
 
-    def begin(self, drain: Drain, token: bytes, peers: list[Peer], now: float) -> None:
-        """`token`: of the tag, or the Route Id; empty for the broker. `peers`: the connections that it concerns now.
+    def begin(self, drain: Drain, tokens: list[bytes], peers: list[Peer], now: float) -> None:
+        """`tokens`: of the tag, or the Route Id; none for the broker. `peers`: the connections that it concerns now.
 
         What is drained already is drained anew, with the new times.
         """
         key = f"{drain.kind} {drain.name}"
         self._forget(key)
         self._by_name[key] = drain
-        if token:
+        for token in tokens:
             self._tokens[token] = key
         if not drain.closes:
             return
