@@ -1,8 +1,9 @@
 """The shell around the core: carries bytes in and out, and lets time pass.
 
 Decides nothing about RSocket. Every peer's output is written once per turn of the loop, whatever number of frames it
-is. A peer that does not take what is written to it is `congested`: callers that send it requests are not read from
-until it is relieved. It is ended if more than `max_pending_bytes` wait for it, or if it takes nothing for `stuck_s`.
+is; at once where one peer is read from at a time, since waiting would gather nothing. A peer that does not take what is
+written to it is `congested`: callers that send it requests are not read from until it is relieved. It is ended if more
+than `max_pending_bytes` wait for it, or if it takes nothing for `stuck_s`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
 FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
+QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
 CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothing more would stay for ever
 
@@ -100,6 +102,9 @@ class Shell:
         self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
         self._loop: Loop = asyncio.get_running_loop() if loop is None else loop
         self._is_waking = False
+        self._reads = 0  # since the last writing
+        self._was_alone = True  # not more than one read came before the last writing
+        self._busy_at = 0.0  # when the last read was done with, seconds, monotonic
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
         self._weigh_at = self._loop.time() + WEIGH_S
         self._arrived_at = 0.0  # of the first bytes that the next writing is due to, seconds, monotonic; 0.0: none
@@ -135,7 +140,12 @@ class Shell:
             self._move()  # it was a newcomer that resumed another peer
         if not self._arrived_at and self.core.has_writes():  # else the writing that is due takes this along
             self._arrived_at = now
+        self._reads += 1
+        if self._was_alone and now - self._busy_at > QUIET_S:
+            self.flush()  # saves 2 µs of a request's latency, compiled; done for all it would cost many callers a third
+        else:
             self.wake()
+        self._busy_at = time.monotonic()
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
@@ -183,6 +193,8 @@ class Shell:
     def flush(self) -> None:
         """Writes what the core has, now."""
         self._is_waking = False
+        self._was_alone = self._reads <= 1
+        self._reads = 0
         self._turn()
         for peer in self.core.take_writes():
             link = self._links.get(peer.id)

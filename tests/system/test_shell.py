@@ -1,9 +1,13 @@
-"""The shell on a loop whose time only the test moves: who counts as stuck."""
+"""The shell on a loop whose time only the test moves: when it writes, and who counts as stuck."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
+import pytest
+
 from broker.core import Core, CoreSettings
+from broker.edge import shell
 from broker.edge.shell import TICK_S, Shell
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
@@ -61,12 +65,17 @@ class FakeLink:
     def __init__(self) -> None:
         self.pending = 0
         self.is_aborted = False
+        self.writes = 0
+
+    def serve(self, peer: Peer | None) -> None:
+        pass
 
     def pending_bytes(self) -> int:
         return self.pending
 
     def write(self, pieces: list[bytes]) -> None:
         self.pending += sum(map(len, pieces))
+        self.writes += 1
 
     def pause(self) -> None:
         pass
@@ -135,3 +144,58 @@ async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it(
     bench = Bench()
     bench.pass_time(STUCK_S + 2 * TICK_S, bench.ask)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
+
+
+class Pair:
+    """A shell and two peers with an accepted SETUP; nothing has been written to them."""
+
+    def __init__(self) -> None:
+        self.loop = FakeLoop()
+        core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        self.shell = Shell(core, 1 << 30, STUCK_S, lambda events: None, self.loop)
+        self.links = [FakeLink(), FakeLink()]
+        self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
+        for at in range(2):
+            self.receive(at, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+        self.loop.turn()
+        self.shell.flush()
+
+    def receive(self, at: int, raw: bytes) -> None:
+        self.shell.received(self.peers[at], len(raw).to_bytes(3, "big") + raw)
+
+    def ask(self, at: int) -> list[int]:
+        """Makes the broker answer this one; how often each was written to up to now."""
+        self.receive(at, encode_keepalive(b"", respond=True))
+        return [link.writes for link in self.links]
+
+
+@pytest.mark.parametrize(("quiet_s", "writes"), [(-1.0, [[1, 0], [2, 0]]), (math.inf, [[0, 0], [0, 0]])])
+async def test_a_peer_that_is_read_alone_is_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch, quiet_s: float, writes: list[list[int]]
+) -> None:
+    """Always quiet before it, and never."""
+    monkeypatch.setattr(shell, "QUIET_S", quiet_s)
+    pair = Pair()
+    assert [pair.ask(0), pair.ask(0)] == writes
+
+
+async def test_answers_of_one_turn_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    pair = Pair()
+    assert [pair.ask(at) for at in (0, 1, 0)] == [[0, 0]] * 3
+    pair.loop.turn()
+    assert [link.writes for link in pair.links] == [1, 1]
+
+
+async def test_a_turn_with_many_reads_makes_the_next_one_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quiet it was: else the first of many would cost a write of its own in each turn."""
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    pair = Pair()
+    pair.ask(0)
+    pair.ask(1)
+    pair.loop.turn()
+    monkeypatch.setattr(shell, "QUIET_S", -1.0)
+    assert pair.ask(0) == [1, 1]
+    pair.loop.turn()
+    assert [link.writes for link in pair.links] == [2, 1]
+    assert pair.ask(1) == [2, 2]
