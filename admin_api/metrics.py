@@ -16,6 +16,7 @@ which both agree exactly.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, islice
 from typing import Final, TypeVar
@@ -35,12 +36,13 @@ from admin_api.admin import Admin
 from broker import VERSION, views
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
-from broker.views import REFUSED, EventFilesView, Total, TotalKey
+from broker.views import REFUSED, EventFilesView, Measured, Total, TotalKey
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
 OTHER: Final = "(other)"
-BOUNDS_US: Final = tuple(1 << power for power in range(6, 26))  # 64 us … 34 s
+BOUNDS_US: Final = tuple(1 << power for power in range(6, 26))  # 64 us … 34 s: of requests
+OWN_BOUNDS_US: Final = tuple(1 << power for power in range(2, 24))  # 4 us … 8 s: of what the broker adds, and its lag
 WITH_ANSWER: Final = ("request_response", "request_stream", "request_channel")  # the others end as they begin
 PIECE_LINES: Final = 240  # some 2 ms
 PIECE_TOTALS: Final = 200  # whose histograms are added up in one go: some 2 ms
@@ -93,6 +95,7 @@ class BrokerCollector(Collector):
         ready = admin.is_ready and not admin.is_stopping
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
+        yield from _work(core)
         yield from _routing(core)
         yield from _requests(core)
         yield from _volumes(core)
@@ -130,9 +133,28 @@ def _connections(core: Core) -> Iterator[Metric]:
         closed.add_metric([reason], number)
     yield closed
     yield GaugeMetricFamily("broker_streams", "Requests in flight, counted where they begin", views.streams(core))
+
+
+def _work(core: Core) -> Iterator[Metric]:
+    """What passes through the process, and how long that takes."""
+    yield CounterMetricFamily("broker_frames_received", "Frames of all connections", core.frames_in)
     yield CounterMetricFamily(
         "broker_ignored_frames", "Frames that the protocol says to ignore, late ones above all", core.engine.ignored
     )
+    passed = views.bytes_view(core)
+    family = CounterMetricFamily("broker_transport_bytes", "Bytes of all connections", labels=["direction"])
+    family.add_metric(["in"], passed.received)
+    family.add_metric(["out"], passed.sent)
+    yield family
+    yield GaugeMetricFamily(
+        "broker_buffered_bytes", "Bytes that wait in the broker, looked at once a second", passed.buffered
+    )
+    yield _measured(
+        "broker_added_latency_seconds",
+        "By frame: from the arrival of its bytes to the end of the writing that they led to",
+        core.added,
+    )
+    yield _measured("broker_loop_lag_seconds", "How late the broker's timer was", core.lag)
 
 
 def _routing(core: Core) -> Iterator[Metric]:
@@ -199,6 +221,15 @@ def _volumes(core: Core) -> Iterator[Metric]:
             buckets = list(zip(_BOUNDS, accumulate(numbers), strict=True))
             latencies.add_metric(pair, buckets, sum(total.latency_sum_us for total in group) / 1e6)
         yield latencies
+
+
+def _measured(name: str, text: str, durations: Measured) -> HistogramMetricFamily:
+    numbers = [0] * (len(OWN_BOUNDS_US) + 1)
+    for bucket, number in enumerate(durations.numbers):
+        numbers[bisect_right(OWN_BOUNDS_US, bucket_low_us(bucket))] += number
+    labels = [repr(bound / 1e6) for bound in OWN_BOUNDS_US] + ["+Inf"]
+    buckets = list(zip(labels, accumulate(numbers), strict=True))
+    return HistogramMetricFamily(name, text, buckets, durations.sum_us / 1e6)
 
 
 def _latencies() -> HistogramMetricFamily:

@@ -414,6 +414,16 @@ class Core:
         """How many connections ever closed, by code word or "left"."""
         return self._closed.by_reason
 
+    @property
+    def bytes_in(self) -> int:
+        """Received on all connections that ever were. One look at each that is there."""
+        return self._closed.bytes_in + sum([peer.bytes_in for peer in self._peers.values()])
+
+    @property
+    def bytes_out(self) -> int:
+        """Handed to the transports of all connections that ever were. One look at each that is there."""
+        return self._closed.bytes_out + sum([peer.bytes_out for peer in self._peers.values()])
+
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""
         return list(self._peers.values())

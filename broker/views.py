@@ -24,6 +24,7 @@ from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
 from broker.life.closed import ClosedPeer
+from broker.life.durations import Durations
 from broker.listen import Listen
 from broker.options import Config
 from broker.routing.table import Route
@@ -39,6 +40,7 @@ T = TypeVar("T")
 EventFilesView: TypeAlias = PipeState  # what the edge says of itself is a plain value already
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
+Measured: TypeAlias = Durations  # the same
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -171,6 +173,23 @@ class LookupView(msgspec.Struct, frozen=True):
     unknown_methods: int  # LBMethod hints that name no chooser; the default was taken
 
 
+class DurationsView(msgspec.Struct, frozen=True):
+    """How long something took, ever; percentiles are at most 1/32 wrong."""
+
+    number: int  # of what was measured
+    p50_us: int
+    p99_us: int
+    max_us: int
+
+
+class BytesView(msgspec.Struct, frozen=True):
+    """Bytes of all connections, those that are gone included; of RSocket only, not of TLS or WebSocket."""
+
+    received: int
+    sent: int  # handed to the transports
+    buffered: int  # waiting in the broker when it was last added up, which it is once a second
+
+
 class StatusView(msgspec.Struct, frozen=True):
     """The broker in one look."""
 
@@ -191,7 +210,11 @@ class StatusView(msgspec.Struct, frozen=True):
     streams: int  # requests in flight, counted where they begin
     requests: int  # ended, ever; see TrafficView
     lookups: LookupView
+    frames: int  # received, ever
     ignored_frames: int
+    bytes: BytesView
+    added_latency: DurationsView  # by the broker, per frame: from the arrival of its bytes to the end of that writing
+    loop_lag: DurationsView  # how late the broker's timer, every 50 ms, was
     events_dropped: int  # nobody took them in time
     event_files: EventFilesView | None  # None: no event files are written
     config: Mapping[str, Mapping[str, object]]  # section, key, value
@@ -249,7 +272,11 @@ def status(
         streams=streams(core),
         requests=sum(total.requests for _, total in totals(core)),
         lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
+        frames=core.frames_in,
         ignored_frames=core.engine.ignored,
+        bytes=bytes_view(core),
+        added_latency=_durations_view(core.added),
+        loop_lag=_durations_view(core.lag),
         events_dropped=core.events_dropped,
         event_files=event_files,
         config=config_view(config) if config is not None else {},
@@ -326,6 +353,11 @@ def service_routes(core: Core) -> dict[str, int]:
 def connections_accepted(core: Core) -> int:
     """Connections that ever came, refused ones included."""
     return sum(core.closed_by_reason.values()) + sum(not peer.is_ending for peer in core.peers())
+
+
+def bytes_view(core: Core) -> BytesView:
+    """What went through all connections, and what waits."""
+    return BytesView(core.bytes_in, core.bytes_out, core.buffered_bytes)
 
 
 def transport_of(peer: Peer) -> str:
@@ -474,6 +506,12 @@ def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
         latency_p99_us=p99_us,
         latency_max_us=total.latency_max_us,
     )
+
+
+def _durations_view(durations: Durations) -> DurationsView:
+    histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
+    p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
+    return DurationsView(durations.number, p50_us, p99_us, durations.max_us)
 
 
 def _plain(value: object) -> object:

@@ -278,12 +278,26 @@ def test_status_is_the_broker_in_one_look() -> None:
         streams=1,
         requests=3,
         lookups=views.LookupView(query.hits, query.misses, 3, 0),
+        frames=9,
         ignored_frames=0,
+        bytes=views.BytesView(received=834, sent=302, buffered=0),
+        added_latency=views.DurationsView(0, 0, 0, 0),
+        loop_lag=views.DurationsView(0, 0, 0, 0),
         events_dropped=0,
         event_files=None,
         config={},
     )
     assert (query.hits, query.misses) == (1, 3)
+
+
+def test_what_the_edge_measured_is_shown_with_its_percentiles() -> None:
+    world = shop()
+    for us, number in ((10, 50), (30, 49), (1000, 1)):
+        world.core.added.add(us / 1e6, number)
+    world.core.lag.add(-1.0, 1)  # a clock that went back
+    status = views.status(world.core, moment(world), name="eu-1", state="ready")
+    assert status.added_latency == views.DurationsView(number=100, p50_us=10, p99_us=30, max_us=1000)
+    assert status.loop_lag == views.DurationsView(number=1, p50_us=0, p99_us=0, max_us=0)
 
 
 def test_a_connection_that_is_ending_is_counted_once_among_those_that_ever_came() -> None:

@@ -101,7 +101,11 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "streams": 1,
         "requests": 3,
         "lookups": {"hits": 1, "misses": 3, "remembered": 3, "unknown_methods": 0},
+        "frames": 9,
         "ignored_frames": 0,
+        "bytes": {"received": 834, "sent": 302, "buffered": 0},
+        "added_latency": {"number": 0, "p50_us": 0, "p99_us": 0, "max_us": 0},
+        "loop_lag": {"number": 0, "p50_us": 0, "p99_us": 0, "max_us": 0},
         "events_dropped": 0,
         "event_files": None,
     }

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_fd_to_metric_families
 
 from admin_api.app import make_app
-from admin_api.metrics import BOUNDS_US, MAX_REFUSED, MAX_SERVICES, OTHER, PIECE_LINES, Metrics
+from admin_api.metrics import BOUNDS_US, MAX_REFUSED, MAX_SERVICES, OTHER, OWN_BOUNDS_US, PIECE_LINES, Metrics
 from broker import VERSION, views
 from broker.edge.event_pipe import PipeState
 from broker.events import bucket_of
@@ -58,14 +58,18 @@ async def test_the_broker_in_numbers() -> None:
     orders = totals["orders", "request_response", "unicast", "completed", ""]
     billing = totals["billing", "fire_and_forget", "unicast", "completed", ""]
     found = await samples(FakeAdmin(world), "broker_")
-    assert {name: value for name, value in found.items() if "duration" not in name} == {
+    assert {name: value for name, value in found.items() if "_seconds" not in name} == {
         f'broker_build_info{{core="{views.CORE}",version="{VERSION}"}}': 1,
         "broker_ready": 1,
         'broker_connections{transport="tcp"}': 3,
         "broker_connections_accepted_total": 4,
         'broker_connections_closed_total{reason="left"}': 1,
         "broker_streams": 1,
+        "broker_frames_received_total": 9,
         "broker_ignored_frames_total": 0,
+        'broker_transport_bytes_total{direction="in"}': 834,
+        'broker_transport_bytes_total{direction="out"}': 302,
+        "broker_buffered_bytes": 0,
         "broker_routes": 2,
         "broker_services": 1,
         'broker_service_routes{service="orders"}': 2,
@@ -111,6 +115,19 @@ async def test_latencies_are_cumulative_and_in_seconds_and_only_of_models_with_a
         f"broker_request_duration_seconds_count{{{labels}}}": 6,
         f"broker_request_duration_seconds_sum{{{labels}}}": pytest.approx(0.003191 + (1 << 30) / 1e6),
     }
+
+
+@pytest.mark.parametrize("name", ["added_latency", "loop_lag"])
+async def test_what_the_edge_measured_is_cumulative_and_in_seconds(name: str) -> None:
+    world = World()
+    durations = world.core.added if name == "added_latency" else world.core.lag
+    for us, number in ((3, 1), (4, 2), (15, 3), (5000, 4), (60_000_000, 5)):
+        durations.add(us / 1e6, number)
+    found = await samples(FakeAdmin(world), f"broker_{name}_seconds")
+    bounds = [repr(bound / 1e6) for bound in OWN_BOUNDS_US] + ["+Inf"]
+    numbers = [found.pop(f'broker_{name}_seconds_bucket{{le="{bound}"}}') for bound in bounds]
+    assert numbers == [1, 3, 6, 6, 6, 6, 6, 6, 6, 6, 6] + [10] * 11 + [15]
+    assert found == {f"broker_{name}_seconds_count": 15, f"broker_{name}_seconds_sum": pytest.approx(300.020056)}
 
 
 async def test_event_files_are_counted_when_there_are_some() -> None:
