@@ -460,8 +460,8 @@ class Core:
         if self._drains.is_full and self._drains.find(kind, name) is None:
             raise BrokerError("over-limit", f"{MAX_DRAINS} drains are there already, end some of them first")
         at_ms = self._diary.wall(now)
-        drain = Drain(kind, name, grace_s, spread_s, closes, at_ms)
-        self._drains.begin(drain, tokens, peers, now)
+        drain = Drain(kind, name, tokens, grace_s, spread_s, closes, at_ms)
+        self._drains.begin(drain, peers, now)
         what = f"{len(peers)} connections"
         text = f"{what} are closed within {spread_s + grace_s:g} s" if closes else f"{what} stay open"
         self._diary.tell(DRAIN_STARTED, at_ms, name if kind == ROUTE else "", reason=kind, detail=f"{name}: {text}")

@@ -28,11 +28,21 @@ BROKER: Final = "broker"
 class Drain:
     """One thing that is drained."""
 
-    __slots__ = ("at_ms", "closes", "grace_s", "kind", "left_n", "name", "spread_s")
+    __slots__ = ("at_ms", "closes", "grace_s", "kind", "left_n", "name", "spread_s", "tokens")
 
-    def __init__(self, kind: str, name: str, grace_s: float, spread_s: float, closes: bool, at_ms: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        tokens: list[bytes],
+        grace_s: float,
+        spread_s: float,
+        closes: bool,
+        at_ms: int,
+    ) -> None:
         self.kind: Final = kind  # ROUTE, TAG or BROKER
         self.name: Final = name  # Route Id, `key=value`, or empty
+        self.tokens: Final = tokens  # of the tag, or the Route Id; none of the broker
         self.grace_s: Final = grace_s
         self.spread_s: Final = spread_s
         self.closes: Final = closes  # its connections are closed; else they only get nothing new
@@ -78,15 +88,15 @@ class Drains:
                 return True
         return route.id in self._tokens
 
-    def begin(self, drain: Drain, tokens: list[bytes], peers: list[Peer], now: float) -> None:
-        """`tokens`: of the tag, or the Route Id; none for the broker. `peers`: the connections that it concerns now.
+    def begin(self, drain: Drain, peers: list[Peer], now: float) -> None:
+        """`peers`: the connections that it concerns now.
 
         What is drained already is drained anew, with the new times.
         """
         key = f"{drain.kind} {drain.name}"
         self._forget(key)
         self._by_name[key] = drain
-        for token in tokens:
+        for token in drain.tokens:
             self._tokens[token] = key
         if not drain.closes:
             return
