@@ -120,9 +120,7 @@ class Core:
         self.id_text: Final = id_text(broker_id)
         self.started_at_ms: Final = at_ms
         self.table: Final = Table(Policies(settings.policy, settings.policies))
-        self.query: Final = Query(
-            self.table, dice, settings.policy.chooser, settings.strict_hints, settings.max_lookup_cache
-        )
+        self.query: Final = Query(self.table, dice, settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._closed: Final = Closed()
         self._diary: Final = Diary(now, at_ms)
@@ -346,6 +344,12 @@ class Core:
         while peer is not None:
             self._look_at(peer, now)
             peer = self._deadlines.take_due(now)
+        timed = self.engine.timers.take_due(now)
+        while timed is not None:
+            timed.expire(now)
+            timed = self.engine.timers.take_due(now)
+        if not self._drains.is_idle():
+            self._close_leaving(now)
         self._end_overrun(now)
         if now >= self._flow_at:
             self._take_flows(now)
