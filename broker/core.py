@@ -631,6 +631,9 @@ class Core:
             return
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
+        if self.engine.is_draining:
+            self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
+            return
         if len(self._peers) > self.settings.max_connections:
             self._end_surplus(peer, frame.now)  # the suspended ones keep their places
             return
