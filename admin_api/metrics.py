@@ -132,6 +132,13 @@ def _connections(core: Core) -> Iterator[Metric]:
     for reason, number in core.closed_by_reason.items():
         closed.add_metric([reason], number)
     yield closed
+    sessions = views.sessions(core)
+    yield GaugeMetricFamily("broker_sessions", "Connections that survive a broken socket", sessions.open)
+    yield GaugeMetricFamily("broker_sessions_suspended", "Such connections without a socket", sessions.suspended)
+    yield CounterMetricFamily("broker_sessions_resumed", "Times that such a connection came back", sessions.resumed)
+    yield GaugeMetricFamily(
+        "broker_sessions_retained_bytes", "Frames kept for such connections", sessions.retained_bytes
+    )
     yield GaugeMetricFamily("broker_streams", "Requests in flight, counted where they begin", views.streams(core))
 
 

@@ -97,6 +97,10 @@ def event_line(event: LifecycleEvent) -> str:
             return _with(f"{route}: replaced from {event.peer}", event.detail)
         case "PeerConnected":
             return _with(f"peer {event.peer}: connected", event.detail)
+        case "PeerSuspended":
+            return _with(f"peer {event.peer}: suspended after {_seconds(event)}", _why(event))
+        case "PeerResumed":
+            return _with(f"peer {event.peer}: resumed", event.detail)
         case "PeerClosed":
             return _with(f"peer {event.peer}: closed after {_seconds(event)}", _why(event))
         case _:

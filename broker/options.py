@@ -492,6 +492,30 @@ class LimitOptions:
         "bytes",
         within=(65_536, 1_073_741_824),
     )
+    resume_ttl_s: float = option(
+        60.0,
+        "How long a connection whose SETUP asked for resumption may be without a socket before it counts as lost: long "
+        "enough for a client to get a network again, short enough for requests that wait for it. 0 refuses such a "
+        "SETUP.",
+        "120.0",
+        "seconds",
+        within=(0, 3600),
+    )
+    resume_buffer_bytes: int = option(
+        1_048_576,
+        "Frames kept for one such connection, in case they have to be sent again. Should exceed what can be on the "
+        "way; without a socket, one frame more ends the session.",
+        "8388608",
+        "bytes",
+        within=(1024, 1_073_741_824),
+    )
+    resume_total_bytes: int = option(
+        268_435_456,
+        "Frames kept for all such connections together.",
+        "67108864",
+        "bytes",
+        within=(1024, 68_719_476_736),
+    )
     max_lookup_cache: int = option(
         16_384,
         "Addresses whose matching routes are remembered until the routing table changes. More addresses are still "

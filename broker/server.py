@@ -262,6 +262,9 @@ def settings_of(config: Config) -> CoreSettings:
         max_small_fragments_per_s=limits.max_small_fragments_per_s,
         max_lifetime_s=limits.max_lifetime_s,
         max_buffered_bytes=limits.max_buffered_bytes,
+        resume_ttl_s=limits.resume_ttl_s,
+        resume_buffer_bytes=limits.resume_buffer_bytes,
+        resume_total_bytes=limits.resume_total_bytes,
     )
 
 

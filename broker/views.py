@@ -103,7 +103,7 @@ class ConnectionView(msgspec.Struct, frozen=True):
     connection_id: int
     peer: str
     transport: str  # tcp, tls, ws, wss, unix
-    state: str  # connecting (no SETUP yet), open, ending (its last bytes are being written)
+    state: str  # connecting (no SETUP yet), open, suspended (no socket), ending (its last bytes are being written)
     route_id: str  # empty: it offers no route (D-17)
     service: str
     metadata_mime: str
@@ -173,6 +173,15 @@ class LookupView(msgspec.Struct, frozen=True):
     unknown_methods: int  # LBMethod hints that name no chooser; the default was taken
 
 
+class SessionsView(msgspec.Struct, frozen=True):
+    """Connections that survive a broken socket, because their SETUP asked for it."""
+
+    open: int  # suspended ones included
+    suspended: int  # without a socket now
+    resumed: int  # times that one came back, ever
+    retained_bytes: int  # of frames that may have to be sent again
+
+
 class DurationsView(msgspec.Struct, frozen=True):
     """How long something took, ever; percentiles are at most 1/32 wrong."""
 
@@ -210,6 +219,7 @@ class StatusView(msgspec.Struct, frozen=True):
     streams: int  # requests in flight, counted where they begin
     requests: int  # ended, ever; see TrafficView
     lookups: LookupView
+    sessions: SessionsView
     frames: int  # received, ever
     ignored_frames: int
     bytes: BytesView
@@ -272,6 +282,7 @@ def status(
         streams=streams(core),
         requests=sum(total.requests for _, total in totals(core)),
         lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
+        sessions=sessions(core),
         frames=core.frames_in,
         ignored_frames=core.engine.ignored,
         bytes=bytes_view(core),
@@ -348,6 +359,12 @@ def streams(core: Core) -> int:
 def service_routes(core: Core) -> dict[str, int]:
     """How many routes each service has."""
     return {name: tally.routes for name, tally in _tallies(core).items()}
+
+
+def sessions(core: Core) -> SessionsView:
+    """The sessions of resumption."""
+    known = core.sessions
+    return SessionsView(known.size(), known.suspended_n, known.resumed_n, known.budget.used_bytes)
 
 
 def connections_accepted(core: Core) -> int:
@@ -453,7 +470,7 @@ def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
         connection_id=peer.id,
         peer=peer.name,
         transport=transport_of(peer),
-        state="ending" if peer.is_ending else "connecting" if peer.connection.state == NEW else "open",
+        state=_state(peer),
         route_id=offered.id_text if isinstance(offered, Route) else "",
         service=peer.caller_service,
         metadata_mime=setup.metadata_mime if setup is not None else "",
@@ -532,3 +549,11 @@ def _seconds(ms: int) -> float:
 
 def _since(at: float, moment: Moment) -> float:
     return round(max(0.0, moment.now - at), 3)
+
+
+def _state(peer: Peer) -> str:
+    if peer.is_ending:
+        return "ending"
+    if peer.connection.state == NEW:
+        return "connecting"
+    return "suspended" if peer.is_suspended else "open"

@@ -13,6 +13,8 @@ from broker.events import (
     EVENTS_DROPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
+    PEER_RESUMED,
+    PEER_SUSPENDED,
     ROUTE_JOINED,
     ROUTE_LEFT,
     ROUTE_REPLACED,
@@ -51,6 +53,14 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
                 PEER_CLOSED, 4, 0, peer=PEER, reason="slow-peer", detail="slow-peer: 9 bytes", uptime_ms=100
             ),
             f"peer {PEER}: closed after 0.1 s: slow-peer: 9 bytes",
+        ),
+        (
+            LifecycleEvent(PEER_SUSPENDED, 4, 0, peer=PEER, reason="left", detail="reset", uptime_ms=100),
+            f"peer {PEER}: suspended after 0.1 s: left: reset",
+        ),
+        (
+            LifecycleEvent(PEER_RESUMED, 4, 0, peer=PEER, detail="2 frames are sent again", uptime_ms=100),
+            f"peer {PEER}: resumed: 2 frames are sent again",
         ),
         (
             LifecycleEvent(ROUTE_JOINED, 5, 0, ROUTE, "orders", [("region", "eu"), ("zone", "a")], PEER),

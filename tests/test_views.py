@@ -10,7 +10,7 @@ from broker.events import bucket_of
 from broker.forwarding.flows import Counts
 from broker.listen import Listen
 from broker.options import Config, ServerOptions
-from broker.rsocket.frames import REQUEST_RESPONSE
+from broker.rsocket.frames import REQUEST_RESPONSE, Setup
 from broker.views import (
     ClosedConnectionView,
     ConnectionView,
@@ -197,6 +197,16 @@ def test_a_connection_is_connecting_until_its_setup_and_ending_until_its_last_by
     assert states == ["connecting", "ending"]
 
 
+def test_a_connection_without_a_socket_that_may_come_back_is_suspended() -> None:
+    world = World()
+    for token in (b"1", b"2"):
+        world.connect().send(Setup("a/b", "a/b", 20_000, 90_000, wants_resume=True, token=token).encode())
+    world.wires[1].lose()
+    states = [each.state for each in views.connections(world.core, moment(world), Part()).items]
+    assert states == ["suspended", "open"]
+    assert views.sessions(world.core) == views.SessionsView(2, 1, 0, 0)
+
+
 def test_closed_connections_are_shown_latest_first_with_the_reason() -> None:
     world = shop()
     world.wires[4].lose()
@@ -278,6 +288,7 @@ def test_status_is_the_broker_in_one_look() -> None:
         streams=1,
         requests=3,
         lookups=views.LookupView(query.hits, query.misses, 3, 0),
+        sessions=views.SessionsView(0, 0, 0, 0),
         frames=9,
         ignored_frames=0,
         bytes=views.BytesView(received=834, sent=302, buffered=0),

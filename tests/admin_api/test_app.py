@@ -101,6 +101,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "streams": 1,
         "requests": 3,
         "lookups": {"hits": 1, "misses": 3, "remembered": 3, "unknown_methods": 0},
+        "sessions": {"open": 0, "suspended": 0, "resumed": 0, "retained_bytes": 0},
         "frames": 9,
         "ignored_frames": 0,
         "bytes": {"received": 834, "sent": 302, "buffered": 0},

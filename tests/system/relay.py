@@ -4,6 +4,8 @@ import contextlib
 import socket
 import threading
 
+from tests.system.waits import until_now
+
 PIECE_BYTES = 4096  # of one read: a cut in the middle of a frame is likely
 
 
@@ -29,13 +31,12 @@ class Relay:
         """Where peers connect instead."""
         return f"tcp://127.0.0.1:{self.port}"
 
-    def heal(self) -> None:
-        """Connections get through."""
+    def heal(self, cut_after: int = -1) -> None:
+        """Connections get through; `cut_after`: until so many bytes have been passed on to the peers."""
         with self._lock:
-            if not self.is_cut:
-                return
+            assert self.is_cut
             self.is_cut = False
-            self._left_bytes = -1
+            self._left_bytes = cut_after
             self._listener.close()
             self._listener = socket.socket()
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,10 +49,9 @@ class Relay:
         with self._lock:
             self._cut()
 
-    def cut_after(self, count: int) -> None:
-        """Cuts when so many bytes more have been passed on to the peers."""
-        with self._lock:
-            self._left_bytes = count
+    def wait_for_cut(self) -> None:
+        """Until it has cut itself."""
+        until_now(lambda: self.is_cut)
 
     def close(self) -> None:
         """Cut for ever; its threads have ended when this returns."""

@@ -66,9 +66,11 @@ class FakeLink:
         self.pending = 0
         self.is_aborted = False
         self.writes = 0
+        self.is_paused = False
+        self.served: list[Peer | None] = []  # when the shell said so
 
     def serve(self, peer: Peer | None) -> None:
-        pass
+        self.served.append(peer)
 
     def pending_bytes(self) -> int:
         return self.pending
@@ -78,10 +80,10 @@ class FakeLink:
         self.writes += 1
 
     def pause(self) -> None:
-        pass
+        self.is_paused = True
 
     def resume(self) -> None:
-        pass
+        self.is_paused = False
 
     def close(self) -> None:
         pass

@@ -76,7 +76,7 @@ async function connect(url, { mime = COMPOSITE, setup, responder, fragment, resu
     transport: transport(url),
     setup: { payload: { data: Buffer.alloc(0), metadata }, metadataMimeType: mime, dataMimeType: "text/plain", keepAlive: 5000, lifetime: 20000 },
     // It tries again until it gets through; nothing stops it.
-    resume: resume && { tokenGenerator: () => Buffer.from(resume), reconnectFunction: () => new Promise((go) => setTimeout(go, 20)) },
+    resume: resume ? { tokenGenerator: () => Buffer.from(resume), reconnectFunction: () => new Promise((go) => setTimeout(go, 20)) } : undefined,
     fragmentation: fragment ? { maxOutboundFragmentSize: fragment } : undefined,
     responder,
   }).connect();
