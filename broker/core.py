@@ -197,6 +197,7 @@ class Core:
                     stream.from_route(frame)
             else:
                 self._handle_zero(peer, frame)
+                session = peer.session  # a SETUP began it
         if frame.fault and not peer.is_ending:
             self.end(peer, "bad-frame", frame.fault, now)
         if self._fed:
@@ -270,6 +271,8 @@ class Core:
         if peer.is_ending or peer.is_lost:
             return
         is_suspended = peer.is_suspended
+        if is_suspended:
+            self._set_away(peer, False)
         refusal = Refusal(word, text)
         peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
@@ -634,8 +637,15 @@ class Core:
         if self.engine.is_draining:
             self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
             return
+        # The suspended ones keep their places, see `connected`.
         if len(self._peers) > self.settings.max_connections:
-            self._end_surplus(peer, frame.now)  # the suspended ones keep their places
+            self._end_surplus(peer, frame.now)
+            return
+        if self._by_address.is_over(peer.address):
+            self.end(peer, "over-limit", _crowded(self._by_address, peer.address), frame.now, REJECTED_SETUP)
+            return
+        if self._by_principal.is_over(peer.principal):
+            self.end(peer, "over-limit", _crowded(self._by_principal, peer.principal), frame.now, REJECTED_SETUP)
             return
         number = self.engine.number_mimes(setup)
         if number < 0:
@@ -675,7 +685,8 @@ class Core:
             return
         peer = self.sessions.find(resume.token)
         session = peer.session if peer is not None else None
-        if peer is None or session is None:
+        is_other = peer is not None and peer.principal != "" and peer.principal != newcomer.principal
+        if peer is None or session is None or is_other:  # who is known may not be followed by somebody else
             self.end(newcomer, "unknown-session", "there is no session to resume, connect again with a SETUP", now)
             return
         obstacle = session.obstacle(resume.received_position, resume.first_position)
@@ -687,8 +698,11 @@ class Core:
         if not session.is_suspended:
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
+        self._set_away(peer, False)
         rest = self.sessions.resume(peer, session, newcomer, resume, now)
         self._forget(newcomer, now)
+        if peer.granting is not None:
+            peer.resend(encode_lease(GRANTED_MS, GRANTED_N))
         self._watch(peer, now + peer.connection.lifetime_s)
         if rest:
             self.receive(peer, rest, now)
@@ -700,6 +714,10 @@ class Core:
             return
         self.relieved(peer, now)
         self.sessions.suspend(peer, session, reason, text, now)
+        self._set_away(peer, True)
+        if peer.granting is not None:
+            # "LEASE semantics MUST be restarted upon a new connection": what it has granted counts no more.
+            peer.granting.granted(0, 0, now)
         self._watch(peer, now + self.sessions.ttl_s)
 
     def _end_overrun(self, now: float) -> None:
@@ -710,9 +728,14 @@ class Core:
                 text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
                 self.end(peer, "resume-overrun", text, now)
 
+    def _set_away(self, peer: Peer, is_away: bool) -> None:
+        """Whether the connection is counted as one without a socket at its origins."""
+        self._by_address.set_away(peer.address, is_away)
+        self._by_principal.set_away(peer.principal, is_away)
+
     def _end_surplus(self, peer: Peer, now: float) -> None:
         text = f"{len(self._peers) - 1} connections are open, the limit is {self.settings.max_connections}"
-        self.end(peer, "over-limit", text, now)
+        self.end(peer, "over-limit", text, now, REJECTED_SETUP)
 
     def _forget(self, peer: Peer, now: float) -> None:
         """The peer is no more."""

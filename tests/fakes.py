@@ -173,9 +173,9 @@ class World:
     def at_ms(self) -> int:
         return START_MS + int((self.now - 100.0) * 1000)
 
-    def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1") -> Wire:
-        """A connection that has said nothing yet."""
-        wire = Wire(self, self.core.connected(name, framed, self.now))
+    def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1", origin: tuple[str, str] = ("", "")) -> Wire:
+        """A connection that has said nothing yet. `origin`: its address and principal."""
+        wire = Wire(self, self.core.connected(name, framed, self.now, *origin))
         self.wires[wire.peer.id] = wire
         self.pump()
         return wire

@@ -31,6 +31,7 @@ from broker.rsocket.frames import (
     encode_cancel,
     encode_error,
     encode_keepalive,
+    encode_lease,
     encode_metadata_push,
     encode_payload,
     encode_request,
@@ -58,10 +59,18 @@ def setup(token: bytes, service: str = "", number: int = 0) -> bytes:
 class Client:
     """A peer that resumes: what it sent and got, on whatever wire, and where it stands."""
 
-    def __init__(self, world: World, token: bytes, service: str = "", number: int = 0, framed: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        token: bytes,
+        service: str = "",
+        number: int = 0,
+        framed: bool = True,
+        origin: tuple[str, str] = ("", ""),
+    ) -> None:
         self.world = world
         self.token = token
-        self.wire = world.connect(framed)
+        self.wire = world.connect(framed, origin=origin)
         self.wire.send(setup(token, service, number))
         self.sent: list[bytes] = []  # frames with a position, all that it ever sent
         self.arrived_n = 0  # of them, that the broker has seen
@@ -88,10 +97,10 @@ class Client:
         self.got += [frame for frame in frames if frame.stream_id]
         return frames
 
-    def resume(self, framed: bool = True, first_position: int = 0) -> list[Frame]:
+    def resume(self, framed: bool = True, origin: tuple[str, str] = ("", "")) -> list[Frame]:
         """Comes back on a new wire; what the broker says to that: RESUME_OK, and what was missed."""
-        self.wire = self.world.connect(framed, f"tcp 127.0.0.1:{len(self.world.wires) + 1}")
-        self.wire.send(Resume(self.token, self.position, first_position).encode())
+        self.wire = self.world.connect(framed, f"tcp 127.0.0.1:{len(self.world.wires) + 1}", origin)
+        self.wire.send(Resume(self.token, self.position, 0).encode())
         frames = self.take()
         if frames and frames[0].kind == 0x0E:
             at = int.from_bytes(frames[0].data, "big")
@@ -401,6 +410,49 @@ def test_a_client_that_cannot_resume_loses_its_session() -> None:
     assert world.left_over() == []
 
 
+def test_a_peer_with_a_principal_is_resumed_by_the_same_one_only() -> None:
+    world = World()
+    client = Client(world, b"t", origin=("10.0.0.4", "commonName=orders"))
+    client.wire.lose()
+    for origin in (("10.0.0.4", ""), ("10.0.0.4", "commonName=stock")):
+        assert client.resume(origin=origin) == [error(0, REJECTED_RESUME, NO_SESSION)]
+    assert client.resume(origin=("10.0.0.5", "commonName=orders")) == [resumed(0)]
+    peer = client.wire.peer
+    assert (peer.address, peer.principal) == ("10.0.0.5", "commonName=orders")
+
+
+def test_what_comes_in_the_same_bytes_as_the_setup_counts() -> None:
+    world = World()
+    world.service("orders", 1)
+    wire = world.connect()
+    raw = request(1)
+    wire.send_bytes(b"".join(len(each).to_bytes(3, "big") + each for each in (setup(b"t"), raw)))
+    wire.send(encode_keepalive(b"", True))
+    assert wire.one() == Frame(encode_keepalive(b"", position=len(raw)))
+
+
+def test_leases_begin_anew() -> None:
+    """ "LEASE semantics MUST be restarted upon a new connection by sending a LEASE frame from the server."."""
+    world = World()
+    service = world.connect()
+    metadata = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
+    service.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, metadata, b"", True, True, b"t").encode())
+    service.send(encode_lease(10_000, 5))
+    granted = service.one()
+    masks = world.core.table.masks
+    route = service.peer.route
+    assert isinstance(route, Route)
+    assert not masks.unleased.has(route.slot)
+    service.lose()
+    assert masks.unleased.has(route.slot)
+    again = world.connect()
+    again.send(Resume(b"t", 0, 0).encode())
+    assert again.received() == [resumed(0), granted]
+    assert masks.unleased.has(route.slot)
+    again.send(encode_lease(10_000, 1))
+    assert not masks.unleased.has(route.slot)
+
+
 def test_resumption_can_be_switched_off() -> None:
     """D-26"""
     world = World(CoreSettings(resume_ttl_s=0))
@@ -588,10 +640,34 @@ def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
     full.lose()
     stranger.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode())
     text = "over-limit: 2 connections are open, the limit is 2"
-    assert (stranger.one().text, stranger.is_closed) == (text, True)
+    assert (stranger.one(), stranger.is_closed) == (error(0, REJECTED_SETUP, text), True)
     stranger.lose()
     assert clients[0].resume() == [resumed(0)]
     assert world.connect().is_closed
+
+
+@pytest.mark.parametrize("origin", [("10.0.0.4", ""), ("", "uid 7")])
+def test_suspended_peers_keep_their_places_among_those_of_their_origin(origin: tuple[str, str]) -> None:
+    world = World(CoreSettings(max_connections_per_address=2, max_connections_per_principal=2))
+    name = "".join(origin)
+    clients = [Client(world, bytes([at]), origin=origin) for at in (1, 2)]
+    for client in clients:
+        client.wire.lose()
+    strangers = [world.connect(origin=origin) for _ in range(2)]  # they could be the ones that come back
+    assert [wire.is_closed for wire in strangers] == [False, False]
+    text = f"over-limit: 4 connections of {name} are open, the limit is 2"
+    assert world.connect(origin=origin).one() == error(0, REJECTED_SETUP, text)
+    strangers[0].send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode())
+    assert strangers[0].received()[0].code == REJECTED_SETUP
+    for wire in world.wires.values():
+        wire.lose()
+    for client in clients:
+        assert client.resume(origin=origin) == [resumed(0)]
+        client.wire.lose()
+    world.advance(60)
+    assert (closed(world).count("resume-timeout"), world.core.peers()) == (2, [])
+    again = [world.connect(origin=origin) for _ in range(3)]
+    assert [wire.is_closed for wire in again] == [False, False, True]
 
 
 # Any cut

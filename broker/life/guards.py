@@ -34,14 +34,19 @@ class Rate:
 
 
 class Census:
-    """How many connections each origin has: an address, a principal. An empty name is none and has no bound."""
+    """How many connections each origin has: an address, a principal. An empty name is none and has no bound.
 
-    __slots__ = ("_numbers", "limit")
+    Connections without a socket, which may be resumed, are counted too, but do not keep away the sockets that could be
+    theirs: whoever then asks for a connection of its own is measured again (`is_over`).
+    """
+
+    __slots__ = ("_away", "_numbers", "limit")
 
     def __init__(self, limit: int) -> None:
         """`limit` connections of one origin; 0 is no bound."""
         self.limit: Final = limit
         self._numbers: dict[str, int] = {}  # bounded by the connections
+        self._away: dict[str, int] = {}  # of them, without a socket
 
     def enter(self, name: str) -> bool:
         """One more, which counts until it leaves; False when it is one too many."""
@@ -49,7 +54,21 @@ class Census:
             return True
         number = self._numbers.get(name, 0) + 1
         self._numbers[name] = number
-        return not self.limit or number <= self.limit
+        return not self.limit or number - self._away.get(name, 0) <= self.limit
+
+    def is_over(self, name: str) -> bool:
+        """There are too many, those without a socket counted."""
+        return self.limit > 0 and self._numbers.get(name, 0) > self.limit
+
+    def set_away(self, name: str, is_away: bool) -> None:
+        """One of them has no socket any more, or has one again or ends."""
+        if not name:
+            return
+        number = self._away.get(name, 0) + (1 if is_away else -1)
+        if number:
+            self._away[name] = number
+        else:
+            del self._away[name]
 
     def leave(self, name: str) -> None:
         """One less."""
