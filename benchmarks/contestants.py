@@ -21,6 +21,7 @@ INTERPRETED: Final = "rsocket-broker interpreted"
 NATS: Final = "nats-server"
 NAIVE: Final = "naive rsocket-py broker"
 RELAY: Final = "c relay"
+DIRECT: Final = "direct"
 OURS: Final = (COMPILED, INTERPRETED)
 
 START_LIMIT_S: Final = 20.0  # until the line with the port is there; a cold interpreter with all imports needs about 1
@@ -120,6 +121,11 @@ def contestants() -> list[Contestant]:
         Contestant(NAIVE, "rsocket_load", _naive_broker),
         Contestant(RELAY, "rsocket_load", _relay),
     ]
+
+
+def direct() -> Contestant:
+    """No broker: a service that callers connect to themselves, in a process of its own as a broker's is."""
+    return Contestant(DIRECT, "rsocket_load", lambda: ([str(BUILD / "relay"), "--port", "0", "--echo"], {}))
 
 
 def find_nats_server() -> Path | None:

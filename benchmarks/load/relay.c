@@ -3,7 +3,8 @@
  * the answers back, and does nothing else. It rewrites the stream id and forwards the bytes; no tags, no table of
  * routes, no limits, no checks. What a broker costs beyond this is what it does beyond this.
  *
- *   relay --port 0        prints "listening tcp://127.0.0.1:PORT" and runs until it is killed
+ *   relay --port 0          prints "listening tcp://127.0.0.1:PORT" and runs until it is killed
+ *   relay --port 0 --echo   answers requests itself: what a caller has who needs no broker
  */
 #include "frames.h"
 
@@ -20,6 +21,7 @@ struct request {
 struct relay {
     struct reactor reactor;
     struct connection listener;
+    bool is_echo;
     struct peer *service;     /* the last connection that said in its SETUP that it is "echo"; NULL before */
     uint32_t last_id;         /* towards the service */
     struct id_map open_ids;   /* ids towards the service -> slot in `requests` */
@@ -63,6 +65,18 @@ static void forward(struct relay *relay, struct peer *to, uint32_t stream_id, st
     reactor_mark(&relay->reactor, &to->wire);
 }
 
+/* Answers with the data of the request. */
+static void echo(struct relay *relay, struct peer *caller, const struct frame *frame) {
+    size_t data_at = FRAME_OVERHEAD;
+    uint8_t header[FRAME_OVERHEAD];
+    if (frame->flags & FLAG_METADATA) data_at += LENGTH_BYTES + u24_at(frame->bytes + FRAME_OVERHEAD);
+    if (data_at > frame->size) die("a request has metadata that is longer than its frame");
+    put_header(header, frame->stream_id, PAYLOAD, FLAG_NEXT | FLAG_COMPLETE, frame->size - data_at);
+    buffer_push(&caller->wire.out, header, sizeof header);
+    buffer_push(&caller->wire.out, frame->bytes + data_at, frame->size - data_at);
+    reactor_mark(&relay->reactor, &caller->wire);
+}
+
 static void forward_request(struct relay *relay, struct peer *caller, struct frame *frame) {
     if (!relay->service) return;
     uint32_t slot = take_slot(relay), id = next_stream_id(&relay->open_ids, &relay->last_id);
@@ -82,7 +96,10 @@ static void forward_answer(struct relay *relay, struct frame *frame) {
 
 static void handle_frame(struct relay *relay, struct peer *peer, struct frame *frame) {
     switch (frame->type) {
-    case REQUEST_RESPONSE: forward_request(relay, peer, frame); break;
+    case REQUEST_RESPONSE:
+        if (relay->is_echo) echo(relay, peer, frame);
+        else forward_request(relay, peer, frame);
+        break;
     case PAYLOAD:
     case ERROR: forward_answer(relay, frame); break;
     case SETUP:
@@ -120,7 +137,9 @@ static void read_peer(struct relay *relay, struct peer *peer) {
 
 int main(int count, char **arguments) {
     struct relay *relay = allocate(1, sizeof *relay);
-    if (count != 3 || strcmp(arguments[1], "--port")) die("usage: relay --port PORT (0: any free port)");
+    relay->is_echo = count == 4 && !strcmp(arguments[3], "--echo");
+    if ((count != 3 && !relay->is_echo) || strcmp(arguments[1], "--port"))
+        die("usage: relay --port PORT [--echo] (0: any free port)");
     reactor_start(&relay->reactor);
     id_map_start(&relay->open_ids, 4096);
     listen_on(relay, (int)number_option("port", arguments[2], 0, 65535));
