@@ -1,0 +1,161 @@
+"""One core and its shell on a wire that is only memory, as a process that measures when it is told to.
+
+    python -m benchmarks.core_rounds < lines
+
+Each line of standard input is a number of seconds; each line of output the CPU time of one forwarded request/response
+in µs, of as many as fitted. `broker` is the package on the path, compiled or not. A turn of the loop is what it is
+under load: every caller sends a batch, all that is written is written, the service answers all. There is no system
+call in it, so that what a request costs inside stands out as much as it can.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from broker.core import Core, CoreSettings
+from broker.edge.shell import TICK_S, Shell
+from broker.forwarding.peers import Peer
+from broker.routing.dice import Dice
+from broker.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
+from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from broker.wire.frames import MIME_TYPE, Address, RouteSetup
+from broker.wire.tags import Tag
+
+CALLERS: Final = 16
+BATCH: Final = 64  # requests of a caller in one turn
+TURNS: Final = 20  # between two looks at the clock
+PAYLOAD: Final = b"x" * 100
+MAX_PENDING_BYTES: Final = 1 << 30
+STUCK_S: Final = 10.0
+
+
+class Timer(asyncio.TimerHandle):
+    """Never fires by itself."""
+
+    def __init__(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+
+class Loop:
+    """Turns when it is told to, on the system's clock."""
+
+    def __init__(self) -> None:
+        self._soon: list[Callable[[], None]] = []
+        self._tick: tuple[float, Callable[[], None]] = (0.0, lambda: None)
+
+    def time(self) -> float:
+        return time.monotonic()
+
+    def call_soon(self, callback: Callable[[], None], /) -> None:
+        self._soon.append(callback)
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
+        self._tick = (when, callback)
+        return Timer()
+
+    def turn(self) -> None:
+        """What is due."""
+        due, self._soon = self._soon, []
+        for callback in due:
+            callback()
+        if time.monotonic() >= self._tick[0]:
+            self._tick[1]()
+
+
+class Link:
+    """Takes everything at once and forgets it."""
+
+    def serve(self, peer: Peer | None) -> None:
+        pass
+
+    def pending_bytes(self) -> int:
+        return 0
+
+    def write(self, pieces: list[bytes]) -> None:
+        b"".join(pieces)  # as the link of a socket does
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def close(self) -> None:
+        raise AssertionError("the core ended a connection of the benchmark")
+
+    def abort(self) -> None:
+        raise AssertionError("the shell ended a connection of the benchmark")
+
+
+class Rounds:
+    """One service and its callers. Stream ids are not used again: there are enough for a million turns."""
+
+    def __init__(self) -> None:
+        self.loop: Final = Loop()
+        core = Core(CoreSettings(), bytes(16), Dice(1), time.monotonic(), time.time_ns() // 1_000_000)
+        self.shell: Final = Shell(core, MAX_PENDING_BYTES, STUCK_S, lambda events: None, self.loop)
+        self.shell.start()
+        route = RouteSetup(bytes(15) + b"\1", "echo", []).encode()
+        self.service: Final = self.connect(entry(route))
+        self.callers: Final = [self.connect(None) for _ in range(CALLERS)]
+        self._metadata: Final = entry(Address(bytes(15) + b"\2", [Tag.of("service", "echo")]).encode())
+        self._caller_id = 1
+        self._service_id = 2
+
+    def connect(self, metadata: bytes | None) -> Peer:
+        peer = self.shell.connected("tcp 127.0.0.1:1", True, Link())
+        self.shell.received(peer, framed(Setup(COMPOSITE_MIME, "a/b", 1_000_000, 2_000_000, metadata).encode()))
+        return peer
+
+    def batch(self) -> tuple[bytes, bytes]:
+        """What each caller sends in one turn, and what the service answers."""
+        ids = range(self._caller_id, self._caller_id + 2 * BATCH, 2)
+        requests = b"".join(framed(encode_request(REQUEST_RESPONSE, each, PAYLOAD, self._metadata)) for each in ids)
+        self._caller_id = ids[-1] + 2
+        answers = range(self._service_id, self._service_id + 2 * BATCH * CALLERS, 2)
+        self._service_id = answers[-1] + 2
+        return requests, b"".join(framed(encode_payload(each, NEXT | COMPLETE, PAYLOAD)) for each in answers)
+
+    def measure(self, seconds: float) -> float:
+        """µs of CPU time per request/response."""
+        spent_s, requests = 0.0, 0
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            turns = [self.batch() for _ in range(TURNS)]
+            began_s = time.process_time()
+            for sent, answers in turns:
+                for caller in self.callers:
+                    self.shell.received(caller, sent)
+                self.loop.turn()
+                self.shell.received(self.service, answers)
+                self.loop.turn()
+            spent_s += time.process_time() - began_s
+            requests += TURNS * BATCH * CALLERS
+            assert not self.service.streams, f"{len(self.service.streams)} requests were not answered"
+        return spent_s / requests * 1e6
+
+
+def framed(raw: bytes) -> bytes:
+    return len(raw).to_bytes(3, "big") + raw
+
+
+def entry(raw: bytes) -> bytes:
+    return encode_entry(MIME_TYPE.encode(), raw)
+
+
+def main() -> None:
+    """Measures once for each line."""
+    rounds = Rounds()
+    rounds.measure(TICK_S)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(rounds.measure(float(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
