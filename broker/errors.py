@@ -37,7 +37,15 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "bad-request": (INVALID, "the request frame breaks a rule of the RSocket protocol"),
     "route-lost": (CANCELED, "the connection that served the request was lost; it may have been processed"),
     "over-limit": (REJECTED, "a limit of the broker is reached; nothing was processed, a retry later is safe"),
-    "draining": (REJECTED, "the broker is stopping and takes no new requests; retry through another broker"),
+    "draining": (
+        REJECTED,
+        "the broker, or every route that matches, takes no new requests; retry later or through another broker",
+    ),
+    "no-lease": (REJECTED, "every route that matches grants its requests by LEASE, and none is left; retry later"),
+    "unhealthy": (
+        REJECTED,
+        "every route that matches is ejected or calls itself unhealthy, and `routing.panic_percent` says not to try them",
+    ),
     "too-large": (INVALID, "a frame would be longer than the 16,777,215 bytes that RSocket can say"),
     "bad-frame": (CONNECTION_ERROR, "bytes that are no RSocket frame; the connection is closed"),
     "bad-setup": (INVALID_SETUP, "the first frame is not a SETUP that can be read; the connection is closed"),

@@ -18,8 +18,9 @@ from broker.forwarding.splices import Splice
 from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.forwarding.waiting import WaitingRoom
-from broker.routing.query import Query, Target
+from broker.routing.query import Query
 from broker.routing.table import Route
+from broker.routing.targets import Target
 from broker.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,

@@ -12,7 +12,7 @@ from typing import Final
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
-from broker.routing.query import Target
+from broker.routing.targets import Target
 from broker.rsocket.frames import (
     CANCEL,
     COMPLETE,

@@ -12,7 +12,7 @@ from broker.forwarding.flows import Flow
 from broker.forwarding.granting import Granting
 from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
-from broker.routing.query import Target
+from broker.routing.targets import Target
 from broker.rsocket.connection import OPEN, Connection
 from broker.rsocket.frames import MAX_STREAM_ID, METADATA_PUSH, has_position
 from broker.rsocket.framing import FrameCursor

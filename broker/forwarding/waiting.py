@@ -14,7 +14,7 @@ from broker.forwarding.gathering import Asks, Gathering
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
 from broker.forwarding.timers import Timer, Timers
-from broker.routing.query import Target
+from broker.routing.targets import Target
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,

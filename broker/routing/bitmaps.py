@@ -36,6 +36,16 @@ class Slots:
         """The slots that are in this set and not in the other."""
         return Slots(self.bits - other.bits)
 
+    def meets(self, other: "Slots") -> bool:
+        """Some slot is in both."""
+        found: bool = self.bits.intersect(other.bits)
+        return found
+
+    def equals(self, other: "Slots") -> bool:
+        """The same slots are in both."""
+        found: bool = self.bits == other.bits
+        return found
+
     def size(self) -> int:
         """How many slots."""
         return len(self.bits)

@@ -12,12 +12,13 @@ _ASKED_OFTEN: Final = 2  # a list pays from the third look on; most uncached add
 class Candidates:
     """A set of routes, ordered by slot. Valid for one generation of the table, at least one route."""
 
-    __slots__ = ("_asked", "_routes", "_slots", "_table", "size")
+    __slots__ = ("_asked", "_routes", "_table", "size", "slots", "weights")
 
     def __init__(self, table: Table, slots: Slots) -> None:
         self.size: Final = slots.size()
+        self.slots: Final = slots
+        self.weights: list[int] = []  # running sums by position, empty until `weighted` needs them
         self._table: Final = table
-        self._slots: Final = slots
         self._routes: list[Route] = []  # empty until asked often
         self._asked = 0
 
@@ -30,8 +31,26 @@ class Candidates:
             if self._asked > _ASKED_OFTEN:
                 self._routes = self.routes()
                 return self._routes[position]
-        return self._table.route_at(self._slots.slot_at(position))
+        return self._table.route_at(self.slots.slot_at(position))
 
     def routes(self) -> list[Route]:
         """All of them."""
-        return [self._table.route_at(slot) for slot in self._slots.to_list()]
+        return [self._table.route_at(slot) for slot in self.slots.to_list()]
+
+    def find_at(self, slot: int) -> Route | None:
+        """The route in a slot, if it is one of them; -1 is no slot."""
+        return self._table.route_at(slot) if slot >= 0 and self.slots.has(slot) else None
+
+    def find_tagged(self, token: bytes) -> Slots | None:
+        """The slots of those that carry a tag (`Tag.token()`); None when nobody in the whole table does."""
+        tagged = self._table.index.find(token)
+        return None if tagged is None else self.slots.meet(tagged)
+
+    def among(self, slots: Slots) -> "Candidates | None":
+        """Those of them in `slots`, all of which are theirs; None when there are none."""
+        return Candidates(self._table, slots) if slots.size() else None
+
+    @property
+    def heaviest(self) -> int:
+        """No route of the table has ever been heavier."""
+        return self._table.loads.heaviest

@@ -4,6 +4,7 @@ A load stays the same while the tags of its route change. Decides when a route i
 on a list (`Loads.suspects`), `outliers` judges.
 """
 
+from math import exp
 from typing import Final
 
 from broker.routing.leases import Lease
@@ -14,6 +15,10 @@ from broker.routing.policies import Policies, Policy
 GOOD: Final = 0
 BAD: Final = 1
 NEITHER: Final = 2  # cancelled, or the caller's own fault
+
+FIRST_SHARE: Final = 0.1  # of a full share, for a route that has just joined and warms up; Envoy's least
+DECAY_S: Final = 10.0  # a latency seen so long ago counts 1/e; Finagle's time for its peak EWMA
+KNOWN_US: Final = 1.0  # a latency that has decayed below this says nothing any more
 
 
 class ServiceLoad:
@@ -34,6 +39,7 @@ class Load:
 
     __slots__ = (
         "_limit",
+        "_slow_start_s",
         "_loads",
         "awaited_n",
         "ejected_until",
@@ -48,6 +54,7 @@ class Load:
         "requests",
         "service",
         "slot",
+        "warm_at",
         "weight",
     )
 
@@ -58,14 +65,16 @@ class Load:
         self.requests = 0  # served, begun
         self.in_flight = 0  # begun and not ended
         self.awaited_n = 0  # request/responses among them: a stream is no work that is waited for
-        self.weight = 1
+        self.weight = 1  # 1..65535, its tag `weight`
+        self.warm_at: Final = now + service.policy.slow_start_s  # from then on it gets a full share
         self.errors_n = 0  # in a row
         self.ejections_n = 0
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
         self.is_measured = False  # somebody chooses by its latency
-        self.ewma_us = 0.0  # of request/responses, see `latency`
+        self.ewma_us = 0.0  # of request/responses, as it was at `ewma_at`
         self.ewma_at = 0.0
         self.lease: Lease | None = None  # when its connection grants requests by LEASE
+        self._slow_start_s: Final = service.policy.slow_start_s
         self._limit: Final = service.policy.max_in_flight_per_route
         self._loads: Final = loads
 
@@ -92,6 +101,8 @@ class Load:
             if self.awaited_n == self._limit:
                 self._loads.masks.take(self._loads.masks.full, self.slot)
             self.awaited_n -= 1
+            if self.is_measured and latency_us > 0:
+                self._measure(float(latency_us), verdict, now)
         if verdict == GOOD:
             self.errors_n = 0
         elif verdict == BAD:
@@ -99,17 +110,46 @@ class Load:
             if self.errors_n == self.service.policy.eject_after_errors:
                 self._loads.suspects.append(self)
 
+    def share(self, now: float) -> float:
+        """The part of a full share that it gets: 1, or less while it warms up, growing evenly from `FIRST_SHARE`."""
+        left_s = self.warm_at - now
+        if left_s <= 0.0 or self._slow_start_s <= 0.0:
+            return 1.0
+        return 1.0 - (1.0 - FIRST_SHARE) * min(1.0, left_s / self._slow_start_s)
+
+    def latency_us(self, now: float) -> float:
+        """Peak EWMA: at least the latest latencies, and less with each moment that brings no new one."""
+        return self.ewma_us * exp(min(0.0, self.ewma_at - now) / DECAY_S)
+
+    def _measure(self, latency_us: float, verdict: int, now: float) -> None:
+        """Up at once, down slowly. What was refused or given up early is no sign of speed, only its slowness counts."""
+        average = self.latency_us(now)
+        if latency_us > average:
+            average = latency_us
+        elif verdict == GOOD:
+            kept = exp(min(0.0, self.ewma_at - now) / DECAY_S)
+            average += latency_us * (1.0 - kept)
+        else:
+            return
+        self.ewma_us = average
+        self.ewma_at = now
+
 
 class Loads:
     """The loads of one table."""
 
-    __slots__ = ("_policies", "masks", "services", "suspects")
+    __slots__ = ("_policies", "heaviest", "masks", "services", "suspects")
 
     def __init__(self, policies: Policies) -> None:
         self.masks: Final = Masks()
         self.suspects: Final[list[Load]] = []  # failed too often in a row; emptied by `outliers` after each turn
         self.services: Final[dict[str, ServiceLoad]] = {}  # of routes in the table: bounded by them
+        self.heaviest = 1  # no route has ever had a larger weight
         self._policies: Final = policies
+
+    def policy_of(self, service: str) -> Policy:
+        """What is set for a service name, whether or not it has routes."""
+        return self._policies.of(service)
 
     def open(self, service: str, now: float) -> Load:
         """The load of a route that is about to join."""
@@ -128,6 +168,16 @@ class Loads:
         load.slot = slot
         if load.lease is not None:
             load.lease.join(slot)
+
+    def told(self, load: Load, weight: int, is_down: bool) -> None:
+        """What the tags of its route say: how much it takes, and whether it calls itself unhealthy."""
+        load.weight = weight
+        self.heaviest = max(self.heaviest, weight)
+        unhealthy = self.masks.unhealthy
+        if is_down and not unhealthy.has(load.slot):
+            self.masks.put(unhealthy, load.slot)
+        elif not is_down and unhealthy.has(load.slot):
+            self.masks.take(unhealthy, load.slot)
 
     def left(self, load: Load) -> None:
         """Its route is in the table no more."""

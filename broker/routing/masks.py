@@ -19,10 +19,11 @@ from broker.routing.bitmaps import Slots
 class Masks:
     """The masks of one table. `generation` grows with every change, as the table's own does."""
 
-    __slots__ = ("congested", "draining", "ejected", "full", "generation", "unhealthy", "unleased")
+    __slots__ = ("congested", "drains", "draining", "ejected", "full", "generation", "unhealthy", "unleased")
 
     def __init__(self) -> None:
         self.generation = 1
+        self.drains = 1  # grows only with changes of `draining`, which all brokers see alike
         self.draining: Final = Slots()
         self.full: Final = Slots()
         self.unleased: Final = Slots()
@@ -34,24 +35,32 @@ class Masks:
         """Puts a slot behind one of the masks; one of -1 is not in the table, and nothing happens."""
         if slot >= 0:
             mask.add(slot)
-            self.generation += 1
+            self._changed(mask)
 
     def take(self, mask: Slots, slot: int) -> None:
         """Takes a slot out again."""
         if slot >= 0:
             mask.discard(slot)
-            self.generation += 1
+            self._changed(mask)
 
     def move(self, old: int, new: int) -> None:
         """The route in a slot has another one now, and stands behind the same masks."""
+        if old == new:
+            return
         for mask in (self.draining, self.full, self.unleased, self.ejected, self.unhealthy, self.congested):
             if mask.has(old):
                 mask.discard(old)
                 mask.add(new)
-        self.generation += 1
+                self._changed(mask)
 
     def forget(self, slot: int) -> None:
         """The route in a slot has left."""
         for mask in (self.draining, self.full, self.unleased, self.ejected, self.unhealthy, self.congested):
-            mask.discard(slot)
+            if mask.has(slot):
+                mask.discard(slot)
+                self._changed(mask)
+
+    def _changed(self, mask: Slots) -> None:
         self.generation += 1
+        if mask is self.draining:
+            self.drains += 1

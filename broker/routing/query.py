@@ -1,8 +1,8 @@
-"""From the bytes of an ADDRESS to the routes that match it.
+"""From the bytes of an ADDRESS to the routes that match it, and to the one that gets the request.
 
-Decides what an address asks for (routing type, hints, shard keys), which routes match, and which one is chosen. The
-answer is remembered under the raw bytes and is good for one generation of the table, so the same address costs one look
-into a dict.
+The answer is remembered under the raw bytes and is good for one generation of the table, what masks take out of it for
+one generation of the masks; so the same address costs one look into a dict and two comparisons. What an address asks
+for is read by `targets`, who may get a request is decided by `eligibility`, who of them gets it by a chooser.
 
     spec "Creating list of Routable Destinations": look up the bitmap of each tag; a tag without one: no route;
     AND them; empty: no route.
@@ -10,120 +10,49 @@ into a dict.
 
 from typing import Final
 
-from broker.errors import BrokerError, InvalidFrame, Refusal
+from broker.errors import Refusal
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
-from broker.routing.choosers import ROUND_ROBIN, Chooser, Turn, choosers, plain_name
 from broker.routing.dice import Dice
-from broker.routing.shards import choose_owner, key_hash
+from broker.routing.eligibility import blocked, eligible, reachable, staying
+from broker.routing.loads import Load
+from broker.routing.shards import choose_owner
+from broker.routing.stickiness import Sticky
 from broker.routing.table import Route, Table, normal_tag
-from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, decode_frame
-from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, Key, keys_named
+from broker.routing.targets import Addresses, Target, label_of
+from broker.wire.frames import MULTICAST, SHARD
 from broker.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
 # it is some 10 KiB, and not the 50 KiB of 255 short tags. An address beyond that is looked up each time.
 MAX_REMEMBERED_BYTES: Final = 2048
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
-MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
-MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
-DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
 _ORIGIN_AT: Final = 6  # the origin's Route Id does not take part in the answer: 16 bytes from here
 _REST_AT: Final = 22
-
-_ROUTING_NAMES: Final[dict[int, str]] = {0: "unicast", UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
-
-
-class Target:
-    """What one address resolves to. `refusal` is set when it can never be routed, or not now."""
-
-    __slots__ = (
-        "_label",
-        "blocked",
-        "candidates",
-        "chooser",
-        "deadline_ms",
-        "generation",
-        "number",
-        "refusal",
-        "routing",
-        "selectors",
-        "shard_hash",
-        "tags_n",
-        "turn",
-        "wanted",
-        "wrapped_bytes",
-    )
-
-    def __init__(self, number: int) -> None:
-        self.number: Final = number  # 1, 2, 3 … in the order in which addresses were met
-        self.generation = 0  # of the table that the answer is good for; 0: none yet
-        self.refusal: Refusal | None = None
-        self.blocked: Refusal | None = None  # why nobody could be chosen, the last time that nobody could
-        self.candidates: Candidates | None = None  # None with a refusal
-        self.wrapped_bytes = 0  # of wrapped metadata in the ADDRESS that it was made of
-        self.routing = 0  # UNICAST, MULTICAST or SHARD
-        self.wanted: list[Tag] = []  # the tags of the AND
-        self.selectors: list[Tag] = []  # those of them that are not ShardKeys
-        self.tags_n = 0  # entries of both maps
-        self.shard_hash = 0
-        self.deadline_ms = -1  # how long the caller waits for the end (D-41); -1: it did not say
-        self.chooser: Chooser | None = None
-        self.turn: Final = Turn()
-        self._label = ""
-
-    @property
-    def routing_name(self) -> str:
-        """`unicast`, `multicast` or `shard`."""
-        return _ROUTING_NAMES[self.routing]
-
-    @property
-    def label(self) -> str:
-        """The selecting tags for people and tables: `service=orders region=eu`; shard keys are left out."""
-        if not self._label:
-            label = label_of(self.selectors)
-            self._label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
-        return self._label
-
-    @property
-    def service(self) -> str:
-        """Value of the ServiceName tag, or empty."""
-        for tag in self.wanted:
-            if tag.key == SERVICE_NAME:
-                return tag.value or ""
-        return ""
 
 
 class Query:
     """Resolves addresses against one table."""
 
-    __slots__ = (
-        "_choosers",
-        "_default_chooser",
-        "_dice",
-        "_known",
-        "_limit",
-        "_strict_hints",
-        "_table",
-        "hits",
-        "misses",
-        "unknown_methods",
-    )
+    __slots__ = ("_addresses", "_dice", "_known", "_limit", "_masks", "_table", "hits", "misses", "panics", "sticky")
 
-    def __init__(
-        self, table: Table, dice: Dice, chooser: str = ROUND_ROBIN, strict_hints: bool = False, limit: int = 16384
-    ) -> None:
+    def __init__(self, table: Table, dice: Dice, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self._table: Final = table
+        self._masks: Final = table.masks
         self._dice: Final = dice
-        self._choosers: Final = choosers()
-        self._default_chooser: Final = self._choosers[plain_name(chooser)]
-        self._strict_hints: Final = strict_hints
+        self._addresses: Final = Addresses(table.loads, strict_hints)
         self._limit: Final = limit
         self._known: dict[bytes, Target] = {}
+        self.sticky: Final = Sticky()
         self.hits = 0
         self.misses = 0
-        self.unknown_methods = 0  # LBMethod hints that name no chooser of ours: the default was taken
+        self.panics = 0  # requests whose candidates were chosen from as if none was ejected or unhealthy
+
+    @property
+    def unknown_methods(self) -> int:
+        """LBMethod hints that name no chooser of ours, counted once for each address: the default was taken."""
+        return self._addresses.unknown_methods
 
     def resolve(self, data: bytes, start: int, end: int) -> Target:
         """The target of the ADDRESS in `data[start:end]`, looked up anew if the table has changed."""
@@ -159,27 +88,58 @@ class Query:
         """One of the candidates, for a unicast or shard target without a refusal.
 
         `zone`: of the caller, empty if unknown. `origin`: 16 bytes that stand for the caller. `now`: seconds,
-        monotonic. None when each candidate is behind a hard mask; then `target.blocked` says why.
+        monotonic. None when nobody may get the request; then `target.blocked` says why.
+        """
+        if target.masked_at != self._masks.generation:
+            self._mask(target)
+        if target.routing == SHARD:
+            route = target.owner
+            if route is None:
+                return None
+        else:
+            among = target.eligible
+            if among is None:
+                return None
+            if target.is_panic:
+                self.panics += 1
+            if target.is_sticky:
+                route = self._choose_again(target, among, zone, origin, now)
+            elif among.size == 1:
+                route = among.route_at(0)
+            else:
+                chooser = target.chooser
+                assert chooser is not None  # read from the address, which is no refusal
+                route = chooser.choose(among, target.turn, self._dice, zone, now)
+        service = route.load.service
+        limit = service.policy.max_in_flight_per_service
+        if limit and service.awaited_n >= limit:
+            text = f"{service.awaited_n} requests are in flight at service {service.name}, the limit is {limit}"
+            target.blocked = Refusal("over-limit", text)
+            target.blocked_service = service
+            return None
+        return route
+
+    def members(self, target: Target) -> list[Route]:
+        """All that a multicast goes to, for a target without a refusal. Empty: `target.blocked` says why.
+
+        Spec "Multicast Routing": "a broker must forward a request to all routes in the list of routes". All but those
+        that are draining, or have no lease left: also those whom unicast requests keep away from. D-34
         """
         candidates = target.candidates
         assert candidates is not None  # there is no refusal
-        if candidates.size == 1:
-            return candidates.route_at(0)
-        if target.routing == SHARD:
-            return choose_owner(candidates, target.shard_hash)
-        chooser = target.chooser
-        assert chooser is not None  # set with the address
-        return chooser.choose(candidates, target.turn, self._dice)
-
-    def members(self, target: Target) -> list[Route]:
-        """All that a multicast goes to, for a target without a refusal. Empty: `target.blocked` says why."""
-        candidates = target.candidates
-        assert candidates is not None  # there is no refusal
-        return candidates.routes()
+        slots = reachable(candidates.slots, self._masks)
+        if not slots.size():
+            target.blocked = blocked(candidates.slots, self._masks, target.label)
+        return candidates.routes() if slots is candidates.slots else self._routes_at(slots)
 
     def find_block(self, target: Target) -> Refusal | None:
         """Why nobody could be chosen for a target without a refusal now; None when somebody could."""
-        return target.blocked if not self.members(target) else None
+        if target.routing == MULTICAST:
+            return target.blocked if not self.members(target) else None
+        if target.masked_at != self._masks.generation:
+            self._mask(target)
+        is_free = target.owner is not None if target.routing == SHARD else target.eligible is not None
+        return None if is_free else target.blocked
 
     def matching(self, wanted: list[list[Tag]]) -> list[Route]:
         """Routes that carry, of each list, at least one tag: the same AND, for people. All routes for no lists."""
@@ -194,7 +154,7 @@ class Query:
                     slots = slots.join(more)
             found = slots if found is None else found.meet(slots)
         assert found is not None  # wanted is not empty
-        return [self._table.route_at(slot) for slot in found.to_list()]
+        return self._routes_at(found)
 
     def remembered(self) -> int:
         """How many addresses are remembered."""
@@ -203,86 +163,7 @@ class Query:
     def _meet(self, raw: bytes) -> Target:
         """A new target for an address that is not remembered; not looked up yet."""
         self.misses += 1
-        target = Target(self.misses)
-        self._understand(target, raw)
-        return target
-
-    def _understand(self, target: Target, raw: bytes) -> None:
-        """What the address asks for; this part of the answer never changes."""
-        try:
-            address = decode_frame(raw)
-        except InvalidFrame as error:
-            target.refusal = Refusal("bad-address", error.text)
-            return
-        if not isinstance(address, Address):
-            target.refusal = Refusal(
-                "bad-address", f"the request carries a broker frame of kind {address.kind}, not an ADDRESS"
-            )
-            return
-        target.wrapped_bytes = len(address.wrapped)
-        target.tags_n = len(address.metadata) + len(address.tags)
-        target.routing = address.flags & (UNICAST | MULTICAST | SHARD)
-        if target.routing not in _ROUTING_NAMES:
-            # D-11. Spec: "A request that has more than one of these flags set is considered invalid".
-            target.routing = 0
-            target.refusal = Refusal(
-                "bad-address", f"more than one of unicast, multicast and shard is set (flags 0x{address.flags:03x})"
-            )
-            return
-        self._read_hints(target, address)
-        if target.refusal is None and not target.wanted:
-            target.refusal = Refusal("bad-address", "the ADDRESS names no tag to route by")
-
-    def _read_hints(self, target: Target, address: Address) -> None:
-        hints = address.metadata
-        tags = address.tags
-        if not address.has_metadata:  # D-12: a one-map ADDRESS cannot say them elsewhere
-            hints = [tag for tag in tags if tag.key.is_hint]
-            if hints and not self._strict_hints:
-                tags = [tag for tag in tags if not tag.key.is_hint]
-        target.wanted = [normal_tag(tag) for tag in tags]
-        target.selectors = target.wanted
-        target.chooser = self._default_chooser
-        shard_keys: list[str] = []
-        for hint in hints:
-            value = hint.value or ""
-            if hint.key == LB_METHOD:
-                chooser = self._choosers.get(plain_name(value))
-                if chooser is None:
-                    self.unknown_methods += 1
-                else:
-                    target.chooser = chooser
-            elif hint.key == SHARD_KEY:
-                shard_keys.append(value)
-            elif hint.key == DEADLINE:
-                target.deadline_ms = milliseconds_of(value)
-        if target.routing == SHARD:
-            self._read_shard_keys(target, shard_keys)
-
-    def _read_shard_keys(self, target: Target, names: list[str]) -> None:
-        if not names:  # Spec "Shard Routing": one or more ShardKeys MUST be present.
-            target.refusal = Refusal("bad-shard-key", "a shard request needs at least one ShardKey")
-            return
-        by_key: dict[bytes, list[Tag]] = {}
-        for tag in target.wanted:
-            by_key.setdefault(tag.key.wire, []).append(tag)
-        values: list[bytes] = []
-        keyed: set[bytes] = set()  # keys that were named; twice, and in many spellings, is as good as once
-        for name in names:
-            is_found = False
-            for wire in _wires_named(name):
-                if wire in by_key:
-                    is_found = True
-                    if wire not in keyed:
-                        keyed.add(wire)
-                        for tag in by_key[wire]:
-                            values.append(tag.raw if tag.raw is not None else b"")
-            if not is_found:  # Spec: a ShardKey that is not a tag of the request makes it invalid.
-                target.refusal = Refusal("bad-shard-key", f"ShardKey {name!r} names no tag of the ADDRESS")
-                return
-        target.shard_hash = key_hash(values)
-        if not self._strict_hints:
-            target.selectors = [tag for tag in target.wanted if tag.key.wire not in keyed]
+        return self._addresses.read(raw)
 
     def _look_up(self, target: Target) -> None:
         """The candidates in the table as it is now."""
@@ -291,18 +172,16 @@ class Query:
             return
         target.refusal = None
         target.candidates = None
+        target.eligible = None
+        target.masked_at = 0
         slots = self._intersect(target, target.wanted)
-        if (
-            slots is None
-            and target.routing == SHARD
-            and len(target.selectors) != len(target.wanted)
-            and target.selectors
-        ):
-            # D-22: a shard key is usually no route's tag; then it only says which of the others' routes.
+        if slots is None and len(target.selectors) != len(target.wanted) and target.selectors:
+            # D-22: the tag of a key is usually no route's; then it only says which of the others' routes.
             target.refusal = None
             slots = self._intersect(target, target.selectors)
         if slots is not None:
             target.candidates = Candidates(self._table, slots)
+        target.turn.matched = target.candidates
 
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
         """The AND; None, and a refusal that names the tag that emptied it, when nothing is left."""
@@ -324,27 +203,70 @@ class Query:
                     return None
         return found
 
+    def _mask(self, target: Target) -> None:
+        """Who of the candidates may be chosen, with the masks as they are now."""
+        target.masked_at = self._masks.generation
+        candidates = target.candidates
+        assert candidates is not None  # there is no refusal
+        if target.routing == SHARD:
+            self._find_owner(target, candidates)
+            return
+        policy = target.policy
+        assert policy is not None  # there is no refusal for ever
+        found = eligible(candidates.slots, self._masks, policy.panic_percent, target.label)
+        target.is_panic = found.is_panic
+        if found.refusal is not None:
+            self._block(target, found.refusal, candidates.route_at(0).load)
+            target.eligible = None
+            return
+        before = target.eligible
+        if found.slots is candidates.slots:
+            target.eligible = candidates
+        elif before is None or not before.slots.equals(found.slots):  # else what is known of them stays known
+            target.eligible = Candidates(self._table, found.slots)
 
-def milliseconds_of(text: str) -> int:
-    """A deadline hint: a whole number from 0 to MAX_DEADLINE_MS; -1 for anything else, hints bind nobody."""
-    if not (text.isascii() and text.isdigit()) or len(text) > 10:
-        return -1
-    return min(int(text), MAX_DEADLINE_MS)
+    def _find_owner(self, target: Target, candidates: Candidates) -> None:
+        """The route that owns the key, if it may get the request.
 
+        Who owns it must not depend on what only this broker sees: of the masks only `draining` counts, and where the
+        owner may not get it nobody else does. D-34
+        """
+        target.owner = None
+        owned_at = self._table.generation + self._masks.drains  # both only grow: another sum whenever one has grown
+        if target.owned_at != owned_at:
+            target.owned_at = owned_at
+            slots = staying(candidates.slots, self._masks)
+            among = candidates if slots is candidates.slots else candidates.among(slots)
+            target.key_owner = choose_owner(among, target.shard_hash) if among is not None else None
+        owner = target.key_owner
+        masks = self._masks
+        if owner is None:
+            self._block(target, blocked(candidates.slots, masks, target.label), candidates.route_at(0).load)
+        elif masks.unleased.has(owner.slot):
+            text = f"the route that owns the key among those with {target.label} has no lease left"
+            self._block(target, Refusal("no-lease", text), owner.load)
+        elif masks.full.has(owner.slot):
+            text = f"the route that owns the key among those with {target.label} has {owner.load.awaited_n} requests"
+            self._block(target, Refusal("over-limit", f"{text} in flight, as many as it may"), owner.load)
+        else:
+            target.owner = owner
 
-def label_of(tags: list[Tag]) -> str:
-    """`service=orders region=eu`: well-known keys by their short name."""
-    parts: list[str] = []
-    for tag in tags:
-        value = tag.value
-        name = tag.key.short_name
-        parts.append(name if value is None else f"{name}={value}")
-    return " ".join(parts)
+    def _block(self, target: Target, refusal: Refusal, load: Load) -> None:
+        target.blocked = refusal
+        target.blocked_service = load.service if refusal.word == "over-limit" else None
 
+    def _choose_again(self, target: Target, among: Candidates, zone: bytes, origin: bytes, now: float) -> Route:
+        """Who was chosen before, or else whom the chooser chooses from now on. D-35"""
+        policy = target.policy
+        chooser = target.chooser
+        assert policy is not None  # there is no refusal
+        assert chooser is not None
+        key = target.sticky_key + origin if target.is_by_origin else target.sticky_key
+        route = self.sticky.find(key, among, policy.sticky_ttl_s, now)
+        if route is None:
+            route = chooser.choose(among, target.turn, self._dice, zone, now)
+            self.sticky.remember(key, route, policy.sticky_ttl_s, now)
+        return route
 
-def _wires_named(name: str) -> list[bytes]:
-    """What the keys that a ShardKey may mean look like on the wire; none when no key can have that name."""
-    try:
-        return [key.wire for key in keys_named(name)]
-    except BrokerError:  # empty, or over 127 bytes: hints are any bytes
-        return []
+    def _routes_at(self, slots: Slots) -> list[Route]:
+        return [self._table.route_at(slot) for slot in slots.to_list()]

@@ -14,6 +14,7 @@ from broker.errors import BrokerError
 from broker.routing.index import TagIndex
 from broker.routing.loads import Load, Loads
 from broker.routing.policies import Policies, Policy
+from broker.routing.said import is_down, weight_of
 from broker.wire.ids import id_text, parse_id
 from broker.wire.keys import ROUTE_ID, SERVICE_NAME
 from broker.wire.tags import Tag
@@ -131,6 +132,7 @@ class Table:
         self._by_id[route.id] = route
         self.index.add(slot, route.tokens)
         self.loads.joined(route.load, slot)
+        self.loads.told(route.load, weight_of(route.tags), is_down(route.tags))
         self.generation += 1
 
     def _remove(self, route: Route, keeps_load: bool) -> None:

@@ -1,8 +1,16 @@
 """Routes, tables and addresses for the tests of this room."""
 
+import math
+from collections import Counter
+
+from broker.routing.bitmaps import Slots
+from broker.routing.candidates import Candidates
+from broker.routing.choosers import Chooser, Turn
 from broker.routing.dice import Dice
-from broker.routing.query import Query, Target
+from broker.routing.policies import Policies, Policy
+from broker.routing.query import Query
 from broker.routing.table import Route, Table
+from broker.routing.targets import Target
 from broker.wire.frames import UNICAST, Address
 from broker.wire.keys import Key
 from broker.wire.tags import Tag
@@ -21,18 +29,18 @@ def route(number: int, service: str = "orders", /, **tags: str | None) -> Route:
     return Route(route_id(number), service, [Tag.of(key, value) for key, value in tags.items()], None)
 
 
-def joined(table: Table, number: int, service: str = "orders", /, **tags: str | None) -> Route:
-    """A route that has joined the table."""
+def joined(table: Table, number: int, service: str = "orders", /, now: float = 0.0, **tags: str | None) -> Route:
+    """A route that has joined the table at `now`."""
     found = route(number, service, **tags)
-    table.join(found, AT_MS)
+    table.join(found, AT_MS, now)
     return found
 
 
-def table_of(count: int, service: str = "orders", /, **tags: str | None) -> Table:
+def table_of(count: int, service: str = "orders", /, policy: Policy | None = None, **tags: str | None) -> Table:
     """A table with the routes 1..count of one service."""
-    table = Table()
+    table = Table(Policies(policy if policy is not None else Policy(), {}))
     for number in range(1, count + 1):
-        joined(table, number, service, **tags)
+        table.join(route(number, service, **tags), AT_MS)
     return table
 
 
@@ -59,8 +67,51 @@ def address(
     return Address(route_id(origin), wanted, metadata, wrapped, flags).encode()
 
 
-def query_of(table: Table, *, strict_hints: bool = False, limit: int = 16384, chooser: str = "roundrobin") -> Query:
-    return Query(table, Dice(1), chooser, strict_hints, limit)
+def all_of(table: Table) -> Candidates:
+    """All routes of a table as candidates."""
+    slots = Slots()
+    for each in table.routes():
+        slots.add(each.slot)
+    return Candidates(table, slots)
+
+
+def picks(
+    chooser: Chooser,
+    among: Candidates,
+    count: int,
+    *,
+    turn: Turn | None = None,
+    dice: Dice | None = None,
+    zone: bytes = b"",
+    now: float = 0.0,
+) -> list[int]:
+    """The numbers of the routes that a chooser chooses one after another."""
+    turn = turn if turn is not None else Turn()
+    turn.matched = turn.matched if turn.matched is not None else among
+    dice = dice if dice is not None else Dice(1)
+    return [number_of(chooser.choose(among, turn, dice, zone, now)) for _ in range(count)]
+
+
+def counted(chooser: Chooser, among: Candidates, count: int, *, zone: bytes = b"", now: float = 0.0) -> Counter[int]:
+    """How often a chooser chooses each route."""
+    return Counter(picks(chooser, among, count, zone=zone, now=now))
+
+
+def is_likely(found: Counter[int], parts: dict[int, int]) -> bool:
+    """Chi-square: the counts are no worse an image of the parts than in all but one of a thousand honest trials."""
+    if set(found) - set(parts):
+        return False
+    total = sum(found.values())
+    whole = sum(parts.values())
+    expected = {number: total * part / whole for number, part in parts.items()}
+    distance = sum((found[number] - mean) ** 2 / mean for number, mean in expected.items())
+    # Wilson and Hilferty's approximation of the quantile of chi-square; 3.09 is that of the normal distribution.
+    freedom = len(parts) - 1
+    return distance < freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
+
+
+def query_of(table: Table, *, strict_hints: bool = False, limit: int = 16384, seed: int = 1) -> Query:
+    return Query(table, Dice(seed), strict_hints, limit)
 
 
 def resolve(query: Query, raw: bytes) -> Target:

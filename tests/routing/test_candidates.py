@@ -4,15 +4,7 @@ import pytest
 
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import LISTED, Candidates
-from broker.routing.table import Table
-from tests.routing.made import joined, numbers, route_id, table_of
-
-
-def all_of(table: Table) -> Candidates:
-    slots = Slots()
-    for route in table.routes():
-        slots.add(route.slot)
-    return Candidates(table, slots)
+from tests.routing.made import all_of, joined, numbers, route_id, table_of
 
 
 @pytest.mark.parametrize("count", [1, 5, LISTED, LISTED + 1])

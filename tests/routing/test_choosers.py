@@ -1,28 +1,24 @@
-"""Whose turn it is."""
+"""Order and chance: round robin and random, routes that warm up, and the names of all choosers."""
+
+from collections import Counter
 
 import pytest
 
-from broker.routing.bitmaps import Slots
-from broker.routing.candidates import Candidates
-from broker.routing.choosers import RANDOM, ROUND_ROBIN, Chooser, Random, RoundRobin, Turn, choosers, plain_name
+from broker.routing.busyness import LeastBusy, PowerOfTwo
+from broker.routing.choosers import MAX_DRAWS, Chooser, Random, RoundRobin, Turn, plain_name
 from broker.routing.dice import Dice
-from tests.routing.made import numbers, table_of
+from broker.routing.latencies import PeakEwma
+from broker.routing.methods import ROUND_ROBIN, Methods
+from broker.routing.policies import Policy
+from broker.routing.weights import Weighted
+from broker.routing.zones import ZoneFirst
+from tests.routing.made import all_of, counted, is_likely, joined, picks, table_of
 
-
-def candidates(count: int) -> Candidates:
-    slots = Slots()
-    for slot in range(count):
-        slots.add(slot)
-    return Candidates(table_of(count), slots)
-
-
-def picks(chooser: Chooser, among: Candidates, turn: Turn, count: int, seed: int = 1) -> list[int]:
-    dice = Dice(seed)
-    return [numbers([chooser.choose(among, turn, dice)])[0] for _ in range(count)]
+WARM = Policy(slow_start_s=100.0)
 
 
 def test_round_robin_takes_each_in_turn() -> None:
-    found = picks(RoundRobin(), candidates(3), Turn(), 7)
+    found = picks(RoundRobin(), all_of(table_of(3)), 7)
     assert sorted(found[:3]) == [1, 2, 3]
     assert found[3:6] == found[:3]
 
@@ -30,40 +26,164 @@ def test_round_robin_takes_each_in_turn() -> None:
 def test_round_robin_begins_where_the_dice_fell() -> None:
     """Or addresses that are met only once would all meet the first route."""
     dice = Dice(5)
-    firsts = [numbers([RoundRobin().choose(candidates(4), Turn(), dice)])[0] for _ in range(400)]
-    assert all(80 <= firsts.count(number) <= 120 for number in (1, 2, 3, 4))
+    among = all_of(table_of(4))
+    firsts = Counter(picks(RoundRobin(), among, 1, dice=dice)[0] for _ in range(400))
+    assert is_likely(firsts, {1: 1, 2: 1, 3: 1, 4: 1})
 
 
 def test_round_robin_counts_by_turn_and_never_for_all() -> None:
     chooser, one, other = RoundRobin(), Turn(), Turn()
-    among = candidates(2)
+    among = all_of(table_of(2))
     one.position = other.position = 0
-    dice = Dice(1)
-    found = [numbers([chooser.choose(among, turn, dice)])[0] for turn in (one, other) * 4]
+    found = [picks(chooser, among, 1, turn=turn)[0] for turn in (one, other) * 4]
     assert found == [1, 1, 2, 2, 1, 1, 2, 2]
 
 
 def test_round_robin_goes_on_when_candidates_come_and_go() -> None:
     turn = Turn()
     turn.position = 0
-    assert picks(RoundRobin(), candidates(2), turn, 1) == [1]
-    assert picks(RoundRobin(), candidates(4), turn, 3) == [2, 3, 4]
-    assert picks(RoundRobin(), candidates(2), turn, 3) == [1, 2, 1]
-    assert picks(RoundRobin(), candidates(1), turn, 2) == [1, 1]
+    assert picks(RoundRobin(), all_of(table_of(2)), 1, turn=turn) == [1]
+    assert picks(RoundRobin(), all_of(table_of(4)), 3, turn=turn) == [2, 3, 4]
+    assert picks(RoundRobin(), all_of(table_of(2)), 3, turn=turn) == [1, 2, 1]
+    assert picks(RoundRobin(), all_of(table_of(1)), 2, turn=turn) == [1, 1]
 
 
 def test_random_takes_each_about_as_often_and_the_same_for_the_same_seed() -> None:
-    found = picks(Random(), candidates(4), Turn(), 2000, seed=3)
-    assert all(400 <= found.count(number) <= 600 for number in (1, 2, 3, 4))
-    assert picks(Random(), candidates(4), Turn(), 2000, seed=3) == found
+    among = all_of(table_of(4))
+    found = picks(Random(), among, 2000, dice=Dice(3))
+    assert is_likely(Counter(found), {1: 1, 2: 1, 3: 1, 4: 1})
+    assert picks(Random(), among, 2000, dice=Dice(3)) == found
 
 
-@pytest.mark.parametrize("name", ["roundrobin", "RoundRobin", "round_robin", "round-robin", "ROUND_ROBIN"])
+# Slow start
+
+
+@pytest.mark.parametrize("age_s, share", [(0.0, 0.1), (50.0, 0.55), (100.0, 1.0), (500.0, 1.0)])
+def test_share_of_a_new_route_grows_evenly_from_a_tenth_to_the_whole(age_s: float, share: float) -> None:
+    load = joined(table_of(0, policy=WARM), 1, now=1000.0).load
+    assert load.share(1000.0 + age_s) == pytest.approx(share)
+
+
+def test_without_slow_start_a_new_route_has_its_full_share_at_once() -> None:
+    load = joined(table_of(0), 1, now=1000.0).load
+    assert [load.share(now) for now in (0.0, 1000.0, 1001.0)] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("chooser", [Random(), Weighted()])
+def test_new_route_is_passed_over_in_proportion_to_what_it_lacks(chooser: Chooser) -> None:
+    """Two old ones and a new one that is half warm: 1 : 1 : 0.55."""
+    table = table_of(2, policy=WARM)
+    joined(table, 3, now=1000.0)
+    found = counted(chooser, all_of(table), 6000, now=1050.0)
+    assert is_likely(found, {1: 100, 2: 100, 3: 55})
+
+
+def test_round_robin_passes_a_new_route_over_and_goes_on_with_the_next() -> None:
+    """It takes a tenth of its turns, and the others go on in turn."""
+    table = table_of(2, policy=WARM)
+    joined(table, 3, now=1000.0)
+    found = counted(RoundRobin(), all_of(table), 6300, now=1000.0)
+    assert abs(found[1] - found[2]) <= 1
+    assert is_likely(found, {1: 10, 2: 10, 3: 1})
+
+
+@pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted()])
+def test_where_all_routes_are_new_all_have_the_same_share(chooser: Chooser) -> None:
+    table = table_of(0, policy=WARM)
+    for number in (1, 2, 3):
+        joined(table, number, now=1000.0)
+    assert is_likely(counted(chooser, all_of(table), 3000, now=1000.0), {1: 1, 2: 1, 3: 1})
+
+
+def test_only_so_many_are_passed_over_whatever_the_dice_say() -> None:
+    """The work is bounded: the last one drawn gets the request, however cold it is."""
+    table = table_of(0, policy=WARM)
+    for number in range(1, 101):
+        joined(table, number, now=1000.0)
+    among = all_of(table)
+    turn = Turn()
+    dice = Dice(1)
+    steps = []
+    for _ in range(100):
+        turn.position = 0
+        picks(RoundRobin(), among, 1, turn=turn, dice=dice, now=1000.0)
+        steps.append(turn.position)
+    assert (min(steps), max(steps)) == (1, MAX_DRAWS)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name", ["roundrobin", "RoundRobin", "round_robin", "round-robin", "ROUND_ROBIN", "round robin"]
+)
 def test_method_has_one_plain_name(name: str) -> None:
     assert plain_name(name) == ROUND_ROBIN
 
 
-def test_choosers_are_known_by_their_plain_names() -> None:
-    made = choosers()
-    assert sorted(made) == sorted([ROUND_ROBIN, RANDOM])
-    assert all(plain_name(name) == name for name in made)
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("round_robin", RoundRobin),
+        ("rr", RoundRobin),
+        ("random", Random),
+        ("weighted", Weighted),
+        ("least_busy", LeastBusy),
+        ("least-connections", LeastBusy),
+        ("power_of_two", PowerOfTwo),
+        ("p2c", PowerOfTwo),
+        ("least_request", PowerOfTwo),
+        ("peak_ewma", PeakEwma),
+        ("ewma", PeakEwma),
+        ("WeightedStats", PeakEwma),
+    ],
+)
+def test_chooser_is_known_by_its_names_and_by_those_of_others(name: str, kind: type[Chooser]) -> None:
+    method = Methods().find(name, "random")
+    assert method is not None
+    assert (type(method.chooser), method.is_sticky) == (kind, False)
+
+
+@pytest.mark.parametrize(
+    "name, service, inner",
+    [
+        ("zone_first", "round_robin", RoundRobin),
+        ("zone", "peak_ewma", PeakEwma),
+        ("zone-aware", "sticky", RoundRobin),
+        ("zone_first", "zone_first:random", Random),
+        ("zone_first:power_of_two", "random", PowerOfTwo),
+        ("ZoneFirst:p2c", "random", PowerOfTwo),
+    ],
+)
+def test_within_a_zone_the_named_chooser_decides_or_the_services(name: str, service: str, inner: type[Chooser]) -> None:
+    """D-35."""
+    method = Methods().find(name, service)
+    assert method is not None
+    assert isinstance(method.chooser, ZoneFirst)
+    assert (type(method.chooser.inner), method.is_sticky) == (inner, False)
+
+
+@pytest.mark.parametrize(
+    "name, service, kind",
+    [
+        ("sticky", "round_robin", RoundRobin),
+        ("sticky", "sticky", RoundRobin),
+        ("sticky", "peak_ewma", PeakEwma),
+        ("sticky:random", "peak_ewma", Random),
+        ("sticky:zone_first", "peak_ewma", ZoneFirst),
+    ],
+)
+def test_first_sticky_choice_is_made_by_the_named_chooser_or_the_services(
+    name: str, service: str, kind: type[Chooser]
+) -> None:
+    """D-35."""
+    method = Methods().find(name, service)
+    assert method is not None
+    assert (type(method.chooser), method.is_sticky) == (kind, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "fastest", "random:random", "zone_first:fastest", "zone_first:sticky", "sticky:sticky", ":random"]
+)
+def test_name_that_nobody_knows_is_no_method(name: str) -> None:
+    assert Methods().find(name, "random") is None

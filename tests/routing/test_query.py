@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.errors import INVALID, REJECTED
-from broker.routing.query import MAX_LABEL, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query, Target, label_of
+from broker.routing.policies import Policies, Policy
+from broker.routing.query import MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
 from broker.routing.shards import key_hash
 from broker.routing.table import Route, Table
+from broker.routing.targets import MAX_LABEL, Target, label_of
 from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup
 from broker.wire.ids import id_text
 from broker.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
@@ -212,7 +214,10 @@ def test_any_bytes_give_a_target(junk: bytes, at: int, byte: int, flags: int) ->
 
 def test_hints_are_read_from_either_map_and_do_not_take_part_in_the_and() -> None:
     """D-12."""
-    query = query_of(zoo(), chooser="random")
+    table = Table(Policies(Policy(chooser="random"), {}))
+    for number in (1, 3, 4):
+        joined(table, number, region="eu")
+    query = query_of(table)
     for raw in hinted(hints=[(LB_METHOD, "round-robin"), (STICKY_ROUTE_KEY, "x"), (SHARD_METHOD, "y")], region="eu"):
         assert found(query, raw) == [1, 3, 4]
         picks = chosen(query, raw, 6)

@@ -1,0 +1,296 @@
+"""What an address asks for: routing type, tags, hints. This part of an answer never changes.
+
+Decides which tags select, which of them are only keys of shards and sticky choices (D-12, D-22), and which chooser or
+shard method is meant. Does not know which routes there are: that is for `query`.
+
+    spec "Forwarding Semantics", "Unicast Routing", "Shard Routing", "Multicast Routing"
+"""
+
+from typing import Final
+
+from broker.errors import BrokerError, InvalidFrame, Refusal
+from broker.routing.candidates import Candidates
+from broker.routing.choosers import Chooser, Turn
+from broker.routing.loads import Loads, ServiceLoad
+from broker.routing.methods import ROUND_ROBIN, Method, Methods
+from broker.routing.policies import Policy
+from broker.routing.shards import key_hash
+from broker.routing.stickiness import sticky_key
+from broker.routing.table import Route, normal_tag
+from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, decode_frame
+from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, STICKY_ROUTE_KEY, Key, keys_named
+from broker.wire.tags import Tag
+
+MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
+MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
+DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
+
+_ROUTING_NAMES: Final[dict[int, str]] = {0: "unicast", UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
+
+
+class Target:
+    """What one address resolves to. `refusal` is set when it can never be routed, or not now."""
+
+    __slots__ = (
+        "_label",
+        "blocked",
+        "blocked_service",
+        "candidates",
+        "chooser",
+        "deadline_ms",
+        "eligible",
+        "generation",
+        "is_by_origin",
+        "is_panic",
+        "is_sticky",
+        "key_owner",
+        "masked_at",
+        "number",
+        "owned_at",
+        "owner",
+        "policy",
+        "refusal",
+        "routing",
+        "selectors",
+        "shard_hash",
+        "sticky_key",
+        "tags_n",
+        "turn",
+        "wanted",
+        "wrapped_bytes",
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number: Final = number  # 1, 2, 3 … in the order in which addresses were met
+        self.generation = 0  # of the table that the answer is good for; 0: none yet
+        self.refusal: Refusal | None = None
+        self.blocked: Refusal | None = None  # why nobody could be chosen, the last time that nobody could
+        self.blocked_service: ServiceLoad | None = None  # whose limit it was, when `blocked` is `over-limit`
+        self.candidates: Candidates | None = None  # None with a refusal
+        self.masked_at = 0  # generation of the masks that the next four are good for; 0: none yet
+        self.eligible: Candidates | None = None  # unicast: those that may be chosen; None when nobody may
+        self.is_panic = False  # unicast: ejected and unhealthy routes are among them, because too many are
+        self.owner: Route | None = None  # shard: who gets the request; None when nobody may
+        self.key_owner: Route | None = None  # shard: whose key it is, whether or not it may get requests now
+        self.owned_at = 0  # table and drains that `key_owner` is good for
+        self.wrapped_bytes = 0  # of wrapped metadata in the ADDRESS that it was made of
+        self.routing = 0  # UNICAST, MULTICAST or SHARD
+        self.wanted: list[Tag] = []  # the tags of the AND
+        self.selectors: list[Tag] = []  # those of them that are neither ShardKeys nor StickyRouteKeys
+        self.tags_n = 0  # entries of both maps
+        self.shard_hash = 0
+        self.deadline_ms = -1  # how long the caller waits for the end (D-41); -1: it did not say
+        self.policy: Policy | None = None  # of the service that is asked for; None with a refusal for ever
+        self.chooser: Chooser | None = None  # None with a refusal for ever
+        self.is_sticky = False  # unicast: who was chosen is chosen again
+        self.is_by_origin = False  # for the same origin; else for the same values of tags
+        self.sticky_key = b""  # 16 bytes when it is sticky, see `stickiness`
+        self.turn: Final = Turn()
+        self._label = ""
+
+    @property
+    def routing_name(self) -> str:
+        """`unicast`, `multicast` or `shard`."""
+        return _ROUTING_NAMES[self.routing]
+
+    @property
+    def label(self) -> str:
+        """The selecting tags for people and tables: `service=orders region=eu`; keys of shards and sticky choices are
+        left out.
+        """
+        if not self._label:
+            label = label_of(self.selectors)
+            self._label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
+        return self._label
+
+    @property
+    def service(self) -> str:
+        """Value of the ServiceName tag, or empty."""
+        for tag in self.wanted:
+            if tag.key == SERVICE_NAME:
+                return tag.value or ""
+        return ""
+
+
+class Hints:
+    """What the hints of one address say; of each kind the last counts, of keys all."""
+
+    __slots__ = ("deadline", "lb_method", "shard_keys", "sticky_keys")
+
+    def __init__(self) -> None:
+        self.lb_method: str | None = None
+        self.deadline: str | None = None
+        self.shard_keys: list[str] = []
+        self.sticky_keys: list[str] = []
+
+    def read(self, tags: list[Tag]) -> None:
+        """Takes what is known; other metadata is none of ours."""
+        for tag in tags:
+            value = tag.value or ""
+            if tag.key == LB_METHOD:
+                self.lb_method = value
+            elif tag.key == SHARD_KEY:
+                self.shard_keys.append(value)
+            elif tag.key == STICKY_ROUTE_KEY:
+                self.sticky_keys.append(value)
+            elif tag.key == DEADLINE:
+                self.deadline = value
+
+
+class Addresses:
+    """Reads addresses for one broker."""
+
+    __slots__ = ("_loads", "_methods", "_read_n", "_strict_hints", "unknown_methods")
+
+    def __init__(self, loads: Loads, strict_hints: bool) -> None:
+        self._loads: Final = loads
+        self._methods: Final = Methods()
+        self._read_n = 0
+        self._strict_hints: Final = strict_hints
+        self.unknown_methods = 0  # names of choosers that are none of ours: the default was taken
+
+    def read(self, raw: bytes) -> Target:
+        """A new target, with a refusal that is for ever or with none; nobody has looked for its routes yet."""
+        self._read_n += 1
+        target = Target(self._read_n)
+        try:
+            address = decode_frame(raw)
+        except InvalidFrame as error:
+            target.refusal = Refusal("bad-address", error.text)
+            return target
+        if not isinstance(address, Address):
+            text = f"the request carries a broker frame of kind {address.kind}, not an ADDRESS"
+            target.refusal = Refusal("bad-address", text)
+            return target
+        target.wrapped_bytes = len(address.wrapped)
+        target.tags_n = len(address.metadata) + len(address.tags)
+        target.routing = address.flags & (UNICAST | MULTICAST | SHARD)
+        if target.routing not in _ROUTING_NAMES:
+            # D-11. Spec: "A request that has more than one of these flags set is considered invalid".
+            target.routing = 0
+            text = f"more than one of unicast, multicast and shard is set (flags 0x{address.flags:03x})"
+            target.refusal = Refusal("bad-address", text)
+            return target
+        self._understand(target, address)
+        if target.refusal is None and not target.wanted:
+            target.refusal = Refusal("bad-address", "the ADDRESS names no tag to route by")
+        return target
+
+    def _understand(self, target: Target, address: Address) -> None:
+        tags = address.tags
+        hints = Hints()
+        if address.has_metadata:
+            hints.read(address.metadata)
+        else:  # D-12: a one-map ADDRESS cannot say them elsewhere
+            found = [tag for tag in tags if tag.key.is_hint]
+            hints.read(found)
+            if found and not self._strict_hints:
+                tags = [tag for tag in tags if not tag.key.is_hint]
+        target.wanted = [normal_tag(tag) for tag in tags]
+        target.selectors = target.wanted
+        target.deadline_ms = milliseconds_of(hints.deadline) if hints.deadline is not None else -1
+        policy = self._loads.policy_of(target.service)
+        target.policy = policy
+        if target.routing == SHARD:
+            self._read_shard_keys(target, hints.shard_keys)
+            return
+        method = self._method_of(hints.lb_method, policy)
+        target.chooser = method.chooser
+        if target.routing != MULTICAST and policy.sticky_ttl_s > 0:
+            self._read_sticky_keys(target, hints.sticky_keys, method.is_sticky)
+
+    def _method_of(self, hint: str | None, policy: Policy) -> Method:
+        """The method of an LBMethod hint, or of the service; unknown names are counted."""
+        if hint is not None:
+            method = self._methods.find(hint, policy.chooser)
+            if method is not None:
+                return method
+            self.unknown_methods += 1
+        method = self._methods.find(policy.chooser, policy.chooser)
+        if method is None:  # the configuration knows the names, a program that embeds the broker may not
+            self.unknown_methods += 1
+            method = self._methods.find(ROUND_ROBIN, ROUND_ROBIN)
+            assert method is not None  # every broker can take turns
+        return method
+
+    def _read_shard_keys(self, target: Target, names: list[str]) -> None:
+        if not names:  # Spec "Shard Routing": one or more ShardKeys MUST be present.
+            target.refusal = Refusal("bad-shard-key", "a shard request needs at least one ShardKey")
+            return
+        named = Named(target.wanted)
+        for name in names:
+            if not named.name(name):  # Spec: a ShardKey that is not a tag of the request makes it invalid.
+                target.refusal = Refusal("bad-shard-key", f"ShardKey {name!r} names no tag of the ADDRESS")
+                return
+        target.shard_hash = key_hash([tag.raw if tag.raw is not None else b"" for tag in named.tags])
+        if not self._strict_hints:
+            target.selectors = named.others()
+
+    def _read_sticky_keys(self, target: Target, names: list[str], is_sticky: bool) -> None:
+        """D-35: a StickyRouteKey that names no tag says nothing; unlike a ShardKey it is a mere hint."""
+        named = Named(target.wanted)
+        for name in names:
+            named.name(name)
+        if not named.tags and not is_sticky:
+            return
+        target.is_sticky = True
+        target.is_by_origin = not named.tags
+        others = named.others()
+        if not self._strict_hints:
+            target.selectors = others
+        target.sticky_key = sticky_key(others, named.tags)
+
+
+class Named:
+    """The tags of a request, and those of them that keys name."""
+
+    __slots__ = ("_all", "_by_key", "_keyed", "tags")
+
+    def __init__(self, tags: list[Tag]) -> None:
+        self.tags: Final[list[Tag]] = []  # that were named, in the order of the names
+        self._all: Final = tags
+        self._keyed: Final[set[bytes]] = set()  # keys that were named; twice is as good as once
+        self._by_key: Final[dict[bytes, list[Tag]]] = {}
+        for tag in tags:
+            self._by_key.setdefault(tag.key.wire, []).append(tag)
+
+    def name(self, name: str) -> bool:
+        """Names the tags of a key, spelt in any way; False when there is none."""
+        is_found = False
+        for wire in _wires_named(name):
+            tags = self._by_key.get(wire)
+            if tags is not None:
+                is_found = True
+                if wire not in self._keyed:
+                    self._keyed.add(wire)
+                    self.tags.extend(tags)
+        return is_found
+
+    def others(self) -> list[Tag]:
+        """The tags that were not named."""
+        return [tag for tag in self._all if tag.key.wire not in self._keyed]
+
+
+def milliseconds_of(text: str) -> int:
+    """A deadline hint: a whole number from 0 to MAX_DEADLINE_MS; -1 for anything else, hints bind nobody."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        return -1
+    return min(int(text), MAX_DEADLINE_MS)
+
+
+def label_of(tags: list[Tag]) -> str:
+    """`service=orders region=eu`: well-known keys by their short name."""
+    parts: list[str] = []
+    for tag in tags:
+        value = tag.value
+        name = tag.key.short_name
+        parts.append(name if value is None else f"{name}={value}")
+    return " ".join(parts)
+
+
+def _wires_named(name: str) -> list[bytes]:
+    """What the keys that a hint may mean look like on the wire; none when no key can have that name."""
+    try:
+        return [key.wire for key in keys_named(name)]
+    except BrokerError:  # empty, or over 127 bytes: hints are any bytes
+        return []
