@@ -396,6 +396,8 @@ class Engine(Asks):
                 frame = self._cursor(frames[server.mimes], now)
             call.open_branch(server, route, frame)
         call.opened(now)
+        if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no end to wait for
+            call.timer = self.timers.put(deadline_at(target, request, now), call)
         if request.gathering is not None:
             self._replay(peer, stream_id, request.gathering, is_strange, now)
 

@@ -14,11 +14,12 @@ as complete, or ends a stream or channel with an error (`multicast_on_leave`, D-
 
 from typing import Final
 
-from broker.errors import Refusal
+from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import Branch, Trunk
-from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, ROUTE_LOST, Flow
+from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import is_request_n, verdict_of
+from broker.forwarding.timers import Timer
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,
@@ -58,6 +59,7 @@ class Multicast(Trunk):
         "is_finished",
         "is_whole",
         "model",
+        "timer",
     )
 
     def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
@@ -69,6 +71,7 @@ class Multicast(Trunk):
         self.is_whole = False  # all fragments of the request have come
         self.caller_done = False  # nothing more is taken from the caller
         self.is_finished = False
+        self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self._opened_at: Final = now
         self._opened_n = 0  # branches, ever
         self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
@@ -95,7 +98,7 @@ class Multicast(Trunk):
         self._opened_n += 1
         self.branches[branch.number] = branch
         server.streams[branch.stream_id] = branch
-        route.load.requests += 1
+        route.load.take()
         route.load.began(self.model == REQUEST_RESPONSE)
         self.first_frame(branch, frame)
 
@@ -122,6 +125,11 @@ class Multicast(Trunk):
 
     def caller_lost(self, now: float) -> None:
         self.finish(CALLER_LOST, now)
+
+    def expire(self, now: float) -> None:
+        """The caller's deadline has passed."""
+        text = f"{len(self.branches)} routes have not ended the request within {now - self._opened_at:.3f} s"
+        self.fail(Refusal("deadline", text, CANCELED), FAILED, now)
 
     def payload_of_caller(self, frame: FrameCursor) -> None:
         """A fragment of the request goes to all; the caller is not done."""
@@ -187,6 +195,8 @@ class Multicast(Trunk):
         self.branches = {}
         self.caller.streams.pop(self.caller_id, None)
         self.caller.begun -= 1
+        if self.timer is not None:
+            self.timer.cancel()
         latency_us = int((now - self._opened_at) * 1e6)
         self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import CoreSettings
 from broker.errors import CANCELED, REJECTED
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
+    REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     encode_cancel,
@@ -18,6 +20,7 @@ from broker.rsocket.frames import (
     encode_request_n,
 )
 from broker.wire.frames import MIME_TYPE, MULTICAST
+from broker.wire.keys import Key
 from tests.fakes import (
     Frame,
     World,
@@ -240,3 +243,67 @@ def test_frames_that_are_no_answer_do_not_decide() -> None:
     crowd.caller.send(encode_request_n(1, 3), encode_payload(1, NEXT, b"x"), encode_error(1, 0x201, "no"))
     assert crowd.caller.received() == []
     assert crowd.received() == [[], [], []]
+
+
+def test_a_winner_that_is_lost_in_the_middle_of_its_answer_ends_the_request() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].answer(2, b"one ", NEXT | FOLLOWS)
+    crowd.services[0].lose()
+    text = "route-lost: every route that could have answered went away before one did"
+    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | FOLLOWS, b"one ")), error(1, CANCELED, text)]
+    assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
+    assert crowd.world.left_over() == []
+
+
+# D-14, for the models that it says nothing about
+
+
+@pytest.mark.parametrize("on_leave", ["ignore", "error"])
+def test_a_route_that_leaves_a_request_response_leaves_the_answer_to_the_others(on_leave: str) -> None:
+    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].lose()
+    crowd.services[1].answer(2, b"x")
+    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("on_leave", ["ignore", "error"])
+def test_a_route_that_leaves_a_fire_and_forget_leaves_the_fragments_to_the_others(on_leave: str) -> None:
+    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
+    pieces = fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90])
+    crowd.caller.send(pieces[0])
+    crowd.services[0].lose()
+    crowd.caller.send(pieces[1])
+    assert crowd.received() == [[moved(pieces[0], 2)], [moved(raw, 2) for raw in pieces]]
+    assert crowd.caller.received() == []
+    assert crowd.world.left_over() == []
+
+
+# Deadlines (D-41)
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_deadline_ends_the_call_at_the_caller_and_at_all_routes(kind: int) -> None:
+    crowd = Crowd()
+    crowd.caller.request(kind, 1, address(MULTICAST, hints=[(Key.text("deadline_ms"), "1500")], service="orders"))
+    crowd.received()
+    crowd.services[1].lose()
+    crowd.world.advance(1.4)
+    assert crowd.caller.received() == []
+    crowd.world.advance(0.1)
+    text = "deadline: 2 routes have not ended the request within 1.500 s"
+    assert crowd.caller.received() == [error(1, CANCELED, text)]
+    assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_call_that_has_ended_has_no_deadline_any_more(kind: int) -> None:
+    crowd = Crowd(1)
+    raw_address = address(MULTICAST, hints=[(Key.text("deadline_ms"), "1500")], service="orders")
+    crowd.caller.request(kind, 1, raw_address, flags=COMPLETE if kind == REQUEST_CHANNEL else 0)
+    crowd.services[0].answer(2, b"x")
+    assert crowd.world.core.engine.timers.take_due(1e9) is None
+    assert crowd.world.left_over() == []
