@@ -6,10 +6,11 @@ from typing import Protocol
 from broker.core import Core
 from broker.options import Config
 from broker.views import EventFilesView, Moment
+from broker.wire.tags import Tag
 
 
 class Admin(Protocol):
-    """One broker process. All of it is read on the loop's thread, and nothing of it may wait."""
+    """One broker process. All of it is read and changed on the loop's thread, and nothing of it may wait."""
 
     @property
     def core(self) -> Core:
@@ -36,6 +37,29 @@ class Admin(Protocol):
 
     def event_state(self) -> EventFilesView | None:
         """How the event files are; None when none are written."""
+
+    # `grace_s`, `spread_s`: seconds; `closes`: connections are closed. BrokerError "over-limit" for too many drains.
+
+    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
+        """The route of that id gets no new requests, now or when it comes."""
+
+    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
+        """Routes with the tag get no new requests, those to come included."""
+
+    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
+        """Nobody gets new requests."""
+
+    def undrain_route(self, route_id: bytes) -> bool:
+        """In service again; False when it was not drained."""
+
+    def undrain_tag(self, tag: Tag) -> bool:
+        """In service again; False when it was not drained."""
+
+    def undrain_broker(self) -> bool:
+        """In service again; False when it was not drained."""
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Ends a connection; False when there is none with this number that is not ending already."""
 
 
 def state_of(admin: Admin) -> str:

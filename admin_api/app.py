@@ -10,11 +10,13 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from admin_api.admin import Admin
+from admin_api.bodies import MAX_BODY_BYTES
+from admin_api.changes import Changes
 from admin_api.endpoints import Endpoints
 from admin_api.errors import Handler, problems
 from admin_api.parameters import PART, SERVICE, reject_unknown
 
-__all__ = ["Admin", "ENDPOINTS", "make_app", "start_admin"]
+__all__ = ["Admin", "CHANGES", "ENDPOINTS", "make_app", "start_admin"]
 
 STOP_S: Final = 1.0  # for answers in flight when the broker ends; all of them are short
 HEADERS: Final = {
@@ -23,15 +25,26 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 NONE: Final[frozenset[str]] = frozenset()
+ROUTE_DRAIN: Final = "/api/v1/routes/{id:[^/]+}/drain"
+TAG_DRAIN: Final = "/api/v1/drains/tags/{key:[^/]+}/{value:.*}"  # a value may hold slashes, or be empty
+BROKER_DRAIN: Final = "/api/v1/drains/broker"
 
 
 class Endpoint(NamedTuple):
-    """One path. HEAD is answered wherever GET is."""
+    """One path to look at. HEAD is answered wherever GET is."""
 
     path: str
     answer: Callable[[Endpoints, web.Request], web.Response | Awaitable[web.Response]]
     parameters: frozenset[str] = NONE
     takes_tags: bool = False  # tag.NAME, any name
+
+
+class ChangePath(NamedTuple):
+    """One path to change something. Only by methods that no page of another origin can use unasked: never POST."""
+
+    method: str  # PUT or DELETE
+    path: str
+    answer: Callable[[Changes, web.Request], web.Response | Awaitable[web.Response]]
 
 
 ENDPOINTS: Final = (
@@ -47,15 +60,30 @@ ENDPOINTS: Final = (
     Endpoint("/api/v1/connections", Endpoints.connections, PART),
     Endpoint("/api/v1/connections/closed", Endpoints.closed, PART),
     Endpoint("/api/v1/traffic", Endpoints.traffic, PART),
+    Endpoint("/api/v1/drains", Endpoints.drains, PART),
+    Endpoint("/api/v1/limits", Endpoints.limits),
+)
+
+CHANGES: Final = (
+    ChangePath("PUT", ROUTE_DRAIN, Changes.drain_route),
+    ChangePath("DELETE", ROUTE_DRAIN, Changes.undrain_route),
+    ChangePath("PUT", TAG_DRAIN, Changes.drain_tag),
+    ChangePath("DELETE", TAG_DRAIN, Changes.undrain_tag),
+    ChangePath("PUT", BROKER_DRAIN, Changes.drain_broker),
+    ChangePath("DELETE", BROKER_DRAIN, Changes.undrain_broker),
+    ChangePath("DELETE", "/api/v1/connections/{id:[^/]+}", Changes.close),
 )
 
 
 def make_app(admin: Admin) -> web.Application:
     """The application of one broker."""
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
     endpoints = Endpoints(admin)
     for endpoint in ENDPOINTS:
         app.router.add_get(endpoint.path, _handler(endpoints, endpoint))
+    changes = Changes(admin)
+    for change in CHANGES:
+        app.router.add_route(change.method, change.path, _change_handler(changes, change))
     app.on_response_prepare.append(_add_headers)
     return app
 
@@ -80,6 +108,16 @@ def _handler(endpoints: Endpoints, endpoint: Endpoint) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         reject_unknown(request, endpoint.parameters, endpoint.takes_tags)
         answer = endpoint.answer(endpoints, request)
+        return answer if isinstance(answer, web.Response) else await answer
+
+    return handle
+
+
+def _change_handler(changes: Changes, change: ChangePath) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        changes.guard(request)
+        reject_unknown(request, NONE, False)
+        answer = change.answer(changes, request)
         return answer if isinstance(answer, web.Response) else await answer
 
     return handle

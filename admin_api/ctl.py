@@ -1,4 +1,4 @@
-"""`rsocket-broker ctl`: asks a running broker through its admin API, and prints tables.
+"""`rsocket-broker ctl`: asks a running broker through its admin API and prints tables, drains, closes connections.
 
 Decides columns and sentences. Everything that a peer named is shown without control characters, so that nobody writes
 into the operator's terminal. Exit status: 1 the broker refused the question, 2 nobody answered it.
@@ -44,8 +44,17 @@ class Remote:
     def get(self, path: str, needed: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The answer to GET, a JSON object with a field `needed`; another server on that port has none."""
         query = urllib.parse.urlencode(list(parameters))
+        return self._ask(urllib.request.Request(f"{self._url}{path}{'?' if query else ''}{query}"), needed)
+
+    def change(self, method: str, path: str, needed: str, said: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The answer to PUT or DELETE, as above. `said`: the body; None for none."""
+        data = None if said is None else json.dumps(said).encode()
+        headers = {} if said is None else {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self._url}{path}", data, headers, method=method), needed)
+
+    def _ask(self, request: urllib.request.Request, needed: str) -> dict[str, Any]:
         try:
-            with _opener.open(f"{self._url}{path}{'?' if query else ''}{query}", timeout=TIMEOUT_S) as answer:
+            with _opener.open(request, timeout=TIMEOUT_S) as answer:
                 body = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             self._refused(error)
@@ -106,7 +115,7 @@ def _shared(command: Command) -> Command:
 @_shared
 @click.pass_context
 def ctl(context: click.Context, admin: str | None, as_json: bool) -> None:
-    """Ask a running broker."""
+    """Ask a running broker, and drain it."""
     context.obj = Asked(admin, as_json)
 
 
@@ -238,6 +247,99 @@ def connections(before: Asked, closed: bool, admin: str | None, as_json: bool) -
         )
 
 
+@ctl.command()
+@_shared
+@click.pass_obj
+def drains(before: Asked, admin: str | None, as_json: bool) -> None:
+    """What gets no new requests."""
+    remote, as_json = _remote(before, admin, as_json)
+    body = remote.get_all("/api/v1/drains")
+    if as_json:
+        _print_json(body)
+        return
+    _print_table(
+        ("what", "name", "age", ">grace", ">spread", ">routes", ">to close"),
+        [
+            (
+                each["kind"],
+                each["name"],
+                age(each["age_s"]),
+                f"{each['grace_s']:g} s",
+                f"{each['spread_s']:g} s",
+                f"{each['routes']:,}",
+                f"{each['connections_left']:,}" if each["close"] else "stay open",
+            )
+            for each in body["items"]
+        ],
+        "nothing is drained",
+    )
+
+
+WHAT: Final = click.Choice(["route", "tag", "broker"])
+
+
+@ctl.command()
+@click.argument("what", type=WHAT)
+@click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
+@click.option("--grace", type=float, metavar="S", help="Seconds for the requests of a connection whose turn it is.")
+@click.option("--spread", type=float, metavar="S", help="Seconds over which the turns of connections are spread.")
+@click.option("--keep", is_flag=True, help="Close no connections, only send them nothing new.")
+@_shared
+@click.pass_obj
+def drain(
+    before: Asked,
+    what: str,
+    name: str | None,
+    grace: float | None,
+    spread: float | None,
+    keep: bool,
+    admin: str | None,
+    as_json: bool,
+) -> None:
+    """Send no new requests to a route, to routes with a tag, or to anybody; then close their connections."""
+    remote, as_json = _remote(before, admin, as_json)
+    said: dict[str, Any] = {"close": not keep}
+    if grace is not None:
+        said["grace_s"] = grace
+    if spread is not None:
+        said["spread_s"] = spread
+    body = remote.change("PUT", _drain_path(what, name), "connections_left", said)
+    if as_json:
+        _print_json(body)
+        return
+    left = f"{body['connections_left']:,} connections are closed within {body['spread_s'] + body['grace_s']:g} s"
+    click.echo(f"{_drained(body)} drained: {body['routes']:,} routes; {left if body['close'] else 'none is closed'}")
+
+
+@ctl.command()
+@click.argument("what", type=WHAT)
+@click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
+@_shared
+@click.pass_obj
+def undrain(before: Asked, what: str, name: str | None, admin: str | None, as_json: bool) -> None:
+    """Take back a drain; connections that are closed already stay so."""
+    remote, as_json = _remote(before, admin, as_json)
+    body = remote.change("DELETE", _drain_path(what, name), "connections_left")
+    if as_json:
+        _print_json(body)
+        return
+    click.echo(f"{_drained(body)} in service again after {age(body['age_s'])}")
+
+
+@ctl.command()
+@click.argument("connection_id", type=click.IntRange(min=1))
+@_shared
+@click.pass_obj
+def close(before: Asked, connection_id: int, admin: str | None, as_json: bool) -> None:
+    """Close a connection; `ctl connections` has the ids."""
+    remote, as_json = _remote(before, admin, as_json)
+    body = remote.change("DELETE", f"/api/v1/connections/{connection_id}", "connection_id")
+    if as_json:
+        _print_json(body)
+        return
+    click.echo(clean(f"connection {connection_id} ({body['peer']}) closed after {age(body['duration_s'])}"))
+
+
 def clean(text: str) -> str:
     """On one line and without control characters."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
@@ -261,6 +363,25 @@ def tags_text(route: dict[str, Any]) -> str:
     own = (("io.rsocket.routing.ServiceName", route["service"]), ("io.rsocket.routing.RouteId", route["route_id"]))
     shown = [tag for tag in route["tags"] if (tag["key"], tag["value"]) not in own]
     return " ".join(tag["name"] if tag["value"] is None else f"{tag['name']}={tag['value']}" for tag in shown)
+
+
+def _drain_path(what: str, name: str | None) -> str:
+    """Where the drain is; click.UsageError for a name that does not fit."""
+    if what == "broker":
+        if name is not None:
+            raise click.UsageError("the broker needs no name")
+        return "/api/v1/drains/broker"
+    if not name:
+        raise click.UsageError("a route needs its id" if what == "route" else "a tag needs KEY=VALUE")
+    if what == "route":
+        return f"/api/v1/routes/{urllib.parse.quote(name, safe='')}/drain"
+    key, _, value = name.partition("=")
+    return f"/api/v1/drains/tags/{urllib.parse.quote(key, safe='')}/{urllib.parse.quote(value, safe='')}"
+
+
+def _drained(body: dict[str, Any]) -> str:
+    """`the tag region=eu is`."""
+    return clean(f"the {body['kind']} {body['name']}".strip()) + " is"
 
 
 def _remote(before: Asked, admin: str | None, as_json: bool) -> tuple[Remote, bool]:

@@ -10,7 +10,7 @@ from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
 from admin_api.page import index_page
 from admin_api.parameters import part_of, tags_of
-from admin_api.schemas import Health, json_response
+from admin_api.schemas import Health, Items, json_response
 from broker import views
 
 REASONS: Final = {
@@ -86,6 +86,14 @@ class Endpoints:
     def traffic(self, request: web.Request) -> web.Response:
         """Ended requests, counted."""
         return json_response(views.traffic(self._admin.core, part_of(request)))
+
+    def drains(self, request: web.Request) -> web.Response:
+        """What gets no new requests."""
+        return json_response(views.drains(self._admin.core, self._admin.moment(), part_of(request)))
+
+    def limits(self, request: web.Request) -> web.Response:
+        """The limits in use."""
+        return json_response(Items(views.limits(self._admin.config)))
 
     def _status(self) -> views.StatusView:
         admin = self._admin

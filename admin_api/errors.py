@@ -23,13 +23,18 @@ MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "bad-parameter": (400, "A query parameter is unknown or has a wrong value"),
     "bad-filter": (400, "A filter asks for a tag that cannot be"),
+    "bad-body": (400, "The body is no JSON object with the fields that can be used here"),
+    "not-allowed": (403, "Changes are not taken from here"),
     "no-such-path": (404, "There is nothing at this path"),
     "no-such-route": (404, "There is no such route"),
     "no-such-service": (404, "There is no such service"),
+    "no-such-connection": (404, "There is no such connection"),
+    "no-such-drain": (404, "It is not drained"),
     "method-not-allowed": (405, "The method cannot be used here"),
+    "over-limit": (409, "A limit of the broker is reached"),
     "bad-request": (400, "The request cannot be understood"),
     "internal": (500, "The broker made a mistake"),
-    "not-ready": (503, "The broker takes no requests now"),
+    "not-ready": (503, "The broker takes no requests or changes now"),
 }
 
 _log: Final = logging.getLogger(__name__)

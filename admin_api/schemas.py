@@ -6,6 +6,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from broker.views import LimitView
+
 JSON_TYPE: Final = "application/json"
 
 _encoder: Final = msgspec.json.Encoder()
@@ -15,6 +17,12 @@ class Health(msgspec.Struct, frozen=True):
     """Of /livez and /readyz when all is well."""
 
     status: str  # live, ready
+
+
+class Items(msgspec.Struct, frozen=True):
+    """Of /api/v1/limits: a list that is never cut."""
+
+    items: list[LimitView]
 
 
 def json_response(body: object) -> web.Response:

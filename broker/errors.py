@@ -68,7 +68,7 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),
     "closed-by-operator": (
         CONNECTION_CLOSE,
-        "a program that embeds the broker closed the connection (`Core.end`)",
+        "an operator closed the connection through the admin API, or a program that embeds the broker (`Core.end`)",
     ),
 }
 

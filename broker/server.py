@@ -32,6 +32,7 @@ from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import Moment
 from broker.wire.ids import parse_id
+from broker.wire.tags import Tag
 
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
@@ -100,6 +101,43 @@ class Server:
         """How the event files are; None when none are written."""
         return self.event_pipe.state() if self.event_pipe is not None else None
 
+    # What operators may change. `grace_s` and `spread_s`: seconds, see `life.drains`; `closes`: connections are closed
+
+    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
+        """The route gets no new requests, now or when it comes. BrokerError "over-limit"."""
+        self.core.drain_route(route_id, grace_s, spread_s, closes, time.monotonic())
+        self.shell.wake()
+
+    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
+        """Routes with the tag get no new requests, those to come included. BrokerError "over-limit"."""
+        self.core.drain_tag(tag, grace_s, spread_s, closes, time.monotonic())
+        self.shell.wake()
+
+    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
+        """No new requests and connections. BrokerError "over-limit"."""
+        self.core.drain_broker(grace_s, spread_s, closes, time.monotonic())
+        self.shell.wake()
+
+    def undrain_route(self, route_id: bytes) -> bool:
+        """In service again; False when it was not drained."""
+        return self._woken(self.core.undrain_route(route_id, time.monotonic()))
+
+    def undrain_tag(self, tag: Tag) -> bool:
+        """In service again; False when it was not drained."""
+        return self._woken(self.core.undrain_tag(tag, time.monotonic()))
+
+    def undrain_broker(self) -> bool:
+        """In service again; False when it was not drained, or stops."""
+        return not self.is_stopping and self._woken(self.core.undrain_broker(time.monotonic()))
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Ends a connection for good; False when there is none with this number, or it is ending."""
+        for peer in self.core.peers():
+            if peer.id == connection_id and not peer.is_ending:
+                self.core.end(peer, "closed-by-operator", "an operator closed the connection", time.monotonic())
+                return self._woken(True)
+        return False
+
     def wish_stop(self) -> None:
         """Somebody wants the server to stop; the second time at once. Safe as a signal handler of the loop."""
         self._stop_wishes += 1
@@ -127,6 +165,11 @@ class Server:
         await self._close_listeners()
         await self._stop_events()
         self._say_stopped(left)
+
+    def _woken(self, is_changed: bool) -> bool:
+        """What the core has to write because of it is written."""
+        self.shell.wake()
+        return is_changed
 
     async def _stop_events(self) -> None:
         if self.event_pipe is None:

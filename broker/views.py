@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import reduce
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -24,17 +25,20 @@ from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
 from broker.life.closed import ClosedPeer
+from broker.life.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.life.durations import Durations
 from broker.listen import Listen
-from broker.options import Config
-from broker.routing.table import Route
+from broker.options import Config, describe
+from broker.routing.bitmaps import Slots
+from broker.routing.table import Route, normal_tag
 from broker.rsocket.connection import NEW
-from broker.wire.ids import parse_id
+from broker.wire.ids import id_text, parse_id
 from broker.wire.keys import keys_named
 from broker.wire.tags import Tag
 
 CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
+LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
 T = TypeVar("T")
 
 EventFilesView: TypeAlias = PipeState  # what the edge says of itself is a plain value already
@@ -133,6 +137,31 @@ class ClosedConnectionView(msgspec.Struct, frozen=True):
     duration_s: float
     bytes_in: int
     bytes_out: int
+
+
+class DrainView(msgspec.Struct, frozen=True):
+    """Something that gets no new requests, because somebody said so."""
+
+    kind: str  # route, tag or broker
+    name: str  # Route Id, `region=eu`, or empty
+    began_at_ms: int
+    age_s: float
+    grace_s: float  # for the requests of each connection, from its turn on
+    spread_s: float  # over which the turns are spread
+    close: bool  # its connections are closed; else they only get nothing new
+    routes: int  # that it drains now
+    connections_left: int  # that are still to be closed
+
+
+class LimitView(msgspec.Struct, frozen=True):
+    """One limit in use."""
+
+    name: str  # limits.max_connections
+    value: object
+    unit: str
+    default: object
+    takes: str  # "a whole number from 1 to 1000000"
+    why: str
 
 
 class TrafficView(msgspec.Struct, frozen=True):
@@ -340,6 +369,43 @@ def closed(core: Core, part: Part) -> Listed[ClosedConnectionView]:
     return _listed([_closed_view(peer) for peer in _cut(found, part)], len(found), part)
 
 
+def drains(core: Core, moment: Moment, part: Part) -> Listed[DrainView]:
+    """What is drained, in the order in which it was."""
+    found = core.drains()
+    return _listed([_drain_view(core, moment, drain) for drain in _cut(found, part)], len(found), part)
+
+
+def drain_of_route(core: Core, moment: Moment, route_id: bytes) -> DrainView | None:
+    """The drain of this route; None when there is none of exactly this."""
+    return _find_drain(core, moment, ROUTE, id_text(route_id))
+
+
+def drain_of_tag(core: Core, moment: Moment, tag: Tag) -> DrainView | None:
+    """The drain of this tag; None when there is none of exactly this."""
+    return _find_drain(core, moment, TAG, tag_name(normal_tag(tag)))
+
+
+def drain_of_broker(core: Core, moment: Moment) -> DrainView | None:
+    """The drain of the whole broker; None when there is none."""
+    return _find_drain(core, moment, BROKER, "")
+
+
+def limits(config: Config) -> list[LimitView]:
+    """Every limit in use: the sections [limits] and [protection]."""
+    return [
+        LimitView(
+            name=doc.name,
+            value=_plain(getattr(getattr(config, doc.section), doc.key)),
+            unit=doc.option.unit,
+            default=_plain(doc.default),
+            takes=doc.takes,
+            why=doc.option.why,
+        )
+        for doc in describe()
+        if doc.section in LIMIT_SECTIONS
+    ]
+
+
 def traffic(core: Core, part: Part) -> Listed[TrafficView]:
     """Ended requests by service, model, routing, outcome and code, in the order in which they were first met."""
     found = totals(core)
@@ -484,6 +550,34 @@ def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
         streams_served=len(peer.streams) - peer.begun,
         bytes_in=peer.bytes_in,
         bytes_out=peer.bytes_out,
+    )
+
+
+def _find_drain(core: Core, moment: Moment, kind: str, name: str) -> DrainView | None:
+    for each in core.drains():
+        if (each.kind, each.name) == (kind, name):
+            return _drain_view(core, moment, each)
+    return None
+
+
+def _drain_view(core: Core, moment: Moment, drain: Drain) -> DrainView:
+    if drain.kind == BROKER:
+        routes = core.table.size()
+    elif drain.kind == ROUTE:
+        routes = sum(core.table.find(token) is not None for token in drain.tokens)
+    else:
+        found = [slots for slots in map(core.table.index.find, drain.tokens) if slots is not None]
+        routes = reduce(Slots.join, found, Slots()).size()
+    return DrainView(
+        kind=drain.kind,
+        name=drain.name,
+        began_at_ms=drain.at_ms,
+        age_s=_seconds(moment.at_ms - drain.at_ms),
+        grace_s=drain.grace_s,
+        spread_s=drain.spread_s,
+        close=drain.closes,
+        routes=routes,
+        connections_left=drain.left_n,
     )
 
 

@@ -5,6 +5,7 @@ from broker.edge.event_pipe import PipeState
 from broker.options import BrokerOptions, Config
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from broker.views import Moment
+from broker.wire.tags import Tag
 from tests.fakes import World, address
 
 
@@ -28,6 +29,32 @@ class FakeAdmin:
 
     def event_state(self) -> PipeState | None:
         return self.files
+
+    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
+        self.core.drain_route(route_id, grace_s, spread_s, closes, self.world.now)
+
+    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
+        self.core.drain_tag(tag, grace_s, spread_s, closes, self.world.now)
+
+    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
+        self.core.drain_broker(grace_s, spread_s, closes, self.world.now)
+
+    def undrain_route(self, route_id: bytes) -> bool:
+        return self.core.undrain_route(route_id, self.world.now)
+
+    def undrain_tag(self, tag: Tag) -> bool:
+        return self.core.undrain_tag(tag, self.world.now)
+
+    def undrain_broker(self) -> bool:
+        return self.core.undrain_broker(self.world.now)
+
+    def close_connection(self, connection_id: int) -> bool:
+        wire = self.world.wires.get(connection_id)
+        if wire is None or wire.peer.is_ending:
+            return False
+        self.core.end(wire.peer, "closed-by-operator", "an operator closed the connection", self.world.now)
+        self.world.pump()
+        return True
 
 
 def shop() -> World:

@@ -1,0 +1,58 @@
+"""Bodies of requests: JSON objects with a few fields. Decides what is a mistake, and names the field then."""
+
+import math
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from admin_api.errors import AdminError, shown
+from broker.options import OPTIONS, ServerOptions
+
+MAX_BODY_BYTES: Final = 4096  # the longest that makes sense has a hundred
+FIELDS: Final = ("grace_s", "spread_s", "close")
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """How something is drained, see `broker.life.drains`."""
+
+    grace_s: float  # seconds
+    spread_s: float  # seconds
+    close: bool  # connections are closed; else they only get nothing new
+
+
+async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
+    """What the body says, and what is usual where it says nothing; no body at all says nothing."""
+    raw = await request.read()
+    if not raw:
+        return Terms(usual.drain_grace_s, usual.drain_spread_s, True)
+    try:
+        body = msgspec.json.decode(raw)
+    except ValueError as error:  # no UTF-8, or msgspec's own
+        raise AdminError("bad-body", f"the body is no JSON: {shown(str(error))}") from None
+    if not isinstance(body, dict):
+        raise AdminError("bad-body", f"the body must be a JSON object, not {_shown_json(body)}")
+    for name in body:
+        if name not in FIELDS:
+            raise AdminError("bad-body", f"there is no field {shown(name)!r}; {', '.join(FIELDS)} can be used here")
+    close = body.get("close", True)
+    if not isinstance(close, bool):
+        raise AdminError("bad-body", f"close must be true or false, not {_shown_json(close)}")
+    return Terms(
+        _seconds(body, "grace_s", usual.drain_grace_s), _seconds(body, "spread_s", usual.drain_spread_s), close
+    )
+
+
+def _seconds(body: dict[str, object], name: str, usual: float) -> float:
+    """A number in the range of the option that has its default."""
+    value = body.get(name, usual)
+    doc = OPTIONS[f"server.drain_{name}"]
+    low, high = doc.option.within
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not low <= value <= high:  # type: ignore[operator]
+        raise AdminError("bad-body", f"{name} must be {doc.takes}, not {_shown_json(value)}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _shown_json(value: object) -> str:
+    return shown(msgspec.json.encode(value).decode())

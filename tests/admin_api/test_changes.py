@@ -1,0 +1,373 @@
+"""The REST API: what it changes, who may, and how it refuses."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from admin_api.app import CHANGES, make_app
+from admin_api.bodies import MAX_BODY_BYTES
+from admin_api.changes import is_local
+from admin_api.errors import PROBLEMS
+from broker.errors import CONNECTION_CLOSE
+from broker.life.drains import MAX_DRAINS
+from broker.options import AdminOptions, Config, ServerOptions
+from broker.routing.table import Route
+from broker.rsocket.frames import REQUEST_RESPONSE
+from broker.wire.frames import MIME_TYPE, RouteSetup
+from broker.wire.keys import Key
+from broker.wire.tags import Tag
+from tests.admin_api.fakes import FakeAdmin, shop
+from tests.fakes import START_MS, address, composite, error, route_id
+
+ORDERS_EU = "00000000-0000-0000-0000-000000000001"
+NOBODY = "00000000-0000-0000-0000-0000000000ff"
+ROUTE = f"/api/v1/routes/{ORDERS_EU}/drain"
+EU = "/api/v1/drains/tags/region/eu"
+BROKER = "/api/v1/drains/broker"
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    return FakeAdmin(shop())
+
+
+@pytest.fixture
+async def client(admin: FakeAdmin) -> AsyncIterator[TestClient[Any, Any]]:
+    async with TestClient(TestServer(make_app(admin))) as client:
+        yield client
+
+
+async def change(client: TestClient[Any, Any], method: str, path: str, **said: object) -> Any:
+    """The JSON of a success."""
+    async with client.request(method, path, json=said or None) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
+        return await answer.json()
+
+
+async def problem(
+    client: TestClient[Any, Any],
+    method: str,
+    path: str,
+    data: bytes | None = None,
+    headers: dict[str, str] | None = None,
+) -> tuple[int, str, str]:
+    """Status, code and detail of a refusal."""
+    async with client.request(method, path, data=data, headers=headers) as answer:
+        assert answer.content_type == "application/problem+json"
+        body: dict[str, Any] = json.loads(await answer.read())
+        assert (body["status"], body["title"]) == (answer.status, PROBLEMS[body["code"]][1])
+        return body["status"], body["code"], body["detail"]
+
+
+async def drained(client: TestClient[Any, Any]) -> list[tuple[str, str]]:
+    """Kind and name of what is drained."""
+    async with client.get("/api/v1/drains") as answer:
+        return [(each["kind"], each["name"]) for each in (await answer.json())["items"]]
+
+
+def draining(admin: FakeAdmin) -> list[int]:
+    """The numbers of the routes that get no new requests."""
+    table = admin.core.table
+    return [table.route_at(slot).id[-1] for slot in table.masks.draining.to_list()]
+
+
+# Drains
+
+
+async def test_a_drained_route_gets_no_new_requests_until_it_is_undrained(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    shown = {
+        "kind": "route",
+        "name": ORDERS_EU,
+        "began_at_ms": START_MS + 7000,
+        "age_s": 0.0,
+        "grace_s": 1.5,
+        "spread_s": 60.0,
+        "close": True,
+        "routes": 1,
+        "connections_left": 1,
+    }
+    assert await change(client, "PUT", ROUTE, grace_s=1.5, spread_s=60) == shown
+    assert draining(admin) == [1]
+    admin.world.now += 2
+    assert await change(client, "DELETE", ROUTE) == {**shown, "age_s": 2.0}
+    assert (draining(admin), await drained(client)) == ([], [])
+
+
+async def test_a_drain_is_as_configured_unless_it_is_said_otherwise(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    admin.config = Config(server=ServerOptions(drain_grace_s=3, drain_spread_s=4))
+    body = await change(client, "PUT", ROUTE)
+    assert (body["grace_s"], body["spread_s"], body["close"]) == (3.0, 4.0, True)
+    body = await change(client, "PUT", ROUTE, close=False)
+    assert (body["grace_s"], body["spread_s"], body["close"], body["connections_left"]) == (3.0, 4.0, False, 0)
+    assert await drained(client) == [("route", ORDERS_EU)]
+
+
+@pytest.mark.parametrize("id", [f"Id{{{ORDERS_EU}}}", ORDERS_EU.replace("-", ""), ORDERS_EU.upper()])
+async def test_a_route_is_drained_by_its_id_as_any_program_writes_it(
+    admin: FakeAdmin, client: TestClient[Any, Any], id: str
+) -> None:
+    assert (await change(client, "PUT", f"/api/v1/routes/{id}/drain"))["name"] == ORDERS_EU
+    assert draining(admin) == [1]
+
+
+async def test_a_route_that_is_not_there_is_drained_when_it_comes(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    assert (await change(client, "PUT", f"/api/v1/routes/{NOBODY}/drain"))["routes"] == 0
+    admin.world.service("orders", 0xFF)
+    assert draining(admin) == [0xFF]
+    async with client.get("/api/v1/drains") as answer:
+        assert (await answer.json())["items"][0]["routes"] == 1
+
+
+async def test_a_drained_tag_concerns_all_routes_that_have_it_now_or_later(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    body = await change(client, "PUT", EU)
+    assert (body["kind"], body["name"], body["routes"], body["connections_left"]) == ("tag", "region=eu", 2, 2)
+    admin.world.service("orders", 4, region="eu")
+    admin.world.service("orders", 5, region="us")
+    assert draining(admin) == [1, 3, 4]
+    assert (await change(client, "DELETE", EU))["routes"] == 3
+    assert draining(admin) == []
+
+
+async def test_a_drained_tag_concerns_routes_that_write_its_key_as_a_text_too(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    """As the filters of /api/v1/routes find them."""
+    raw = RouteSetup(route_id(4), "orders", [Tag(Key.text("region"), b"eu")]).encode()
+    admin.world.caller().push(composite((MIME_TYPE, raw)))
+    assert (await change(client, "PUT", EU))["routes"] == 3
+    assert draining(admin) == [1, 3, 4]
+    await change(client, "DELETE", "/api/v1/drains/tags/io.rsocket.routing.Region/eu")
+    assert draining(admin) == []
+
+
+@pytest.mark.parametrize(
+    "path, name, routes",
+    [
+        ("Region/eu", "region=eu", 2),
+        ("io.rsocket.routing.Region/eu", "region=eu", 2),
+        ("service/billing", "service=billing", 1),
+        (f"route_id/Id%7B{ORDERS_EU}%7D", f"route_id={ORDERS_EU}", 1),
+        ("canary/", "canary", 1),
+        ("path/a%2Fb", "path=a/b", 0),
+        ("path/a/b", "path=a/b", 0),
+        ("gr%C3%BC%C3%9Fe/=%20", "grüße== ", 0),
+    ],
+)
+async def test_a_tag_may_have_any_key_and_value(
+    client: TestClient[Any, Any], path: str, name: str, routes: int
+) -> None:
+    body = await change(client, "PUT", f"/api/v1/drains/tags/{path}")
+    assert (body["name"], body["routes"]) == (name, routes)
+    assert await change(client, "DELETE", f"/api/v1/drains/tags/{path}") == body
+
+
+async def test_a_drained_broker_takes_no_requests_until_it_is_undrained(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    body = await change(client, "PUT", BROKER, spread_s=30)
+    assert (body["kind"], body["name"], body["routes"], body["connections_left"]) == ("broker", "", 3, 4)
+    caller = admin.world.wires[4]
+    caller.request(REQUEST_RESPONSE, 1, address(service="billing"))
+    assert caller.one().text.startswith("draining: ")
+    await change(client, "DELETE", BROKER)
+    caller.request(REQUEST_RESPONSE, 3, address(service="billing"))
+    assert (caller.received(), len(admin.world.wires[3].received())) == ([], 1)
+
+
+async def test_what_is_not_drained_cannot_be_undrained(client: TestClient[Any, Any]) -> None:
+    await change(client, "PUT", EU)
+    for path in (ROUTE, BROKER, "/api/v1/drains/tags/region/us"):
+        assert (await problem(client, "DELETE", path))[:2] == (404, "no-such-drain")
+    assert await drained(client) == [("tag", "region=eu")]
+
+
+async def test_a_route_id_that_is_none_is_404(client: TestClient[Any, Any]) -> None:
+    for method in ("PUT", "DELETE"):
+        refused = await problem(client, method, "/api/v1/routes/orders/drain")
+        assert refused == (404, "no-such-route", "orders is no Route Id")
+
+
+async def test_a_tag_that_cannot_be_is_400(client: TestClient[Any, Any]) -> None:
+    status, code, detail = await problem(client, "PUT", f"/api/v1/drains/tags/{'k' * 128}/x")
+    assert (status, code, detail.partition(":")[0]) == (400, "bad-filter", "k" * 128)
+
+
+async def test_there_are_not_more_drains_than_the_limit(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    for number in range(MAX_DRAINS):
+        admin.drain_tag(Tag.of("n", str(number)), 0, 0, False)
+    assert await change(client, "PUT", "/api/v1/drains/tags/n/0")  # is drained already
+    detail = f"{MAX_DRAINS} drains are there already, end some of them first"
+    assert await problem(client, "PUT", EU) == (409, "over-limit", detail)
+
+
+# Bodies
+
+
+@pytest.mark.parametrize(
+    "body, detail",
+    [
+        (b"[1]", "the body must be a JSON object, not [1]"),
+        (b"7", "the body must be a JSON object, not 7"),
+        (b'{"grace": 1}', "there is no field 'grace'; grace_s, spread_s, close can be used here"),
+        (b'{"grace_s": "1"}', 'grace_s must be a number from 0 to 3600, not "1"'),
+        (b'{"grace_s": true}', "grace_s must be a number from 0 to 3600, not true"),
+        (b'{"grace_s": null}', "grace_s must be a number from 0 to 3600, not null"),
+        (b'{"spread_s": -0.1}', "spread_s must be a number from 0 to 3600, not -0.1"),
+        (b'{"spread_s": 3601}', "spread_s must be a number from 0 to 3600, not 3601"),
+        (b'{"close": 1}', "close must be true or false, not 1"),
+    ],
+)
+async def test_a_wrong_body_is_400_and_says_what_is_wrong(
+    client: TestClient[Any, Any], body: bytes, detail: str
+) -> None:
+    for path in (ROUTE, EU, BROKER):
+        assert await problem(client, "PUT", path, body) == (400, "bad-body", detail)
+    assert await drained(client) == []
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b'{"grace_s": NaN}', b'{"grace_s": 1e999}'])
+async def test_a_body_that_is_no_json_is_400(client: TestClient[Any, Any], body: bytes) -> None:
+    status, code, detail = await problem(client, "PUT", EU, body)
+    assert (status, code, detail.partition(":")[0]) == (400, "bad-body", "the body is no JSON")
+
+
+async def test_a_body_has_a_largest_size(client: TestClient[Any, Any]) -> None:
+    def body(size: int) -> bytes:
+        return b"{" + b" " * (size - 2) + b"}"
+
+    assert (await problem(client, "PUT", EU, body(MAX_BODY_BYTES + 1)))[:2] == (413, "bad-request")
+    async with client.put(EU, data=body(MAX_BODY_BYTES)) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+async def test_both_ends_of_a_range_are_in_it(client: TestClient[Any, Any], seconds: int) -> None:
+    body = await change(client, "PUT", EU, grace_s=seconds, spread_s=seconds)
+    assert (body["grace_s"], body["spread_s"]) == (seconds, seconds)
+
+
+# Connections
+
+
+async def test_a_connection_is_closed_and_told_why(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    wire = admin.world.wires[2]
+    body = await change(client, "DELETE", "/api/v1/connections/2")
+    assert (body["connection_id"], body["reason"], body["detail"], body["service"]) == (
+        2,
+        "closed-by-operator",
+        "an operator closed the connection",
+        "orders",
+    )
+    assert wire.received() == [
+        error(0, CONNECTION_CLOSE, "closed-by-operator: an operator closed the connection"),
+    ]
+    assert wire.is_closed
+    assert (await problem(client, "DELETE", "/api/v1/connections/2"))[:2] == (404, "no-such-connection")
+
+
+@pytest.mark.parametrize("id", ["99", "0", "-1", "two", "%D9%A1", "9" * 5000])
+async def test_a_connection_that_is_not_there_is_404(client: TestClient[Any, Any], id: str) -> None:
+    assert (await problem(client, "DELETE", f"/api/v1/connections/{id}"))[:2] == (404, "no-such-connection")
+
+
+# Who may
+
+
+def paths() -> list[tuple[str, str]]:
+    """Every change, of something that could be changed."""
+    fitting = {"{id:[^/]+}": "1", "{key:[^/]+}": "region", "{value:.*}": "eu"}
+    found = []
+    for each in CHANGES:
+        path = each.path.replace("/routes/{id:[^/]+}", f"/routes/{ORDERS_EU}")
+        for part, value in fitting.items():
+            path = path.replace(part, value)
+        found.append((each.method, path))
+    return found
+
+
+async def refused_everywhere(
+    admin: FakeAdmin, client: TestClient[Any, Any], headers: dict[str, str] | None = None
+) -> set[tuple[int, str, str]]:
+    """What each change is told; nothing has changed."""
+    admin.drain_route(route_id(1), 9, 9, False)
+    generation, drains = admin.core.table.masks.generation, await drained(client)
+    told = {await problem(client, method, path, headers=headers) for method, path in paths()}
+    assert (admin.core.table.masks.generation, await drained(client)) == (generation, drains)
+    assert admin.core.closed == []
+    return told
+
+
+async def test_no_page_in_a_browser_may_change_anything(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    for origin in ("https://evil.example", f"http://127.0.0.1:{client.port}", "null"):
+        assert await refused_everywhere(admin, client, {"Origin": origin}) == {
+            (403, "not-allowed", "pages in a browser may not change anything")
+        }
+
+
+async def test_changes_can_be_switched_off(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    admin.config = Config(admin=AdminOptions(changes="off"))
+    assert await refused_everywhere(admin, client) == {(403, "not-allowed", "changes are switched off (admin.changes)")}
+
+
+async def test_others_may_change_something_only_when_all_may(
+    admin: FakeAdmin, client: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiohttp.web.Request.remote", "10.0.0.4")
+    assert await refused_everywhere(admin, client) == {
+        (403, "not-allowed", "only programs on the broker's machine may change anything (admin.changes)")
+    }
+    admin.config = Config(admin=AdminOptions(changes="all"))
+    await change(client, "PUT", EU)
+    assert ("tag", "region=eu") in await drained(client)
+
+
+@pytest.mark.parametrize(
+    "remote, expected",
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.0.0.4", False),
+        ("10.0.0.4", False),
+        ("0.0.0.0", False),
+        ("localhost", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_local_are_the_addresses_of_this_machine_alone(remote: str | None, expected: bool) -> None:
+    assert is_local(remote) is expected
+
+
+async def test_nothing_is_changed_while_the_broker_stops(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    """Above all, a broker that stops is not undrained."""
+    admin.is_stopping = True
+    assert await refused_everywhere(admin, client) == {(503, "not-ready", "the broker is stopping")}
+
+
+async def test_changes_take_no_parameters(client: TestClient[Any, Any]) -> None:
+    for method, path in paths():
+        assert (await problem(client, method, f"{path}?grace_s=1"))[:2] == (400, "bad-parameter")
+
+
+async def test_nothing_is_changed_by_a_method_that_any_page_can_use(
+    admin: FakeAdmin, client: TestClient[Any, Any]
+) -> None:
+    for path in {path for _, path in paths()}:
+        for method in ("GET", "HEAD", "POST"):
+            async with client.request(method, path) as answer:
+                assert answer.status == 405, (method, path)
+    assert isinstance(admin.world.wires[1].peer.route, Route)
+    assert await drained(client) == []
