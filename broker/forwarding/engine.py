@@ -490,9 +490,9 @@ class Engine(Asks):
 
     def _replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
         """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
-        frames = [] if is_merged else gathering.frames[1:]
+        frames = gathering.later if is_merged else gathering.frames[1:] + gathering.later
         if gathering.more_n:
-            frames.append(encode_request_n(stream_id, gathering.more_n))
+            frames = [*frames, encode_request_n(stream_id, gathering.more_n)]
         for raw in frames:
             stream = peer.streams.get(stream_id)
             if stream is None:

@@ -46,6 +46,7 @@ class Gathering(Stream):
         "is_over",
         "is_whole",
         "kind",
+        "later",
         "metadata",
         "more_n",
         "needs_whole",
@@ -58,6 +59,7 @@ class Gathering(Stream):
         self.caller_id: Final = caller_id
         self.kind: Final = kind
         self.frames: list[bytes] = []  # as they came, stream id included; bounded by the caller's gathered_bytes
+        self.later: list[bytes] = []  # of a channel: what came behind the request itself; bounded with the frames
         self.metadata = b""  # so far
         self.rest = b""  # the data in the last frame, once the metadata is whole
         self.held_bytes = 0
@@ -72,7 +74,7 @@ class Gathering(Stream):
     @property
     def is_crowded(self) -> bool:
         """It has as many frames as may be held."""
-        return len(self.frames) >= MAX_FRAMES
+        return len(self.frames) + len(self.later) >= MAX_FRAMES
 
     def enter(self) -> None:
         """Takes its place in the caller's table."""
@@ -91,6 +93,11 @@ class Gathering(Stream):
         self.is_over = not frame.flags & FOLLOWS or (frame.kind == PAYLOAD and frame.flags & COMPLETE != 0)
         self.is_complete = self.is_complete or frame.flags & COMPLETE != 0
         self.is_whole = self.is_over or not frame.flags & METADATA or len(self.rest) > 0
+
+    def hold_later(self, frame: FrameCursor) -> None:
+        """Keeps a frame behind the whole request: a channel's caller may complete before anybody has granted items."""
+        self.later.append(frame.data[frame.start : frame.end])
+        self.held_bytes += frame.end - frame.start
 
     def leave(self) -> None:
         """Gives up its place: the request goes on elsewhere, or has ended."""

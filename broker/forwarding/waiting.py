@@ -158,16 +158,19 @@ class WaitingRoom:
         self._asks.waited_in_vain(waiter.held, waiter.target, "deadline" if waiter.is_urgent else "no-route", now)
 
     def hold_more(self, waiter: Waiter, frame: FrameCursor) -> None:
-        """Another fragment of it; what is behind its last one is nobody's."""
+        """Another fragment of it; behind its last one only a channel has more to say."""
         held = waiter.held
-        if held.is_over:
+        if held.is_over and held.kind != REQUEST_CHANNEL:
             return
         size = frame.end - frame.start
         if waiter.caller.waiting_bytes + size > self._max_bytes or held.is_crowded:
             self.leave(waiter)
             self._asks.waited_in_vain(waiter.held, waiter.target, "over-limit", frame.now)
             return
-        held.hold(frame)
+        if held.is_over:
+            held.hold_later(frame)
+        else:
+            held.hold(frame)
         self._weigh(waiter.caller, size)
 
     def _weigh(self, caller: Peer, size: int) -> None:

@@ -203,6 +203,19 @@ def test_credit_that_comes_meanwhile_is_not_lost(kind: int) -> None:
     assert service.received() == [moved(raw, 2), asked(2, 0x7FFFFFFF)]
 
 
+@pytest.mark.parametrize("metadata_mime", [COMPOSITE_MIME, MIME_TYPE])
+def test_a_channel_whose_caller_completes_meanwhile_is_complete_for_its_route(metadata_mime: str) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS)
+    last = encode_payload(1, COMPLETE)
+    caller.send(last)
+    service = world.service("orders", 1, metadata_mime=metadata_mime)
+    assert service.received()[1:] == [moved(last, 2)]
+    service.answer(2, b"", COMPLETE)
+    assert nothing_left(world)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_fragments_that_come_meanwhile_follow_in_order(kind: int) -> None:
     metadata = addressed(ORDERS)

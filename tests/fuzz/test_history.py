@@ -1,0 +1,198 @@
+"""Each request ends exactly once, by the right responder, whatever happens; `history.py` has the whole promise."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from broker.core import CoreSettings
+from broker.routing.policies import Policy
+from tests.fuzz.history import MODELS, REGIONS, ROUTINGS, SERVICES, History
+
+POLICIES = {
+    "as it comes": CoreSettings(),
+    "small windows": CoreSettings(multicast_prefetch_n=2, multicast_on_leave="error"),
+    "waiting": CoreSettings(no_route="wait", max_waiting=6, no_route_timeout_s=2.0),
+    "protected": CoreSettings(policy=Policy("peak_ewma", eject_after_errors=2, max_in_flight_per_route=3)),
+}
+
+
+def play(history: History, dice: random.Random, steps: int) -> None:
+    """So many random steps; most of them are about what is open."""
+    for _ in range(steps):
+        roll = dice.random()
+        if roll < 0.02 and len(history.members) < 8:
+            history.join(dice.choice(SERVICES), dice.choice(REGIONS))
+        elif roll < 0.03 and len(history.callers) < 6:
+            history.come()
+        elif roll < 0.035 and len(history.members) > 1:
+            history.lose_member(dice.choice(history.members))
+        elif roll < 0.038 and len(history.callers) > 1:
+            history.lose_caller(dice.choice(history.callers))
+        elif roll < 0.045 and history.members:
+            history.move(dice.choice(history.members), dice.choice(REGIONS))
+        elif roll < 0.06:
+            wires = [each.wire for each in [*history.members, *history.callers]]
+            if wires:
+                history.congest(dice.choice(wires), dice.random() < 0.4)
+        elif roll < 0.07:
+            history.wait(dice.choice((0.1, 1.0, 3.0)))
+        elif roll < 0.35 and history.callers:
+            history.ask(
+                dice.choice(history.callers),
+                dice.choice(MODELS),
+                dice.choice(ROUTINGS),
+                dice.choice(SERVICES),
+                dice.choice(("", "", *REGIONS)),
+                dice.choice((1, 2, 5, 100)),
+                dice.choice((0, 0, 0, 1, 3)),
+            )
+        elif roll < 0.5 and history.open_asks:
+            ask = dice.choice(history.open_asks)
+            what = dice.random()
+            if what < 0.4:
+                history.send_item(ask, dice.choice((0, 50)), dice.random() < 0.3)
+            elif what < 0.7:
+                history.want(ask, dice.choice((1, 3, 0x7FFFFFFF)))
+            elif what < 0.85:
+                history.finish_asking(ask, dice.random() < 0.2)
+            else:
+                history.cancel(ask)
+        elif history.open_servings:
+            serving = dice.choice(history.open_servings)
+            what = dice.random()
+            if what < 0.65:
+                history.answer(serving, dice.choice((0, 50)), dice.random() < 0.3)
+            elif what < 0.8:
+                history.listen(serving, dice.choice((1, 2, 10)))
+            elif what < 0.92:
+                history.complete(serving)
+            elif what < 0.96:
+                history.stop_listening(serving)
+            else:
+                history.fail(serving)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_long_history_holds(name: str, seed: int) -> None:
+    history = History(POLICIES[name])
+    dice = random.Random(f"{name} {seed}")
+    for _ in range(2):
+        history.join(dice.choice(SERVICES), dice.choice(REGIONS))
+        history.come()
+    play(history, dice, 2000)
+    assert len(history.asks) > 100
+    history.settle()
+
+
+class Machine(RuleBasedStateMachine):
+    """The same steps, chosen and made small by Hypothesis."""
+
+    history: History
+
+    @initialize(name=st.sampled_from(sorted(POLICIES)))
+    def begin(self, name: str) -> None:
+        self.history = History(POLICIES[name])
+        self.history.come()
+        self.history.join("orders", "eu")
+
+    @rule(service=st.sampled_from(SERVICES), region=st.sampled_from(REGIONS))
+    def join(self, service: str, region: str) -> None:
+        self.history.join(service, region)
+
+    @rule()
+    def come(self) -> None:
+        self.history.come()
+
+    @precondition(lambda self: self.history.members)
+    @rule(data=st.data(), region=st.sampled_from(REGIONS))
+    def move(self, data: st.DataObject, region: str) -> None:
+        self.history.move(data.draw(st.sampled_from(self.history.members)), region)
+
+    @precondition(lambda self: self.history.members)
+    @rule(data=st.data())
+    def lose_member(self, data: st.DataObject) -> None:
+        self.history.lose_member(data.draw(st.sampled_from(self.history.members)))
+
+    @precondition(lambda self: self.history.callers)
+    @rule(data=st.data())
+    def lose_caller(self, data: st.DataObject) -> None:
+        self.history.lose_caller(data.draw(st.sampled_from(self.history.callers)))
+
+    @precondition(lambda self: self.history.callers)
+    @rule(
+        data=st.data(),
+        model=st.sampled_from(MODELS),
+        routing=st.sampled_from(ROUTINGS),
+        service=st.sampled_from(SERVICES),
+        region=st.sampled_from(("", *REGIONS)),
+        n=st.sampled_from((1, 2, 5)),
+        cuts=st.integers(0, 2),
+    )
+    def ask(self, data: st.DataObject, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
+        caller = data.draw(st.sampled_from(self.history.callers))
+        self.history.ask(caller, model, routing, service, region, n, cuts)
+
+    @precondition(lambda self: self.history.open_asks)
+    @rule(data=st.data(), what=st.sampled_from(("item", "want", "finish", "fail", "cancel")), n=st.integers(1, 3))
+    def go_on(self, data: st.DataObject, what: str, n: int) -> None:
+        ask = data.draw(st.sampled_from(self.history.open_asks))
+        if what == "item":
+            self.history.send_item(ask, 9, n == 1)
+        elif what == "want":
+            self.history.want(ask, n)
+        elif what == "cancel":
+            self.history.cancel(ask)
+        else:
+            self.history.finish_asking(ask, what == "fail")
+
+    @precondition(lambda self: self.history.open_servings)
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(("answer", "answer", "listen", "complete", "fail", "stop")),
+        n=st.integers(1, 3),
+    )
+    def serve(self, data: st.DataObject, what: str, n: int) -> None:
+        serving = data.draw(st.sampled_from(self.history.open_servings))
+        if what == "answer":
+            self.history.answer(serving, 9, n == 1)
+        elif what == "listen":
+            self.history.listen(serving, n)
+        elif what == "complete":
+            self.history.complete(serving)
+        elif what == "fail":
+            self.history.fail(serving)
+        else:
+            self.history.stop_listening(serving)
+
+    @rule(data=st.data(), is_congested=st.booleans())
+    def congest(self, data: st.DataObject, is_congested: bool) -> None:
+        wires = [each.wire for each in [*self.history.members, *self.history.callers]]
+        if wires:
+            self.history.congest(data.draw(st.sampled_from(wires)), is_congested)
+
+    @rule(seconds=st.sampled_from((0.1, 1.0, 3.0)))
+    def wait(self, seconds: float) -> None:
+        self.history.wait(seconds)
+
+    def teardown(self) -> None:
+        if hasattr(self, "history"):
+            self.history.settle()
+
+
+def test_every_short_history_holds() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Machine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
