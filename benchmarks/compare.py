@@ -10,6 +10,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
 
-from benchmarks.contestants import OURS, CannotStart, Contestant, contestants
+from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
 from benchmarks.figures import MODELS, Figures, Row, print_table, rows_for, write_json
 from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, choose_cpus
 
@@ -27,6 +29,11 @@ QUICK: Final = BUILD / "quick.json"
 PARTIAL: Final = BUILD / "partial.json"
 RUN_LIMIT_S: Final = 40.0  # for a run beyond its --seconds: opening, and the last turn of a slow broker
 BETWEEN_S: Final = 0.1  # for the sockets of the run before to be gone
+
+
+def nobody(broker: RunningBroker) -> AbstractContextManager[None]:
+    """The generator has the broker for itself."""
+    return nullcontext()
 
 
 class Comparison:
@@ -51,13 +58,15 @@ class Comparison:
                 if runner.name in self._left_out:
                     continue
                 with self._console.status(f"{row.name}: round {number + 1} of {self._rounds}, {runner.name}"):
-                    report = self._run(runner, row)
+                    report = self.measure(runner, row)
                 if report is not None:
                     figures[runner.name].rounds.append(report)
         self.results.extend(figures[runner.name] for runner in runners if figures[runner.name].rounds)
 
-    def _run(self, runner: Contestant, row: Row) -> dict[str, Any] | None:
-        """One measurement, or None when it failed: then the reason is printed."""
+    def measure(
+        self, runner: Contestant, row: Row, beside: Callable[[RunningBroker], AbstractContextManager[None]] = nobody
+    ) -> dict[str, Any] | None:
+        """One measurement, or None when it failed: then the reason is printed. `beside`: who else uses the broker."""
         try:
             broker = runner.start(self._broker_cpus)
         except CannotStart as error:
@@ -75,13 +84,14 @@ class Comparison:
             ),
         ]
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=self._seconds + RUN_LIMIT_S,
-                preexec_fn=lambda: os.sched_setaffinity(0, self._load_cpus),
-            )
+            with beside(broker):
+                done = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=self._seconds + RUN_LIMIT_S,
+                    preexec_fn=lambda: os.sched_setaffinity(0, self._load_cpus),
+                )
         except subprocess.TimeoutExpired:
             self._tell(runner, f"{row.name}: the generator did not end")
             return None

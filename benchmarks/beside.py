@@ -1,0 +1,129 @@
+"""Who uses the broker beside a benchmark's own traffic, one process each:
+
+    python -m benchmarks.beside consumer PORT BYTES_PER_S    reads that much of streams that it asked a lot of
+    python -m benchmarks.beside service PORT                 answers as `stopped`, until it is sent SIGSTOP
+    python -m benchmarks.beside feeder PORT                  sends requests to `stopped` all the time
+
+A consumer takes streams of the generator's `echo` and has WAITING_BYTES of them on the way to it: more than the mark
+above which the broker calls a peer congested, less than the limit at which it ends it. Each says `ready` once it is.
+"""
+
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Final
+
+from broker.rsocket.frames import (
+    COMPLETE,
+    ERROR,
+    NEXT,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Setup,
+    encode_payload,
+    encode_request,
+)
+from broker.rsocket.framing import FrameCursor
+from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from broker.wire.frames import MIME_TYPE, Address, RouteSetup
+from broker.wire.tags import Tag
+
+STOPPED: Final = "stopped"
+ECHO: Final = "echo"  # the service of the generator
+WAITING_BYTES: Final = 6 << 20
+STREAM_BYTES: Final = 1024 * 112  # of one stream of the generator: 1024 items of 100 bytes, framed
+RECEIVE_BUFFER_BYTES: Final = 4096  # small, so that what is not read waits at the broker
+READS_PER_S: Final = 10
+RETRY_S: Final = 0.02  # until the generator's service is there
+FED_PER_S: Final = 200  # requests of FED_BYTES
+FED_BYTES: Final = 4096
+
+
+def connect(port: int, metadata: bytes | None = None) -> socket.socket:
+    """A connection with a SETUP."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    made.connect(("127.0.0.1", port))
+    made.sendall(framed(Setup(COMPOSITE_MIME, "a/b", 20_000_000, 90_000_000, metadata).encode()))
+    return made
+
+
+def framed(raw: bytes) -> bytes:
+    return len(raw).to_bytes(3, "big") + raw
+
+
+def request(kind: int, stream_id: int, service: str, data: bytes = b"", n: int = 0) -> bytes:
+    raw = Address(bytes(15) + b"\3", [Tag.of("service", service)]).encode()
+    return framed(encode_request(kind, stream_id, data, encode_entry(MIME_TYPE.encode(), raw), n))
+
+
+def consume(port: int, bytes_per_s: int) -> None:
+    """Reads slowly, for ever; with 0 it reads nothing more once the streams have begun."""
+    made, stream_id = connect(port), -1
+    while True:  # until the service is there: one ERROR for each try
+        stream_id += 2
+        made.sendall(request(REQUEST_STREAM, stream_id, ECHO, n=1024))
+        first = made.recv(9, socket.MSG_WAITALL)
+        if first[7] >> 2 != ERROR:
+            break
+        made.recv(int.from_bytes(first[:3], "big") - 6, socket.MSG_WAITALL)
+        time.sleep(RETRY_S)
+    asked, read = STREAM_BYTES, 0
+    print("ready", flush=True)
+    while True:
+        while asked - read < WAITING_BYTES:
+            stream_id += 2
+            made.sendall(request(REQUEST_STREAM, stream_id, ECHO, n=1024))
+            asked += STREAM_BYTES
+        if bytes_per_s:
+            data = made.recv(bytes_per_s // READS_PER_S)
+            if not data:
+                raise SystemExit("the broker closed the slow consumer's connection")
+            read += len(data)
+        time.sleep(1 / READS_PER_S)
+
+
+def serve(port: int) -> None:
+    """Echoes."""
+    made = connect(port, encode_entry(MIME_TYPE.encode(), RouteSetup(bytes(15) + b"\4", STOPPED, []).encode()))
+    print("ready", flush=True)
+    cursor = FrameCursor(True)
+    while data := made.recv(1 << 16):
+        cursor.feed(data, 0.0)
+        while cursor.advance():
+            if cursor.kind == REQUEST_RESPONSE:
+                made.sendall(framed(encode_payload(cursor.stream_id, NEXT | COMPLETE, b"x")))
+
+
+def feed(port: int) -> None:
+    """Sends at a fixed rate, as far as the broker takes it; forgets the answers."""
+    made, stream_id, waiting = connect(port), 1, b""
+    made.setblocking(False)
+    print("ready", flush=True)
+    while True:
+        try:
+            if not made.recv(1 << 20):
+                return
+        except BlockingIOError:
+            pass
+        if not waiting:
+            waiting = request(REQUEST_RESPONSE, stream_id, STOPPED, bytes(FED_BYTES))
+            stream_id += 2
+        with suppress(BlockingIOError):
+            waiting = waiting[made.send(waiting) :]
+        time.sleep(1 / FED_PER_S)
+
+
+def main(role: str, port: int, bytes_per_s: int = 0) -> None:
+    """Until it is killed."""
+    if role == "consumer":
+        consume(port, bytes_per_s)
+    elif role == "service":
+        serve(port)
+    else:
+        feed(port)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))
