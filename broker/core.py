@@ -471,7 +471,7 @@ class Core:
         self._drains.begin(drain, peers, now)
         what = f"{len(peers)} connections"
         text = f"{what} are closed within {spread_s + grace_s:g} s" if closes else f"{what} stay open"
-        self._diary.tell(DRAIN_STARTED, at_ms, name if kind == ROUTE else "", reason=kind, detail=f"{name}: {text}")
+        self._tell_drain(DRAIN_STARTED, drain, text, at_ms)
 
     def _undrain(self, kind: str, name: str, now: float) -> bool:
         drain = self._drains.end(kind, name)
@@ -485,14 +485,13 @@ class Core:
                 self.engine.route_opened(route, now)
         at_ms = self._diary.wall(now)
         seconds = (at_ms - drain.at_ms) / 1000
-        self._diary.tell(
-            DRAIN_ENDED,
-            at_ms,
-            name if kind == ROUTE else "",
-            reason=kind,
-            detail=f"{name}: in service again after {seconds:.1f} s",
-        )
+        self._tell_drain(DRAIN_ENDED, drain, f"in service again after {seconds:.1f} s", at_ms)
         return True
+
+    def _tell_drain(self, kind: int, drain: Drain, text: str, at_ms: int) -> None:
+        route_id = drain.name if drain.kind == ROUTE else ""
+        detail = f"{drain.name}: {text}" if drain.name else text
+        self._diary.tell(kind, at_ms, route_id, reason=drain.kind, detail=detail)
 
     def _close_leaving(self, now: float) -> None:
         """Tells the connections whose turn has come to go."""

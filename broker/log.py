@@ -26,7 +26,7 @@ OUR_LOGGERS: Final = ("broker", "admin_api", "spark_sink", "client_sdk")  # what
 MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
 
 # Ways to go that are nobody's fault; any other code word is a warning.
-_ORDINARY_ENDS: Final = frozenset({"replaced", "broker-stopped", "closed-by-operator"})
+_ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator"})
 
 
 class TextFormatter(logging.Formatter):
@@ -103,6 +103,16 @@ def event_line(event: LifecycleEvent) -> str:
             return _with(f"peer {event.peer}: resumed", event.detail)
         case "PeerClosed":
             return _with(f"peer {event.peer}: closed after {_seconds(event)}", _why(event))
+        case "RouteEjected":
+            return _with(f"{route}: ejected", event.detail)
+        case "RouteRelieved":
+            return _with(f"{route}: gets requests again", event.detail)
+        case "BreakerOpened":
+            return _with(f"service {event.service}: requests are refused", event.detail)
+        case "BreakerClosed":
+            return _with(f"service {event.service}: requests are taken again", event.detail)
+        case "DrainStarted" | "DrainEnded":  # the detail of all but the broker's begins with a name
+            return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
         case _:
             return _with("broker: events dropped", _why(event))
 

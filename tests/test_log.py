@@ -9,14 +9,22 @@ from collections.abc import Iterator
 import pytest
 
 from broker.events import (
+    BREAKER_CLOSED,
+    BREAKER_OPENED,
     BROKER_STARTED,
+    BROKER_STOPPED,
+    DRAIN_ENDED,
+    DRAIN_STARTED,
     EVENTS_DROPPED,
+    KIND_NAMES,
     PEER_CLOSED,
     PEER_CONNECTED,
     PEER_RESUMED,
     PEER_SUSPENDED,
+    ROUTE_EJECTED,
     ROUTE_JOINED,
     ROUTE_LEFT,
+    ROUTE_RELIEVED,
     ROUTE_REPLACED,
     LifecycleEvent,
 )
@@ -75,10 +83,40 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
             f"route {ROUTE} (orders): replaced from {PEER}",
         ),
         (LifecycleEvent(EVENTS_DROPPED, 8, 0, detail="12 records"), "broker: events dropped: 12 records"),
+        (
+            LifecycleEvent(ROUTE_EJECTED, 9, 0, ROUTE, "orders", reason="errors", detail="5 errors in a row"),
+            f"route {ROUTE} (orders): ejected: 5 errors in a row",
+        ),
+        (
+            LifecycleEvent(ROUTE_RELIEVED, 10, 0, ROUTE, "orders", detail="30 s are over"),
+            f"route {ROUTE} (orders): gets requests again: 30 s are over",
+        ),
+        (
+            LifecycleEvent(BREAKER_OPENED, 11, 0, service="orders", detail="9 are in flight"),
+            "service orders: requests are refused: 9 are in flight",
+        ),
+        (
+            LifecycleEvent(BREAKER_CLOSED, 12, 0, service="orders", detail="3 were refused"),
+            "service orders: requests are taken again: 3 were refused",
+        ),
+        (
+            LifecycleEvent(DRAIN_STARTED, 13, 0, reason="tag", detail="region=eu: 2 connections stay open"),
+            "drain of tag region=eu: 2 connections stay open",
+        ),
+        (
+            LifecycleEvent(DRAIN_ENDED, 14, 0, reason="broker", detail="in service again after 0.1 s"),
+            "drain of broker: in service again after 0.1 s",
+        ),
     ],
 )
 def test_each_kind_of_event_has_its_line_with_the_subject_first(event: LifecycleEvent, line: str) -> None:
     assert event_line(event) == line
+
+
+def test_every_kind_of_event_but_those_of_the_broker_itself_has_a_line_of_its_own() -> None:
+    """What a new kind would get is the line of dropped events."""
+    dropped = [kind for kind in KIND_NAMES if event_line(LifecycleEvent(kind, 1, 0)) == "broker: events dropped"]
+    assert dropped == [BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED]
 
 
 def test_a_line_shows_eight_tags_and_counts_the_others() -> None:
@@ -157,7 +195,8 @@ def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
 def test_ends_that_are_a_peers_fault_and_dropped_events_are_warnings(out: io.StringIO) -> None:
     setup("warning", "text", out)
     log_event(LifecycleEvent(PEER_CLOSED, 1, 0, peer="a", reason="left"))
-    log_event(LifecycleEvent(PEER_CLOSED, 2, 0, peer="b", reason="replaced"))
+    for reason in ("replaced", "draining", "closed-by-operator", "broker-stopped"):
+        log_event(LifecycleEvent(PEER_CLOSED, 2, 0, peer="b", reason=reason))
     log_event(LifecycleEvent(PEER_CLOSED, 3, 0, peer="c", reason="bad-frame"))
     log_event(LifecycleEvent(EVENTS_DROPPED, 4, 0))
     assert [line[25:] for line in out.getvalue().splitlines()] == [

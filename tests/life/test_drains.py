@@ -251,3 +251,14 @@ def test_no_more_is_drained_than_may_be() -> None:
     world.core.undrain_tag(Tag.of("user", "6"), world.now)
     world.core.drain_tag(Tag.of("user", "more"), 0, 0, False, world.now)
     assert len(world.core.drains()) == MAX_DRAINS
+
+
+def test_the_end_of_a_drain_of_the_broker_has_no_name_to_tell() -> None:
+    world = World()
+    world.core.drain_broker(10, 20, False, world.now)
+    world.core.undrain_broker(world.now)
+    told = [(event.kind, event.route_id, event.reason, event.detail) for event in world.events()[1:]]
+    assert told == [
+        (DRAIN_STARTED, "", "broker", "0 connections stay open"),
+        (DRAIN_ENDED, "", "broker", "in service again after 0.0 s"),
+    ]
