@@ -31,6 +31,7 @@ from broker.options import (
     VARIABLE_PREFIX,
     Config,
     OptionDoc,
+    is_chooser,
 )
 from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake, toml_key
 from broker.wire.ids import id_text, parse_id
@@ -297,6 +298,8 @@ def _read_value(doc: OptionDoc, raw: object) -> object:
         fits = isinstance(raw, int if doc.hint is int else int | float) and low <= raw <= high
     else:
         fits = isinstance(raw, str) and raw.isprintable() and low <= len(raw.encode()) <= high
+    if fits and doc.option.form == "chooser":
+        fits = is_chooser(str(raw))
     if fits and doc.option.form == "HOST:PORT":
         return None if raw == "off" else Listen.parse_host_port(str(raw))
     try:

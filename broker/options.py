@@ -19,9 +19,10 @@ from broker.wire.tags import MAX_VALUE_BYTES
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_TEXT_BYTES: Final = 4095  # PATH_MAX of Linux without the closing NUL
 MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a service's name can hold
+CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
+WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 
-Chooser = Literal["round_robin", "random"]
 ShardMethod = Literal["rendezvous", "maglev", "ring", "jump", "modulo"]
 NoRoute = Literal["reject", "wait"]
 Changes = Literal["local", "all", "off"]
@@ -41,7 +42,7 @@ class Option:
     unit: str
     within: tuple[float, float]  # both ends included; of a text: its bytes of UTF-8
     flag: str  # of `rsocket-broker serve`; empty when there is none
-    form: str  # of a text that is more than a text: "uuid", "file", "directory", "HOST:PORT", "URL"
+    form: str  # of a text that is more than a text: "chooser", "uuid", "file", "directory", "HOST:PORT", …
     per_service: bool  # [service.NAME] may have it, too
 
 
@@ -193,10 +194,11 @@ class EventOptions:
 class RoutingOptions:
     """Who answers when several could, and what happens when nobody does."""
 
-    chooser: Chooser = option(
+    chooser: str = option(
         "round_robin",
         "How one of several matching routes is chosen for a unicast request that does not say it itself.",
-        '"random"',
+        '"zone_first:peak_ewma"',
+        form="chooser",
         per_service=True,
     )
     shard_method: ShardMethod = option(
@@ -208,10 +210,10 @@ class RoutingOptions:
     )
     sticky_ttl_s: float = option(
         300.0,
-        "How long a choice by StickyRouteKey is kept without being used.",
+        "How long a choice by StickyRouteKey is kept without being used. 0: none is kept.",
         "3600.0",
         "seconds",
-        within=(0.1, 86_400),
+        within=(0, 86_400),
         per_service=True,
     )
     slow_start_s: float = option(
@@ -296,7 +298,7 @@ class ProtectionOptions:
     eject_max_percent: int = option(
         10,
         "At most so many of a hundred routes of a service are ejected at one time, but one always may be: what hits "
-        "all of them is no fault of a route.",
+        "all of them is no fault of a route. 0: none is.",
         "50",
         "percent",
         within=(0, 100),
@@ -602,6 +604,8 @@ class OptionDoc:
             return f"a {'whole ' if self.hint is int else ''}number from {low} to {high}"
         forms = {
             "": f"printable text of {low} to {high} bytes",
+            "chooser": f"{either([toml_text(word) for word in (*CHOOSERS, *WRAPPERS)])}, the last two with or without "
+            'another behind a colon ("sticky:random")',
             "uuid": "a uuid or empty",
             "file": "the path of a file or empty",
             "directory": "the path of a directory or empty",
@@ -609,6 +613,14 @@ class OptionDoc:
             "URL": "a list of one or more URLs",
         }
         return forms[self.option.form]
+
+
+def is_chooser(text: str) -> bool:
+    """The name of a chooser, with or without another one within it."""
+    outer, colon, inner = text.partition(":")
+    if not colon:
+        return outer in CHOOSERS or outer in WRAPPERS
+    return outer in WRAPPERS and (inner in CHOOSERS or text == "sticky:zone_first")
 
 
 def describe() -> list[OptionDoc]:

@@ -13,12 +13,27 @@ from broker.config import ConfigErrors, Mistake, load
 from broker.errors import BrokerError
 from broker.forwarding.settings import Settings
 from broker.listen import Listen
-from broker.options import MAX_SERVICES, SERVICE_KEYS, Config, OptionDoc, describe, options_markdown, options_toml
+from broker.options import (
+    CHOOSERS,
+    MAX_SERVICES,
+    SERVICE_KEYS,
+    WRAPPERS,
+    Config,
+    OptionDoc,
+    describe,
+    options_markdown,
+    options_toml,
+)
+from broker.routing.methods import Methods
 from broker.routing.policies import Policy
 from broker.server import settings_of
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
 SCHEMES = "tcp, tls, ws, wss or unix"
+A_CHOOSER = (
+    '"round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma", "zone_first" or "sticky", '
+    'the last two with or without another behind a colon ("sticky:random")'
+)
 LISTS_ALL = "; rsocket-broker check --options lists all"
 
 
@@ -141,7 +156,7 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ('[tls]\nclient_ca = "."', '3: tls.client_ca: "." cannot be read: Is a directory'),
         ('[events]\ndir = "broker.toml"', '3: events.dir: "broker.toml" is no directory'),
         ("[events]\nroll_s = 0", "3: events.roll_s: must be a number from 0.1 to 3600, not 0"),
-        ('[routing]\nchooser = "best"', '3: routing.chooser: must be "round_robin" or "random", not "best"'),
+        ('[routing]\nchooser = "best"', f'3: routing.chooser: must be {A_CHOOSER}, not "best"'),
         ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1"),
         (
             "[limits]\nmax_tags_per_route = 129",
@@ -325,6 +340,23 @@ def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) 
     ]
 
 
+# --- choosers and shard methods ------------------------------------------------------------------------------------
+
+WORDS = [*CHOOSERS, *WRAPPERS, "best", "round-robin", ""]
+
+
+@pytest.mark.parametrize("text", [*WORDS, *(f"{outer}:{inner}" for outer in WORDS for inner in WORDS)])
+def test_a_chooser_is_one_that_the_core_has_in_the_one_spelling_of_the_documents(folder: Path, text: str) -> None:
+    is_known = Methods().find(text, "round_robin") is not None
+    is_documented = all(word in (*CHOOSERS, *WRAPPERS) for word in text.split(":"))
+    if is_known and is_documented:
+        assert of_file(folder, f'[routing]\nchooser = "{text}"').routing.chooser == text
+    else:
+        assert mistakes_of(folder, f'[routing]\nchooser = "{text}"') == [
+            f'broker.toml:2: routing.chooser: must be {A_CHOOSER}, not "{text}"'
+        ]
+
+
 # --- services ------------------------------------------------------------------------------------------------------
 
 SERVICES = """\
@@ -392,7 +424,7 @@ def test_without_a_configuration_the_core_is_set_as_by_itself() -> None:
         ("[service.orders]\nqq = 1", f"3: service.orders.qq: there is no such option of a service{LISTS_ALL}"),
         (
             '[service.a]\nchooser = "random"\n[service."b.c \\"d\\""]\nchooser = "best"',
-            '5: service."b.c \\"d\\"".chooser: must be "round_robin" or "random", not "best"',
+            f'5: service."b.c \\"d\\"".chooser: must be {A_CHOOSER}, not "best"',
         ),
         (
             '[service."gr\\u00fc\\u00dfe"]\npanic_percent = 101',
@@ -491,7 +523,7 @@ def test_all_mistakes_of_all_sources_come_together_in_order(folder: Path) -> Non
         'broker.toml:13: log.level: must be "debug", "info", "warning" or "error", not "[tls]\\nkey = \\"x\\""',
         'broker.toml:16: log.format: must be "text" or "json", not "xml"',
         'broker.toml:18: events.dir: must be the path of a directory or empty, not {"roll_s": 3}',
-        'environment: RSB_ROUTING__CHOOSER: must be "round_robin" or "random", not "best"',
+        f'environment: RSB_ROUTING__CHOOSER: must be {A_CHOOSER}, not "best"',
         'command line: --admin: "here" names no port; 0 takes any free one',
     ]
 
