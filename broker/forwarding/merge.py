@@ -45,14 +45,14 @@ from broker.rsocket.framing import FrameCursor
 class Merge(Multicast):
     """A request_stream to all."""
 
-    __slots__ = ("_credit_n", "_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "held_bytes")
+    __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "credit_n", "held_bytes")
 
     def __init__(
         self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
     ) -> None:
         """`branches_n`: how many branches will open."""
         super().__init__(caller, caller_id, flow, model, now)
-        self._credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
+        self.credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
         self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
         self._open_n = 0  # branches that may send items
         self._ready: Final[deque[Branch]] = deque()
@@ -70,9 +70,9 @@ class Merge(Multicast):
         )
 
     def credit_of_caller(self, n: int, now: float) -> None:
-        self._credit_n = min(self._credit_n + n, MAX_N)
+        self.credit_n = min(self.credit_n + n, MAX_N)
         hungry_n = len(self._hungry)  # those that become so below wait for the next credit
-        while self._credit_n > 0 and self._ready:
+        while self.credit_n > 0 and self._ready:
             branch = self._ready.popleft()
             item = branch.take_item()
             self.let_go(item.size)
@@ -84,7 +84,7 @@ class Merge(Multicast):
         for _ in range(hungry_n):
             branch = self._hungry.popleft()
             if not branch.is_done:
-                self._send_ask(branch, branch.wanted_n(self._credit_n, self._share_bytes()))
+                self._send_ask(branch, branch.wanted_n(self.credit_n, self._share_bytes()))
         self.settle(now)
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
@@ -166,11 +166,11 @@ class Merge(Multicast):
         """An item or a fragment of one: passes it on or keeps it; False when that is too much: the call has ended."""
         is_whole = branch.is_done or not frame.flags & FOLLOWS
         prefetch_n = self.caller.settings.multicast_prefetch_n
-        if is_whole and not branch.partial_bytes and self._credit_n > 0:
+        if is_whole and not branch.partial_bytes and self.credit_n > 0:
             # Credit is left, so nothing waits: this is the next item.
             size = frame.end - frame.start
             branch.came(size - 4 + PIECE_BYTES, prefetch_n)
-            self._credit_n -= 1
+            self.credit_n -= 1
             self._items_out += 1
             if branch.is_done:
                 self.to_caller(_without_complete(frame))
@@ -181,7 +181,7 @@ class Merge(Multicast):
         self.hold(branch.hold(_without_complete(frame)))
         if is_whole:
             branch.close_item(prefetch_n)
-            if self._credit_n > 0:
+            if self.credit_n > 0:
                 item = branch.take_item()
                 self.let_go(item.size)
                 self._pass_on(item.frames)
@@ -193,7 +193,7 @@ class Merge(Multicast):
         """False when more is held than may be, and the call has ended: the last defence, windows are the first."""
         limit = self.caller.settings.multicast_buffer_bytes
         text = ""
-        if self.caller.merging_bytes > limit and self._credit_n == 0:
+        if self.caller.merging_bytes > limit and self.credit_n == 0:
             text = f"more than {limit} bytes of items wait that the caller did not ask for"
         elif self.caller.merging_bytes > 2 * limit:
             text = f"more than {2 * limit} bytes of items that are not whole yet are held"
@@ -202,7 +202,7 @@ class Merge(Multicast):
         return not text
 
     def _pass_on(self, frames: list[bytes]) -> None:
-        self._credit_n -= 1
+        self.credit_n -= 1
         self._items_out += 1
         for raw in frames:
             self.to_caller(raw)
@@ -211,8 +211,8 @@ class Merge(Multicast):
         """Keeps the window of a branch open that is not done; called whenever an item of it came or went."""
         if branch.asked_n * 2 > branch.reach_n:
             return  # far from empty
-        if self._credit_n > 0:
-            more = branch.wanted_n(self._credit_n, self._share_bytes())
+        if self.credit_n > 0:
+            more = branch.wanted_n(self.credit_n, self._share_bytes())
             if more:
                 self._send_ask(branch, more)
         elif not branch.asked_n and not branch.waiting_n:

@@ -6,6 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.forwarding.branches import PIECE_BYTES, Branch
+from broker.forwarding.merge import Merge
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -292,6 +293,9 @@ def test_credit_at_hand_is_at_most_31_bits(kind: int) -> None:
     crowd.open(kind, n=MAX_N)
     for _ in range(3):
         crowd.caller.ask(1, MAX_N)
+    call = crowd.caller.peer.streams[1]
+    assert isinstance(call, Merge)
+    assert call.credit_n == MAX_N
     one = crowd.services[0]
     n = 32
     for number in range(200):
