@@ -176,13 +176,13 @@ class Core:
         peer.bytes_in += len(data)
         frame = peer.frame
         session = peer.session
+        frames = 0
         frame.feed(data, now)
         while frame.advance():
-            self.frames_in += 1
+            frames += 1
             stream_id = frame.stream_id
             if stream_id:
-                is_small = frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes
-                if is_small and self._is_flood(peer, frame):
+                if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
                     break
                 if session is not None and has_position(frame.kind):
                     session.received(frame.end - frame.start)
@@ -198,6 +198,7 @@ class Core:
             else:
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
+        self.frames_in += frames
         if frame.fault and not peer.is_ending:
             self.end(peer, "bad-frame", frame.fault, now)
         if self._fed:
@@ -526,7 +527,7 @@ class Core:
             return _crowded(self._by_principal, principal)
         return ""
 
-    def _is_flood(self, peer: Peer, frame: FrameCursor) -> bool:
+    def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
         if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
             return False  # the bit means something else there, or nothing
