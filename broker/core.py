@@ -422,6 +422,10 @@ class Core:
         """How many connections ever closed, by code word or "left"."""
         return self._closed.by_reason
 
+    def origins(self) -> tuple[int, int]:
+        """How many addresses, and how many principals, have connections."""
+        return self._by_address.size(), self._by_principal.size()
+
     @property
     def bytes_in(self) -> int:
         """Received on all connections that ever were. One look at each that is there."""

@@ -30,7 +30,7 @@ class Rate:
         """One token of a bucket that is full again at `full_at`: when it is then, or SPENT when there was none."""
         cost_s = self._cost_s
         at = (full_at if full_at > now else now) + cost_s
-        return at if at <= now + BURST_S + cost_s / 2 else SPENT  # half a token is what adding up may get wrong
+        return at if at <= now + BURST_S + cost_s / 10 else SPENT  # a tenth is more than adding up can get wrong
 
 
 class Census:
