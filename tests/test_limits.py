@@ -18,6 +18,7 @@ from broker.life.durations import Durations
 from broker.life.guards import BURST_S, SPENT, Census, Rate
 from broker.options import OPTIONS
 from broker.routing.policies import Policy
+from broker.routing.stickiness import MAX_CHOICES
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -35,7 +36,7 @@ from broker.rsocket.frames import (
     encode_request_n,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address, RouteSetup
+from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address, RouteSetup
 from broker.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
 from broker.wire.tags import Tag
 from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, route_id, tags_of
@@ -88,7 +89,8 @@ def rows(heading: str) -> list[list[str]]:
 def number(text: str) -> float:
     """`64 KiB` is 65536."""
     digits, _, unit = text.replace(",", "").partition(" ")
-    return float(digits) * {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
+    value = float(digits) if "." in digits else int(digits)
+    return value * {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
 
 
 def value_of(name: str) -> object:
@@ -479,7 +481,7 @@ def test_as_many_are_ended_as_it_takes() -> None:
 
 
 def test_all_that_waits_because_of_a_connection_is_weighed_and_given_back() -> None:
-    """A request without its whole ADDRESS, items of a multicast, a part of a frame, and what the system has not taken."""
+    """A request without its ADDRESS, items of a multicast, a part of a frame, bytes that the system has not taken."""
     world = World()
     services = [world.service("orders", number) for number in (1, 2)]
     caller = world.caller()
@@ -537,6 +539,7 @@ def sizes(world: World, *wires: Wire) -> dict[str, int]:
         "tags": core.table.index.size(),
         "services": len(core.table.loads.services),
         "addresses": core.query.remembered(),
+        "choices": core.query.sticky.size(),
         "totals": len(flows.totals),
         "streams": sum(len(wire.peer.streams) for wire in wires),
         "flows of peers": sum(len(wire.peer.flows) for wire in wires),
@@ -561,7 +564,7 @@ def requests(number: int) -> list[tuple[int, bytes]]:
         (REQUEST_RESPONSE, address(service=f"nobody-{name}")),
         (REQUEST_FNF, Address(route_id(2), tags_of({"service": "orders", f"key-{name}": name})).encode()),
         (REQUEST_FNF, address(SHARD, [(SHARD_KEY, "user")], service="orders", user=name)),
-        (REQUEST_FNF, address(hints=[(STICKY_ROUTE_KEY, name)], service="orders")),
+        (REQUEST_FNF, address(hints=[(STICKY_ROUTE_KEY, "user")], service="orders", user=name)),
     ]
 
 
@@ -580,6 +583,7 @@ def test_addresses_with_new_tags_again_and_again_fill_no_table() -> None:
             assert (flows.opened, len(flows.active), len(caller.peer.flows)) == (0, 0, 0)
     found = sizes(world, caller, *services)
     assert found["addresses"] <= 1000
+    assert found["choices"] == min(asked_n, MAX_CHOICES)
     assert found["totals"] <= MAX_TOTALS + MAX_REFUSED_TOTALS + 10
     assert (found["routes"], found["tags"], found["services"], found["streams"]) == (2, 3, 1, 0)
     totals = world.core.engine.flows.totals
