@@ -191,9 +191,10 @@ class History:
         caller.asks[ask.stream_id] = ask
         if model in (REQUEST_STREAM, REQUEST_CHANNEL):
             ask.credit_n = n
-        hints = [(SHARD_KEY, "user")] if routing == SHARD else []
-        users = {"user": str(ask.number % 7)} if routing == SHARD else {}
-        metadata = addressed(address(routing, hints, **wanted, **users))
+        tags: dict[str, str | None] = {**wanted}
+        if routing == SHARD:
+            tags["user"] = str(ask.number % 7)
+        metadata = addressed(address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags))
         parts = [b"%d" % ask.number] + [b"."] * cuts
         if model == REQUEST_CHANNEL:
             parts[0] = ask.text(1, 0)
@@ -302,6 +303,11 @@ class History:
     # What is seen
 
     @property
+    def wires(self) -> list[Wire]:
+        """Of everybody who is connected."""
+        return [member.wire for member in self.members] + [caller.wire for caller in self.callers]
+
+    @property
     def open_servings(self) -> list[Serving]:
         return [serving for member in self.members for serving in member.servings.values()]
 
@@ -342,7 +348,7 @@ class History:
         hanging = [(ask.number, ask.model, ask.routing) for ask in self.open_asks]
         assert not hanging, f"requests that never end: {hanging}"
         assert not self.open_servings, "routes that were never told the end"
-        self.wait(1.0)
+        self.wait(6.0)  # a fire-and-forget may still wait for a route
         assert self.world.left_over() == []
         assert self.world.core.engine.waiting.size == 0
         assert self.world.core.engine.timers.take_due(1e12) is None

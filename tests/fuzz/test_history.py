@@ -36,9 +36,8 @@ def play(history: History, dice: random.Random, steps: int) -> None:
         elif roll < 0.045 and history.members:
             history.move(dice.choice(history.members), dice.choice(REGIONS))
         elif roll < 0.06:
-            wires = [each.wire for each in [*history.members, *history.callers]]
-            if wires:
-                history.congest(dice.choice(wires), dice.random() < 0.4)
+            if history.wires:
+                history.congest(dice.choice(history.wires), dice.random() < 0.4)
         elif roll < 0.07:
             history.wait(dice.choice((0.1, 1.0, 3.0)))
         elif roll < 0.35 and history.callers:
@@ -172,9 +171,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data(), is_congested=st.booleans())
     def congest(self, data: st.DataObject, is_congested: bool) -> None:
-        wires = [each.wire for each in [*self.history.members, *self.history.callers]]
-        if wires:
-            self.history.congest(data.draw(st.sampled_from(wires)), is_congested)
+        if self.history.wires:
+            self.history.congest(data.draw(st.sampled_from(self.history.wires)), is_congested)
 
     @rule(seconds=st.sampled_from((0.1, 1.0, 3.0)))
     def wait(self, seconds: float) -> None:
@@ -186,7 +184,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_every_short_history_holds() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Machine,
         settings=settings(
             max_examples=150,
