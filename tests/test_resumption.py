@@ -177,6 +177,26 @@ def test_what_was_written_to_a_socket_and_never_arrived_is_sent_again() -> None:
     assert [frame.data for frame in caller.resume()[1:]] == [b"two", b"three"]
 
 
+def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = Client(world, b"c")
+    caller.send(request(1))
+    answer = encode_payload(2, NEXT | COMPLETE, b"ok")
+    world.core.receive(service.peer, len(answer).to_bytes(3, "big") + answer, world.now)
+    caller.wire.lose()
+    assert caller.wire.peer.pending_bytes == 0
+    assert caller.resume() == [resumed(len(caller.sent[0])), moved(answer, 1)]
+
+
+def test_frames_without_a_position_do_not_count() -> None:
+    world = World()
+    wire = Client(world, b"t").wire
+    wire.send((7).to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4))
+    wire.send(encode_keepalive(b"", False), encode_metadata_push(addressed(ORDERS)), encode_keepalive(b"k", True))
+    assert wire.one() == Frame(encode_keepalive(b"k", position=0))
+
+
 def test_half_a_frame_that_came_before_the_break_does_not_count() -> None:
     world = World()
     world.service("orders", 1)
@@ -274,7 +294,20 @@ def test_a_silent_socket_is_given_up_and_the_peer_suspended() -> None:
     world.advance(59)
     assert client.resume() == [resumed(0)]
     world.advance(89)
-    assert closed(world) == []
+    assert not client.wire.peer.is_suspended
+    world.advance(1)
+    assert client.wire.peer.is_suspended
+
+
+def test_a_resumed_peer_has_to_be_heard_of_in_time_again() -> None:
+    world = World(CoreSettings(resume_ttl_s=1000))
+    client = Client(world, b"t")
+    client.wire.lose()
+    client.resume()
+    world.advance(89.9)
+    assert not client.wire.peer.is_suspended
+    world.advance(0.1)
+    assert client.wire.peer.is_suspended
 
 
 def test_a_socket_that_takes_nothing_is_given_up_and_the_peer_suspended() -> None:
@@ -296,9 +329,12 @@ def test_a_resume_takes_over_a_socket_that_the_broker_still_believes_in() -> Non
     service = Client(world, b"s", "orders", 1)
     caller = world.caller()
     old = service.wire
+    world.events()
     asked = caller.request(REQUEST_RESPONSE, 1, ORDERS)
     assert service.resume() == [resumed(0), moved(asked, 2)]
     assert old.is_lost
+    assert event_names(world) == [("PeerSuspended", "left"), ("PeerResumed", "")]
+    assert world.core.sessions.suspended_n == 0
     service.send(encode_payload(2, NEXT | COMPLETE, b"ok"))
     assert caller.one().data == b"ok"
 
@@ -319,9 +355,11 @@ def test_a_metadata_push_waits_for_a_suspended_route_and_comes_once() -> None:
     world = World()
     service = Client(world, b"s", "orders", 1)
     caller = world.caller()
+    push = Frame(encode_metadata_push(addressed(ORDERS)))
+    caller.push(addressed(ORDERS))
+    assert service.take() == [push]
     service.wire.lose()
     caller.push(addressed(ORDERS))
-    push = Frame(encode_metadata_push(addressed(ORDERS)))
     assert service.resume() == [resumed(0), push]
     service.wire.lose()
     assert service.resume() == [resumed(0)]

@@ -17,7 +17,7 @@ from broker.rsocket.connection import OPEN, Connection
 from broker.rsocket.frames import MAX_STREAM_ID, METADATA_PUSH, has_position
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.resumption import Session
-from broker.wire.ints import u32_at, u32_bytes
+from broker.wire.ints import u32_bytes
 
 _KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
 MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a stranger must not fill memory
@@ -334,10 +334,10 @@ class Peer:
         """What has a position is retained. True when the frame is to be written now.
 
         While nobody is connected, a METADATA_PUSH waits with the others. Any other frame without a position speaks of
-        a transport that is gone, or, as EXT, may be ignored.
+        a transport that is gone, or, as EXT, may be ignored. An ERROR on stream 0 has none either; the session ends.
         """
         kind = raw[4] >> 2
-        if has_position(kind) and u32_at(raw, 0):
+        if has_position(kind):
             session.retain(raw)
         elif kind == METADATA_PUSH and session.is_suspended:
             session.hold(raw)
