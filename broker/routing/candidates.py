@@ -12,11 +12,12 @@ _ASKED_OFTEN: Final = 2  # a list pays from the third look on; most uncached add
 class Candidates:
     """A set of routes, ordered by slot. Valid for one generation of the table, at least one route."""
 
-    __slots__ = ("_asked", "_routes", "_table", "size", "slots", "weights")
+    __slots__ = ("_asked", "_routes", "_table", "size", "slots", "warm_at", "weights")
 
     def __init__(self, table: Table, slots: Slots) -> None:
         self.size: Final = slots.size()
         self.slots: Final = slots
+        self.warm_at: Final = table.loads.warm_at  # seconds, monotonic: from then on none of them warms up
         self.weights: list[int] = []  # running sums by position, empty until `weighted` needs them
         self._table: Final = table
         self._routes: list[Route] = []  # empty until asked often

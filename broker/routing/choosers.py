@@ -75,7 +75,7 @@ class RoundRobin(Chooser):
             position = 0
         turn.position = position + 1
         route = among.route_at(position)
-        return route if now >= route.load.warm_at else self._choose_warm(route, among, turn, dice, now)
+        return route if now >= among.warm_at else self._choose_warm(route, among, turn, dice, now)
 
     def _choose_warm(self, route: Route, among: Candidates, turn: Turn, dice: Dice, now: float) -> Route:
         """The next one that is not passed over."""
@@ -95,6 +95,8 @@ class Random(Chooser):
 
     def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
         route = among.route_at(dice.below(among.size))
+        if now >= among.warm_at:
+            return route
         draws = 1
         while draws < MAX_DRAWS and is_passed_over(route, dice, now):
             route = among.route_at(dice.below(among.size))

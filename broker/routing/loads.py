@@ -138,25 +138,25 @@ class Load:
 class Loads:
     """The loads of one table."""
 
-    __slots__ = ("_policies", "heaviest", "masks", "services", "suspects")
+    __slots__ = ("heaviest", "masks", "policies", "services", "suspects", "warm_at")
 
     def __init__(self, policies: Policies) -> None:
         self.masks: Final = Masks()
         self.suspects: Final[list[Load]] = []  # failed too often in a row; emptied by `outliers` after each turn
         self.services: Final[dict[str, ServiceLoad]] = {}  # of routes in the table: bounded by them
         self.heaviest = 1  # no route has ever had a larger weight
-        self._policies: Final = policies
-
-    def policy_of(self, service: str) -> Policy:
-        """What is set for a service name, whether or not it has routes."""
-        return self._policies.of(service)
+        self.warm_at = 0.0  # seconds, monotonic: from then on no route that has joined so far warms up any more
+        self.policies: Final = policies
 
     def open(self, service: str, now: float) -> Load:
         """The load of a route that is about to join."""
         load = self.services.get(service)
         if load is None:
-            load = ServiceLoad(service, self._policies.of(service))
-        return Load(self, load, now)
+            load = ServiceLoad(service, self.policies.of(service))
+        made = Load(self, load, now)
+        if load.policy.slow_start_s > 0:
+            self.warm_at = max(self.warm_at, made.warm_at)
+        return made
 
     def joined(self, load: Load, slot: int) -> None:
         """Its route is in the table now, in this slot; or in another one than before, when its tags have changed."""

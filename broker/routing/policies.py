@@ -55,11 +55,15 @@ class Policy:
 class Policies:
     """The policy of each service."""
 
-    __slots__ = ("_by_name", "default")
+    __slots__ = ("_by_name", "default", "limits_services")
 
     def __init__(self, default: Policy, by_name: dict[str, Policy]) -> None:
         self.default: Final = default
         self._by_name: Final = by_name  # bounded by the configuration
+        # Some service has `max_in_flight_per_service`; without one nobody looks.
+        self.limits_services: Final = default.max_in_flight_per_service > 0 or any(
+            policy.max_in_flight_per_service > 0 for policy in by_name.values()
+        )
 
     def of(self, service: str) -> Policy:
         """The policy of a service name."""

@@ -15,7 +15,7 @@ from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
 from broker.routing.dice import Dice
 from broker.routing.eligibility import blocked, eligible, reachable, staying
-from broker.routing.loads import Load
+from broker.routing.loads import Load, ServiceLoad
 from broker.routing.shards import choose_owner
 from broker.routing.stickiness import Sticky
 from broker.routing.table import Route, Table, normal_tag
@@ -34,15 +34,28 @@ _REST_AT: Final = 22
 class Query:
     """Resolves addresses against one table."""
 
-    __slots__ = ("_addresses", "_dice", "_known", "_limit", "_masks", "_table", "hits", "misses", "panics", "sticky")
+    __slots__ = (
+        "_addresses",
+        "_dice",
+        "_known",
+        "_limit",
+        "_limits_services",
+        "_masks",
+        "_table",
+        "hits",
+        "misses",
+        "panics",
+        "sticky",
+    )
 
     def __init__(self, table: Table, dice: Dice, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self._table: Final = table
         self._masks: Final = table.masks
         self._dice: Final = dice
-        self._addresses: Final = Addresses(table.loads, strict_hints)
+        self._addresses: Final = Addresses(table.loads.policies, strict_hints)
         self._limit: Final = limit
+        self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}
         self.sticky: Final = Sticky()
         self.hits = 0
@@ -110,12 +123,7 @@ class Query:
                 chooser = target.chooser
                 assert chooser is not None  # read from the address, which is no refusal
                 route = chooser.choose(among, target.turn, self._dice, zone, now)
-        service = route.load.service
-        limit = service.policy.max_in_flight_per_service
-        if limit and service.awaited_n >= limit:
-            text = f"{service.awaited_n} requests are in flight at service {service.name}, the limit is {limit}"
-            target.blocked = Refusal("over-limit", text)
-            target.blocked_service = service
+        if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
 
@@ -254,6 +262,16 @@ class Query:
     def _block(self, target: Target, refusal: Refusal, load: Load) -> None:
         target.blocked = refusal
         target.blocked_service = load.service if refusal.word == "over-limit" else None
+
+    def _is_over(self, target: Target, service: ServiceLoad) -> bool:
+        """The service has as many requests in flight as it may have."""
+        limit = service.policy.max_in_flight_per_service
+        if not limit or service.awaited_n < limit:
+            return False
+        text = f"{service.awaited_n} requests are in flight at service {service.name}, the limit is {limit}"
+        target.blocked = Refusal("over-limit", text)
+        target.blocked_service = service
+        return True
 
     def _choose_again(self, target: Target, among: Candidates, zone: bytes, origin: bytes, now: float) -> Route:
         """Who was chosen before, or else whom the chooser chooses from now on. D-35"""

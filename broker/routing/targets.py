@@ -11,9 +11,9 @@ from typing import Final
 from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.routing.candidates import Candidates
 from broker.routing.choosers import Chooser, Turn
-from broker.routing.loads import Loads, ServiceLoad
+from broker.routing.loads import ServiceLoad
 from broker.routing.methods import ROUND_ROBIN, Method, Methods
-from broker.routing.policies import Policy
+from broker.routing.policies import Policies, Policy
 from broker.routing.shards import key_hash
 from broker.routing.stickiness import sticky_key
 from broker.routing.table import Route, normal_tag
@@ -140,11 +140,12 @@ class Hints:
 class Addresses:
     """Reads addresses for one broker."""
 
-    __slots__ = ("_loads", "_methods", "_read_n", "_strict_hints", "unknown_methods")
+    __slots__ = ("_methods", "_of_services", "_policies", "_read_n", "_strict_hints", "unknown_methods")
 
-    def __init__(self, loads: Loads, strict_hints: bool) -> None:
-        self._loads: Final = loads
+    def __init__(self, policies: Policies, strict_hints: bool) -> None:
+        self._policies: Final = policies
         self._methods: Final = Methods()
+        self._of_services: Final[dict[str, Method]] = {}  # by `Policy.chooser`
         self._read_n = 0
         self._strict_hints: Final = strict_hints
         self.unknown_methods = 0  # names of choosers that are none of ours: the default was taken
@@ -178,25 +179,24 @@ class Addresses:
 
     def _understand(self, target: Target, address: Address) -> None:
         tags = address.tags
-        hints = Hints()
-        if address.has_metadata:
-            hints.read(address.metadata)
-        else:  # D-12: a one-map ADDRESS cannot say them elsewhere
-            found = [tag for tag in tags if tag.key.is_hint]
-            hints.read(found)
-            if found and not self._strict_hints:
+        said = address.metadata
+        if not address.has_metadata:  # D-12: a one-map ADDRESS cannot say them elsewhere
+            said = [tag for tag in tags if tag.key.is_hint]
+            if said and not self._strict_hints:
                 tags = [tag for tag in tags if not tag.key.is_hint]
+        hints = Hints()
+        hints.read(said)
         target.wanted = [normal_tag(tag) for tag in tags]
         target.selectors = target.wanted
         target.deadline_ms = milliseconds_of(hints.deadline) if hints.deadline is not None else -1
-        policy = self._loads.policy_of(target.service)
+        policy = self._policies.of(target.service)
         target.policy = policy
         if target.routing == SHARD:
             self._read_shard_keys(target, hints.shard_keys)
             return
         method = self._method_of(hints.lb_method, policy)
         target.chooser = method.chooser
-        if target.routing != MULTICAST and policy.sticky_ttl_s > 0:
+        if (hints.sticky_keys or method.is_sticky) and target.routing != MULTICAST and policy.sticky_ttl_s > 0:
             self._read_sticky_keys(target, hints.sticky_keys, method.is_sticky)
 
     def _method_of(self, hint: str | None, policy: Policy) -> Method:
@@ -206,11 +206,14 @@ class Addresses:
             if method is not None:
                 return method
             self.unknown_methods += 1
-        method = self._methods.find(policy.chooser, policy.chooser)
-        if method is None:  # the configuration knows the names, a program that embeds the broker may not
-            self.unknown_methods += 1
-            method = self._methods.find(ROUND_ROBIN, ROUND_ROBIN)
-            assert method is not None  # every broker can take turns
+        method = self._of_services.get(policy.chooser)
+        if method is None:
+            method = self._methods.find(policy.chooser, policy.chooser)
+            if method is None:  # the configuration knows the names, a program that embeds the broker may not
+                self.unknown_methods += 1
+                method = self._methods.find(ROUND_ROBIN, ROUND_ROBIN)
+                assert method is not None  # every broker can take turns
+            self._of_services[policy.chooser] = method
         return method
 
     def _read_shard_keys(self, target: Target, names: list[str]) -> None:

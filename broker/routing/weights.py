@@ -25,6 +25,8 @@ class Weighted(Chooser):
 
     def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
         route = self._draw(among, dice)
+        if now >= among.warm_at:
+            return route
         draws = 1
         while draws < MAX_DRAWS and is_passed_over(route, dice, now):
             route = self._draw(among, dice)

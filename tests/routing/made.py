@@ -44,6 +44,17 @@ def table_of(count: int, service: str = "orders", /, policy: Policy | None = Non
     return table
 
 
+def loaded(in_flight: dict[int, int], weights: dict[int, int] | None = None) -> Table:
+    """A table of routes with so many requests in flight, by number; of weight 1 unless it is given."""
+    table = Table()
+    for number, count in in_flight.items():
+        weight = (weights or {}).get(number)
+        load = (joined(table, number, weight=str(weight)) if weight else joined(table, number)).load
+        for _ in range(count):
+            load.began(False)
+    return table
+
+
 def numbers(routes: list[Route]) -> list[int]:
     """The numbers that the routes were made with."""
     return [int.from_bytes(route.id, "big") for route in routes]
@@ -92,9 +103,9 @@ def picks(
     return [number_of(chooser.choose(among, turn, dice, zone, now)) for _ in range(count)]
 
 
-def counted(chooser: Chooser, among: Candidates, count: int, *, zone: bytes = b"", now: float = 0.0) -> Counter[int]:
+def counted(chooser: Chooser, among: Candidates, count: int, *, seed: int = 1, now: float = 0.0) -> Counter[int]:
     """How often a chooser chooses each route."""
-    return Counter(picks(chooser, among, count, zone=zone, now=now))
+    return Counter(picks(chooser, among, count, dice=Dice(seed), now=now))
 
 
 def is_likely(found: Counter[int], parts: dict[int, int]) -> bool:
