@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from admin_api.page import states_text
+
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 TIMEOUT_S: Final = 10.0
 PAGE: Final = 1000  # items of one request, the most that the API gives
@@ -140,7 +142,12 @@ def status(before: Asked, admin: str | None, as_json: bool) -> None:
             ("up", age(body["uptime_s"])),
             ("connections", f"{body['connections']:,} now, {body['connections_accepted']:,} ever"),
             ("routes", f"{body['routes']:,} of {body['services']:,} services"),
-            ("requests", f"{body['streams']:,} in flight, {body['requests']:,} ended"),
+            ("kept away from", states_text(body["route_states"]) or "none of them"),
+            (
+                "requests",
+                f"{body['streams']:,} in flight, {body['waiting']['requests']:,} wait, {body['requests']:,} ended",
+            ),
+            ("drained", f"{body['drains']:,}" if body["drains"] else "nothing"),
             ("event files", "off" if files is None else files["error"] or f"{files['sealed']:,} records sealed"),
         ],
     )
@@ -163,12 +170,13 @@ def routes(before: Asked, service: tuple[str, ...], tags: tuple[str, ...], admin
         _print_json(body)
         return
     _print_table(
-        ("service", "route id", "tags", "peer", "age", ">in flight", ">requests"),
+        ("service", "route id", "tags", "state", "peer", "age", ">in flight", ">requests"),
         [
             (
                 each["service"],
                 each["route_id"],
                 tags_text(each),
+                state_text(each),
                 each["peer"],
                 age(each["age_s"]),
                 f"{each['in_flight']:,}",
@@ -191,9 +199,9 @@ def services(before: Asked, admin: str | None, as_json: bool) -> None:
         _print_json(body)
         return
     _print_table(
-        ("service", ">routes", ">in flight", ">requests"),
+        ("service", ">routes", ">ejected", ">in flight", ">requests"),
         [
-            (each["service"], f"{each['routes']:,}", f"{each['in_flight']:,}", f"{each['requests']:,}")
+            (each["service"], *(f"{each[key]:,}" for key in ("routes", "ejected", "in_flight", "requests")))
             for each in body["items"]
         ],
         "no services",
@@ -363,6 +371,12 @@ def tags_text(route: dict[str, Any]) -> str:
     own = (("io.rsocket.routing.ServiceName", route["service"]), ("io.rsocket.routing.RouteId", route["route_id"]))
     shown = [tag for tag in route["tags"] if (tag["key"], tag["value"]) not in own]
     return " ".join(tag["name"] if tag["value"] is None else f"{tag['name']}={tag['value']}" for tag in shown)
+
+
+def state_text(route: dict[str, Any]) -> str:
+    """`draining ejected(12 s)`; `ready` when nothing speaks against the route."""
+    shown = [f"{state}({age(route['ejected_s'])})" if state == "ejected" else state for state in route["states"]]
+    return " ".join(shown) or "ready"
 
 
 def _drain_path(what: str, name: str | None) -> str:

@@ -168,6 +168,18 @@ def _routing(core: Core) -> Iterator[Metric]:
     query = core.query
     routes = views.service_routes(core)
     yield GaugeMetricFamily("broker_routes", "Routes", core.table.size())
+    yield _gauges(
+        "broker_route_states", "Routes that requests keep away from, and why", "state", views.route_states(core)
+    )
+    yield GaugeMetricFamily("broker_drains", "Routes, tags and brokers that are drained", len(core.drains()))
+    yield CounterMetricFamily(
+        "broker_panics", "Requests whose routes were chosen as if none was ejected or unhealthy", query.panics
+    )
+    yield GaugeMetricFamily("broker_sticky_choices", "Choices that are remembered", query.sticky.size())
+    waiting = views.waiting(core)
+    yield GaugeMetricFamily("broker_waiting_requests", "Requests that wait for a route", waiting.requests)
+    yield GaugeMetricFamily("broker_waiting_bytes", "Bytes of their frames", waiting.bytes)
+    yield CounterMetricFamily("broker_waited_requests", "Requests that ever waited for a route", waiting.waited)
     yield GaugeMetricFamily("broker_services", "Services that have a route", len(routes))
     yield _gauges("broker_service_routes", "Routes of each service", "service", _first(routes))
     yield GaugeMetricFamily("broker_routing_tags", "Different tags that routes carry", core.table.index.size())

@@ -1,5 +1,6 @@
 """The page at /: what this is, how it is, and where the rest is. Plain HTML without scripts; it reloads itself."""
 
+from collections.abc import Mapping
 from html import escape
 from typing import Final
 
@@ -12,6 +13,8 @@ LINKS: Final = (
     ("/api/v1/services", "services that have a route"),
     ("/api/v1/connections", "connections"),
     ("/api/v1/connections/closed", "connections that ended of late, with the reason"),
+    ("/api/v1/drains", "what gets no new requests, because somebody said so"),
+    ("/api/v1/limits", "limits in use, and why they are there"),
     ("/api/v1/traffic", "ended requests by service, model, routing and outcome"),
     ("/metrics", "for Prometheus"),
     ("/livez", "does it live?"),
@@ -45,6 +48,11 @@ th {{ color: #777 }}
 """
 
 
+def states_text(states: Mapping[str, int]) -> str:
+    """`2 draining, 1 ejected`; empty when all routes are as they should be."""
+    return ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
+
+
 def index_page(status: StatusView) -> str:
     """The page; whatever a peer or an operator named is escaped."""
     facts = {
@@ -55,7 +63,9 @@ def index_page(status: StatusView) -> str:
         "up": f"{status.uptime_s:,.0f} s",
         "connections": f"{status.connections:,} now, {status.connections_accepted:,} ever",
         "routes": f"{status.routes:,} of {status.services:,} services",
-        "requests": f"{status.streams:,} in flight, {status.requests:,} ended",
+        "kept away from": states_text(status.route_states) or "none of them",
+        "requests": f"{status.streams:,} in flight, {status.waiting.requests:,} wait, {status.requests:,} ended",
+        "drained": f"{status.drains:,}" if status.drains else "nothing",
     }
     return _PAGE.format(
         reload_s=RELOAD_S,

@@ -28,7 +28,7 @@ from broker.life.closed import ClosedPeer
 from broker.life.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.life.durations import Durations
 from broker.listen import Listen
-from broker.options import Config, describe
+from broker.options import SERVICE_KEYS, Config, describe
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, normal_tag
 from broker.rsocket.connection import NEW
@@ -38,6 +38,7 @@ from broker.wire.tags import Tag
 
 CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
+STATES: Final = ("draining", "full", "unleased", "ejected", "unhealthy", "congested")  # of routes, see routing.masks
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
 T = TypeVar("T")
 
@@ -90,6 +91,13 @@ class RouteView(msgspec.Struct, frozen=True):
     age_s: float
     requests: int  # begun there, ever
     in_flight: int  # begun and not ended
+    awaited: int  # request/responses among them
+    weight: int  # its tag `weight`
+    states: list[str]  # of STATES; empty: nothing speaks against it
+    errors_in_a_row: int
+    ejections: int  # that count towards the length of the next one
+    ejected_s: float  # still; 0: it is not ejected
+    grants: int | None  # requests that its connection still takes; None: it does not say (no LEASE)
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -99,6 +107,8 @@ class ServiceView(msgspec.Struct, frozen=True):
     routes: int
     requests: int  # begun at the routes that are there now
     in_flight: int
+    awaited: int  # request/responses among them
+    ejected: int  # routes
 
 
 class ConnectionView(msgspec.Struct, frozen=True):
@@ -189,6 +199,7 @@ class ServiceDetailView(msgspec.Struct, frozen=True):
     """One service with its routes and its traffic."""
 
     service: ServiceView
+    policy: Mapping[str, object]  # what is in use for it: the keys that [service.NAME] may have
     routes: Listed[RouteView]
     traffic: list[TrafficView]
 
@@ -200,6 +211,14 @@ class LookupView(msgspec.Struct, frozen=True):
     misses: int
     remembered: int  # addresses
     unknown_methods: int  # LBMethod hints that name no chooser; the default was taken
+
+
+class WaitingView(msgspec.Struct, frozen=True):
+    """Requests that wait for a route."""
+
+    requests: int  # now
+    bytes: int  # of their frames
+    waited: int  # that ever did
 
 
 class SessionsView(msgspec.Struct, frozen=True):
@@ -248,6 +267,11 @@ class StatusView(msgspec.Struct, frozen=True):
     streams: int  # requests in flight, counted where they begin
     requests: int  # ended, ever; see TrafficView
     lookups: LookupView
+    waiting: WaitingView
+    drains: int
+    route_states: Mapping[str, int]  # routes in each of STATES; one may be in several
+    panics: int  # requests for which routes were chosen from as if none was ejected or unhealthy, ever
+    sticky_choices: int  # that are remembered
     sessions: SessionsView
     frames: int  # received, ever
     ignored_frames: int
@@ -311,6 +335,11 @@ def status(
         streams=streams(core),
         requests=sum(total.requests for _, total in totals(core)),
         lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
+        waiting=waiting(core),
+        drains=len(core.drains()),
+        route_states=route_states(core),
+        panics=query.panics,
+        sticky_choices=query.sticky.size(),
         sessions=sessions(core),
         frames=core.frames_in,
         ignored_frames=core.engine.ignored,
@@ -326,7 +355,7 @@ def status(
 def routes(core: Core, moment: Moment, wanted: TagFilter, part: Part) -> Listed[RouteView]:
     """The routes that carry the wanted tags: the AND that requests are routed by. All of them for an empty filter."""
     found = core.query.matching(wanted.choices)
-    return _listed([_route_view(route, moment) for route in _cut(found, part)], len(found), part)
+    return _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
 
 
 def route(core: Core, moment: Moment, id_text: str) -> RouteView | None:
@@ -335,13 +364,13 @@ def route(core: Core, moment: Moment, id_text: str) -> RouteView | None:
         found = core.table.find(parse_id(id_text))
     except BrokerError:
         return None
-    return _route_view(found, moment) if found is not None else None
+    return _route_view(core, found, moment) if found is not None else None
 
 
 def services(core: Core, part: Part) -> Listed[ServiceView]:
     """All services that have a route, by name."""
     found = sorted(_tallies(core).items())
-    return _listed([_service_view(name, tally) for name, tally in _cut(found, part)], len(found), part)
+    return _listed([_service_view(core, name, tally) for name, tally in _cut(found, part)], len(found), part)
 
 
 def service(core: Core, moment: Moment, name: str, part: Part) -> ServiceDetailView | None:
@@ -352,9 +381,12 @@ def service(core: Core, moment: Moment, name: str, part: Part) -> ServiceDetailV
     tally = _Tally()
     for each in found:
         tally.add(each)
-    listed = _listed([_route_view(route, moment) for route in _cut(found, part)], len(found), part)
+    listed = _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
     rows = [_traffic_view(key, total) for key, total in totals(core) if key[0] == name]
-    return ServiceDetailView(_service_view(name, tally), listed, rows)
+    policy = core.table.loads.services[name].policy
+    return ServiceDetailView(
+        _service_view(core, name, tally), {key: getattr(policy, key) for key in SERVICE_KEYS}, listed, rows
+    )
 
 
 def connections(core: Core, moment: Moment, part: Part) -> Listed[ConnectionView]:
@@ -425,6 +457,17 @@ def streams(core: Core) -> int:
 def service_routes(core: Core) -> dict[str, int]:
     """How many routes each service has."""
     return {name: tally.routes for name, tally in _tallies(core).items()}
+
+
+def waiting(core: Core) -> WaitingView:
+    """Requests that wait for a route."""
+    room = core.engine.waiting
+    return WaitingView(room.size, room.bytes_n, room.waited_n)
+
+
+def route_states(core: Core) -> dict[str, int]:
+    """How many routes are in each of STATES."""
+    return {name: mask.size() for name, mask in _masks(core)}
 
 
 def sessions(core: Core) -> SessionsView:
@@ -509,9 +552,10 @@ def _listed(items: list[T], total: int, part: Part) -> Listed[T]:
     return Listed(items, total, part.offset, part.limit)
 
 
-def _route_view(route: Route, moment: Moment) -> RouteView:
+def _route_view(core: Core, route: Route, moment: Moment) -> RouteView:
     owner = route.owner
     assert isinstance(owner, Peer)  # the core makes no others
+    load = route.load
     return RouteView(
         route_id=route.id_text,
         service=route.service,
@@ -520,13 +564,27 @@ def _route_view(route: Route, moment: Moment) -> RouteView:
         peer=owner.name,
         joined_at_ms=route.joined_at_ms,
         age_s=_seconds(moment.at_ms - route.joined_at_ms),
-        requests=route.load.requests,
-        in_flight=route.load.in_flight,
+        requests=load.requests,
+        in_flight=load.in_flight,
+        awaited=load.awaited_n,
+        weight=load.weight,
+        states=[name for name, mask in _masks(core) if mask.has(route.slot)],
+        errors_in_a_row=load.errors_n,
+        ejections=load.ejections_n,
+        ejected_s=_until(load.ejected_until, moment),
+        grants=load.lease.left_n if load.lease is not None else None,
     )
 
 
-def _service_view(name: str, tally: _Tally) -> ServiceView:
-    return ServiceView(name, tally.routes, tally.requests, tally.in_flight)
+def _masks(core: Core) -> list[tuple[str, Slots]]:
+    """The mask of each state."""
+    masks = core.table.masks
+    return [(name, getattr(masks, name)) for name in STATES]
+
+
+def _service_view(core: Core, name: str, tally: _Tally) -> ServiceView:
+    load = core.table.loads.services[name]
+    return ServiceView(name, tally.routes, tally.requests, tally.in_flight, load.awaited_n, load.ejected_n)
 
 
 def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
@@ -651,3 +709,7 @@ def _state(peer: Peer) -> str:
     if peer.connection.state == NEW:
         return "connecting"
     return "suspended" if peer.is_suspended else "open"
+
+
+def _until(at: float, moment: Moment) -> float:
+    return round(max(0.0, at - moment.now), 3)

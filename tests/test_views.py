@@ -5,15 +5,19 @@ from dataclasses import fields
 import pytest
 
 from broker import VERSION, views
+from broker.core import CoreSettings
 from broker.errors import BrokerError
 from broker.events import bucket_of
 from broker.forwarding.flows import Counts
 from broker.listen import Listen
 from broker.options import Config, ServerOptions
-from broker.rsocket.frames import REQUEST_RESPONSE, Setup
+from broker.routing.policies import Policy
+from broker.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM, Setup, encode_lease
+from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.views import (
     ClosedConnectionView,
     ConnectionView,
+    DrainView,
     Listed,
     Moment,
     Part,
@@ -22,8 +26,10 @@ from broker.views import (
     TagFilter,
     TagView,
     TrafficView,
+    WaitingView,
 )
 from broker.wire.frames import MIME_TYPE, RouteSetup
+from broker.wire.ids import id_text
 from broker.wire.keys import Key
 from broker.wire.tags import Tag
 from tests.admin_api.fakes import shop, shop_with_traffic
@@ -63,6 +69,13 @@ def test_a_route_is_shown_with_the_tags_that_requests_match_and_its_connection()
         age_s=7.0,
         requests=0,
         in_flight=0,
+        awaited=0,
+        weight=1,
+        states=[],
+        errors_in_a_row=0,
+        ejections=0,
+        ejected_s=0.0,
+        grants=None,
     )
 
 
@@ -78,6 +91,107 @@ def test_a_route_is_found_by_any_spelling_of_its_id(text: str) -> None:
 def test_no_route_for_an_id_that_nobody_has_or_that_is_none(text: str) -> None:
     world = shop()
     assert views.route(world.core, moment(world), text) is None
+
+
+def shown(world: World, number: int) -> RouteView:
+    """A route as operators see it."""
+    found = views.route(world.core, moment(world), id_text(route_id(number)))
+    assert found is not None
+    return found
+
+
+def test_a_route_that_is_drained_says_so() -> None:
+    world = shop()
+    world.core.drain_tag(Tag.of("region", "eu"), 10, 10, False, world.now)
+    assert [shown(world, number).states for number in (1, 2, 3)] == [["draining"], [], ["draining"]]
+    assert views.route_states(world.core)["draining"] == 2
+
+
+def test_a_route_that_reads_too_slowly_or_calls_itself_unhealthy_says_so() -> None:
+    world = shop()
+    world.core.congested(world.wires[1].peer)
+    world.service("orders", 4, health="down", weight="7")
+    assert [shown(world, number).states for number in (1, 2, 4)] == [["congested"], [], ["unhealthy"]]
+    assert [shown(world, number).weight for number in (1, 4)] == [1, 7]
+    assert views.route_states(world.core) == {
+        "draining": 0,
+        "full": 0,
+        "unleased": 0,
+        "ejected": 0,
+        "unhealthy": 1,
+        "congested": 1,
+    }
+
+
+def test_a_route_with_all_the_requests_that_it_may_have_is_full() -> None:
+    world = World(CoreSettings(policies={"orders": Policy(max_in_flight_per_route=1)}))
+    world.service("orders", 1)
+    caller = world.caller()
+    caller.request(REQUEST_STREAM, 1, address(service="orders"))
+    caller.request(REQUEST_RESPONSE, 3, address(service="orders"))
+    found = shown(world, 1)
+    assert (found.in_flight, found.awaited, found.states) == (2, 1, ["full"])
+    assert views.services(world.core, Part()).items == [ServiceView("orders", 1, 2, 2, awaited=1, ejected=0)]
+
+
+def test_a_route_that_fails_is_shown_with_its_errors_and_for_how_long_it_is_ejected() -> None:
+    world = shop()
+    orders, caller = world.wires[1], world.wires[4]
+    for number in range(3):
+        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders", region="eu"))
+        orders.fail(orders.received()[-1].stream_id, 0x201, "broken")
+    assert shown(world, 1).errors_in_a_row == 3
+    load = world.core.table.routes()[0].load
+    load.ejections_n, load.ejected_until = 2, world.now + 60.0
+    load.service.ejected_n = 1
+    world.core.table.masks.put(world.core.table.masks.ejected, load.slot)
+    world.advance(0.5)
+    found = shown(world, 1)
+    assert (found.states, found.ejections, found.ejected_s) == (["ejected"], 2, 59.5)
+    assert [each.ejected for each in views.services(world.core, Part()).items] == [0, 1]
+
+
+def test_a_route_that_grants_requests_is_shown_with_what_is_left() -> None:
+    world = World()
+    metadata = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
+    wire = world.connect()
+    wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, metadata, wants_lease=True).encode())
+    assert (shown(world, 1).grants, shown(world, 1).states) == (0, ["unleased"])
+    wire.send(encode_lease(60_000, 2))
+    assert (shown(world, 1).grants, shown(world, 1).states) == (2, [])
+
+
+def test_a_service_is_shown_with_the_policy_that_is_in_use() -> None:
+    world = World(CoreSettings(policies={"orders": Policy(chooser="random")}))
+    world.service("orders", 1)
+    world.service("billing", 2)
+    found = [views.service(world.core, moment(world), name, Part()) for name in ("orders", "billing")]
+    assert [each.policy["chooser"] for each in found if each] == ["random", "round_robin"]
+
+
+def test_requests_that_wait_for_a_route_are_counted_with_their_bytes() -> None:
+    world = World(CoreSettings(no_route="wait"))
+    raw = world.caller().request(REQUEST_RESPONSE, 1, address(service="orders"))
+    assert views.waiting(world.core) == WaitingView(requests=1, bytes=len(raw), waited=1)
+    world.service("orders", 1)
+    assert views.waiting(world.core) == WaitingView(requests=0, bytes=0, waited=1)
+
+
+def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> None:
+    world = shop()
+    world.core.drain_tag(Tag.of("region", "eu"), 5, 20, True, world.now)
+    world.core.drain_route(route_id(2), 1, 2, False, world.now)
+    world.core.drain_broker(3, 4, False, world.now)
+    world.advance(10)  # one has gone at once, the other's turn has just come
+    eu = DrainView("tag", "region=eu", START_MS + 7_000, 10.0, 5.0, 20.0, True, routes=0, connections_left=0)
+    us = DrainView("route", ORDERS_US, START_MS + 7_000, 10.0, 1.0, 2.0, False, routes=1, connections_left=0)
+    everything = DrainView("broker", "", START_MS + 7_000, 10.0, 3.0, 4.0, False, routes=1, connections_left=0)
+    assert views.drains(world.core, moment(world), Part()) == Listed([eu, us, everything], 3, 0, 100)
+    assert views.drains(world.core, moment(world), Part(1, 1)) == Listed([us], 3, 1, 1)
+    assert views.drain_of_route(world.core, moment(world), route_id(2)) == us
+    assert views.drain_of_tag(world.core, moment(world), Tag.of("Region", "eu")) == eu
+    assert views.drain_of_broker(world.core, moment(world)) == everything
+    assert views.drain_of_route(world.core, moment(world), route_id(1)) is None
 
 
 def test_no_filter_finds_all_routes() -> None:
@@ -141,7 +255,7 @@ def test_a_part_of_a_list_knows_how_long_the_whole_is() -> None:
 def test_services_are_sums_over_their_routes_by_name() -> None:
     world = shop_with_traffic()
     assert views.services(world.core, Part()) == Listed(
-        [ServiceView("billing", routes=1, requests=1, in_flight=0), ServiceView("orders", 2, 2, 1)],
+        [ServiceView("billing", 1, 1, in_flight=0, awaited=0, ejected=0), ServiceView("orders", 2, 2, 1, 1, 0)],
         total=2,
         offset=0,
         limit=100,
@@ -152,7 +266,7 @@ def test_a_service_is_shown_with_its_routes_and_only_its_traffic() -> None:
     world = shop_with_traffic()
     found = views.service(world.core, moment(world), "orders", Part(limit=1))
     assert found is not None
-    assert found.service == ServiceView("orders", 2, 2, 1)
+    assert found.service == ServiceView("orders", 2, 2, 1, 1, 0)
     assert ([route.route_id for route in found.routes.items], found.routes.total) == ([ORDERS_EU], 2)
     assert [(row.service, row.outcome, row.requests) for row in found.traffic] == [("orders", "completed", 1)]
 
@@ -288,6 +402,11 @@ def test_status_is_the_broker_in_one_look() -> None:
         streams=1,
         requests=3,
         lookups=views.LookupView(query.hits, query.misses, 3, 0),
+        waiting=WaitingView(0, 0, 0),
+        drains=0,
+        route_states=dict.fromkeys(views.STATES, 0),
+        panics=0,
+        sticky_choices=0,
         sessions=views.SessionsView(0, 0, 0, 0),
         frames=9,
         ignored_frames=0,

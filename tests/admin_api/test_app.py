@@ -14,7 +14,9 @@ from admin_api.app import ENDPOINTS, make_app, start_admin
 from admin_api.errors import PROBLEMS
 from broker import VERSION, views
 from broker.edge.event_pipe import PipeState
-from broker.options import BrokerOptions, Config
+from broker.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions
+from broker.routing.policies import Policy
+from broker.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.fakes import START_MS, World
 
@@ -101,6 +103,11 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "streams": 1,
         "requests": 3,
         "lookups": {"hits": 1, "misses": 3, "remembered": 3, "unknown_methods": 0},
+        "waiting": {"requests": 0, "bytes": 0, "waited": 0},
+        "drains": 0,
+        "route_states": dict.fromkeys(views.STATES, 0),
+        "panics": 0,
+        "sticky_choices": 0,
         "sessions": {"open": 0, "suspended": 0, "resumed": 0, "retained_bytes": 0},
         "frames": 9,
         "ignored_frames": 0,
@@ -149,6 +156,13 @@ async def test_routes_are_listed_with_the_total(client: TestClient[Any, Any]) ->
         "age_s": 8.003,
         "requests": 2,
         "in_flight": 1,
+        "awaited": 1,
+        "weight": 1,
+        "states": [],
+        "errors_in_a_row": 0,
+        "ejections": 0,
+        "ejected_s": 0.0,
+        "grants": None,
     }
 
 
@@ -193,7 +207,7 @@ async def test_an_unknown_route_is_404(client: TestClient[Any, Any], id: str) ->
 async def test_services(client: TestClient[Any, Any]) -> None:
     body = await get(client, "/api/v1/services?limit=1&offset=1")
     assert body == {
-        "items": [{"service": "orders", "routes": 2, "requests": 2, "in_flight": 1}],
+        "items": [{"service": "orders", "routes": 2, "requests": 2, "in_flight": 1, "awaited": 1, "ejected": 0}],
         "total": 2,
         "offset": 1,
         "limit": 1,
@@ -202,7 +216,15 @@ async def test_services(client: TestClient[Any, Any]) -> None:
 
 async def test_a_service_has_its_routes_and_its_traffic(client: TestClient[Any, Any]) -> None:
     body = await get(client, "/api/v1/services/orders")
-    assert body["service"] == {"service": "orders", "routes": 2, "requests": 2, "in_flight": 1}
+    assert body["service"] == {
+        "service": "orders",
+        "routes": 2,
+        "requests": 2,
+        "in_flight": 1,
+        "awaited": 1,
+        "ejected": 0,
+    }
+    assert body["policy"] == {key: getattr(Policy(), key) for key in SERVICE_KEYS}
     assert (body["routes"]["total"], body["routes"]["items"][0]["route_id"]) == (2, ORDERS_EU)
     assert [(row["model"], row["outcome"], row["requests"]) for row in body["traffic"]] == [
         ("request_response", "completed", 1)
@@ -264,6 +286,16 @@ async def test_traffic(client: TestClient[Any, Any]) -> None:
     ]
 
 
+async def test_limits_are_told_with_unit_and_reason(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    admin.config = Config(limits=LimitOptions(max_connections=7))
+    items = {each["name"]: each for each in (await get(client, "/api/v1/limits"))["items"]}
+    assert {name.partition(".")[0] for name in items} == {"protection", "limits"}
+    shown = items["limits.max_connections"]
+    assert (shown["value"], shown["default"], shown["unit"]) == (7, 50_000, "connections")
+    assert shown["takes"] == "a whole number from 1 to 1000000"
+    assert all(each["why"].endswith(".") for each in items.values())
+
+
 # The page
 
 
@@ -274,10 +306,19 @@ async def test_the_page_has_the_state_and_links_that_work(client: TestClient[Any
     assert "eu-1" in page
     assert "3 of 2 services" in page
     links = [part.partition('"')[0] for part in page.split('href="')[1:]]
-    assert len(links) == 9
+    assert len(links) == 11
     for link in links:
         async with client.get(link) as answer:
             assert answer.status == 200, link
+
+
+async def test_the_page_says_which_routes_are_kept_away_from(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+    async with client.get("/") as answer:
+        assert "<td>none of them</td>" in await answer.text()
+    admin.core.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
+    admin.core.congested(admin.world.wires[1].peer)
+    async with client.get("/") as answer:
+        assert "<td>2 draining, 1 congested</td>" in await answer.text()
 
 
 async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:

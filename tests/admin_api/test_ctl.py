@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from admin_api import ctl as module
 from admin_api.app import make_app
-from admin_api.ctl import DEFAULT_ADMIN, age, clean, ctl, tags_text
+from admin_api.ctl import DEFAULT_ADMIN, age, clean, ctl, state_text, tags_text
 from broker import VERSION, views
 from broker.edge.event_pipe import PipeState
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
@@ -54,7 +54,9 @@ async def test_status(url: str) -> None:
         "up 8.0 s",
         "connections 4 now, 4 ever",
         "routes 3 of 2 services",
-        "requests 1 in flight, 3 ended",
+        "kept away from none of them",
+        "requests 1 in flight, 0 wait, 3 ended",
+        "drained nothing",
         "event files off",
     ]
 
@@ -67,9 +69,9 @@ async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, url: str, 
 
 async def test_routes(url: str) -> None:
     assert await rows("routes", "--admin", url) == [
-        f"orders {ORDERS_EU} region=eu zone=a tcp 127.0.0.1:1 8.0 s 1 2",
-        "orders 00000000-0000-0000-0000-000000000002 region=us zone=a tcp 127.0.0.1:1 8.0 s 0 0",
-        "billing 00000000-0000-0000-0000-000000000003 region=eu canary tcp 127.0.0.1:1 8.0 s 0 1",
+        f"orders {ORDERS_EU} region=eu zone=a ready tcp 127.0.0.1:1 8.0 s 1 2",
+        "orders 00000000-0000-0000-0000-000000000002 region=us zone=a ready tcp 127.0.0.1:1 8.0 s 0 0",
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary ready tcp 127.0.0.1:1 8.0 s 0 1",
     ]
 
 
@@ -92,7 +94,7 @@ async def test_no_routes(url: str) -> None:
 
 
 async def test_services(url: str) -> None:
-    assert await rows("services", "--admin", url) == ["billing 1 0 1", "orders 2 1 2"]
+    assert await rows("services", "--admin", url) == ["billing 1 0 0 1", "orders 2 0 1 2"]
 
 
 async def test_connections(url: str) -> None:
@@ -116,6 +118,90 @@ async def test_a_list_is_asked_for_part_by_part(url: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "PAGE", 2)
     body = json.loads((await run("routes", "--admin", url, "--json")).stdout)
     assert (len(body["items"]), body["total"]) == (3, 3)
+
+
+async def say(*arguments: str) -> str:
+    """The one line of a change that was made."""
+    result = await run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.removesuffix("\n")
+
+
+async def test_a_tag_is_drained_listed_and_undrained(admin: FakeAdmin, url: str) -> None:
+    assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
+    said = await say("drain", "tag", "region=eu", "--grace", "1.5", "--spread", "60", "--admin", url)
+    assert said == "the tag region=eu is drained: 2 routes; 2 connections are closed within 61.5 s"
+    assert await rows("drains", "--admin", url) == ["tag region=eu 0.0 s 1.5 s 60 s 2 2"]
+    assert (await rows("routes", "--service", "billing", "--admin", url))[0].startswith(
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary draining tcp"
+    )
+    admin.world.now += 3
+    assert await say("undrain", "tag", "region=eu", "--admin", url) == (
+        "the tag region=eu is in service again after 3.0 s"
+    )
+    assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
+
+
+async def test_a_route_is_drained_and_keeps_its_connection(url: str) -> None:
+    said = await say("drain", "route", f"Id{{{ORDERS_EU}}}", "--keep", "--admin", url)
+    assert said == f"the route {ORDERS_EU} is drained: 1 routes; none is closed"
+    assert await rows("drains", "--admin", url) == [f"route {ORDERS_EU} 0.0 s 10 s 30 s 1 stay open"]
+    body = json.loads(await say("undrain", "route", ORDERS_EU, "--json", "--admin", url))
+    assert (body["kind"], body["name"], body["close"]) == ("route", ORDERS_EU, False)
+
+
+async def test_the_broker_is_drained_as_configured(url: str) -> None:
+    body = json.loads(await say("drain", "broker", "--json", "--admin", url))
+    assert (body["kind"], body["grace_s"], body["spread_s"], body["close"]) == ("broker", 10.0, 30.0, True)
+    assert (await run("status", "--admin", url)).stdout.count("drained         1") == 1
+    assert await say("undrain", "broker", "--admin", url) == "the broker is in service again after 0.0 s"
+
+
+async def test_a_tag_with_a_value_of_any_text_is_drained(admin: FakeAdmin, url: str) -> None:
+    await say("drain", "tag", "path=a/b?c=d&e #%2F", "--admin", url)
+    await say("drain", "tag", "canary", "--admin", url)
+    assert [drain.name for drain in admin.core.drains()] == ["path=a/b?c=d&e #%2F", "canary"]
+
+
+async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
+    assert await say("close", "2", "--admin", url) == "connection 2 (tcp 127.0.0.1:1) closed after 8.0 s"
+    assert admin.world.wires[2].is_closed
+    result = await run("close", "2", "--admin", url)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "rsocket-broker ctl: no-such-connection: no connection has the number 2\n",
+    )
+    assert json.loads(await say("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (("drain", "broker", "eu"), "the broker needs no name"),
+        (("drain", "route"), "a route needs its id"),
+        (("undrain", "tag"), "a tag needs KEY=VALUE"),
+        (("drain", "service", "orders"), "'service' is not one of 'route', 'tag', 'broker'"),
+        (("close", "0"), "0 is not in the range x>=1"),
+    ],
+)
+async def test_a_change_that_is_said_wrongly_is_never_asked_for(
+    admin: FakeAdmin, url: str, arguments: tuple[str, ...], sentence: str
+) -> None:
+    result = await run(*arguments, "--admin", url)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert admin.core.drains() == []
+
+
+async def test_what_the_broker_refuses_to_change_is_its_sentence_and_exit_status_1(url: str) -> None:
+    result = await run("drain", "broker", "--grace", "-1", "--admin", url)
+    sentence = "bad-body: grace_s must be a number from 0 to 3600, not -1.0"
+    assert (result.exit_code, result.stderr) == (1, f"rsocket-broker ctl: {sentence}\n")
+
+
+def test_states_of_a_route_are_shown_with_how_long_it_is_still_ejected() -> None:
+    assert state_text({"states": ["draining", "ejected"], "ejected_s": 12.4}) == "draining ejected(12 s)"
+    assert state_text({"states": [], "ejected_s": 0.0}) == "ready"
 
 
 async def test_the_options_may_stand_before_the_command(url: str) -> None:

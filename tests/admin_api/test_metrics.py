@@ -13,11 +13,14 @@ from prometheus_client.parser import text_fd_to_metric_families
 from admin_api.app import make_app
 from admin_api.metrics import BOUNDS_US, MAX_REFUSED, MAX_SERVICES, OTHER, OWN_BOUNDS_US, PIECE_LINES, Metrics
 from broker import VERSION, views
+from broker.core import CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.events import bucket_of
 from broker.forwarding.flows import Counts
+from broker.rsocket.frames import REQUEST_RESPONSE
+from broker.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
-from tests.fakes import World
+from tests.fakes import World, address, route_id
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -75,6 +78,18 @@ async def test_the_broker_in_numbers() -> None:
         'broker_transport_bytes_total{direction="out"}': 302,
         "broker_buffered_bytes": 0,
         "broker_routes": 2,
+        'broker_route_states{state="draining"}': 0,
+        'broker_route_states{state="full"}': 0,
+        'broker_route_states{state="unleased"}': 0,
+        'broker_route_states{state="ejected"}': 0,
+        'broker_route_states{state="unhealthy"}': 0,
+        'broker_route_states{state="congested"}': 0,
+        "broker_drains": 0,
+        "broker_panics_total": 0,
+        "broker_sticky_choices": 0,
+        "broker_waiting_requests": 0,
+        "broker_waiting_bytes": 0,
+        "broker_waited_requests_total": 0,
         "broker_services": 1,
         'broker_service_routes{service="orders"}': 2,
         "broker_routing_tags": 6,
@@ -145,6 +160,24 @@ async def test_event_files_are_counted_when_there_are_some() -> None:
         "broker_event_backlog_bytes": 30,
         'broker_events_dropped_total{where="core"}': 0,
         'broker_events_dropped_total{where="files"}': 5,
+    }
+
+
+async def test_routes_that_requests_keep_away_from_and_drains_are_counted() -> None:
+    admin = FakeAdmin(shop_with_traffic())
+    admin.core.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
+    admin.core.drain_route(route_id(2), 1, 1, False, admin.world.now)
+    found = await samples(admin, "broker_")
+    assert (found['broker_route_states{state="draining"}'], found["broker_drains"]) == (3, 2)
+
+
+async def test_requests_that_wait_are_counted() -> None:
+    admin = FakeAdmin(World(CoreSettings(no_route="wait")))
+    raw = admin.world.caller().request(REQUEST_RESPONSE, 1, address(service="orders"))
+    assert await samples(admin, "broker_wait") == {
+        "broker_waiting_requests": 1,
+        "broker_waiting_bytes": len(raw),
+        "broker_waited_requests_total": 1,
     }
 
 
