@@ -8,7 +8,7 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import TICK_S, Shell
+from broker.edge.shell import TICK_S, WEIGH_S, Shell
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import Setup, encode_keepalive
@@ -32,6 +32,7 @@ class FakeLoop:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.late_s = 0.0  # how much later than wanted a timer fires
         self._soon: list[Callable[[], None]] = []
         self._later: tuple[float, Callable[[], None]] | None = None  # the shell has one timer
 
@@ -54,7 +55,8 @@ class FakeLoop:
     def tick(self) -> None:
         """Moves on to the timer."""
         assert self._later is not None
-        self.now, callback = self._later
+        wanted, callback = self._later
+        self.now = wanted + self.late_s
         callback()
         self.turn()
 
@@ -151,9 +153,9 @@ async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it(
 class Pair:
     """A shell and two peers with an accepted SETUP; nothing has been written to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CoreSettings | None = None) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(settings or CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
         self.shell = Shell(core, 1 << 30, STUCK_S, lambda events: None, self.loop)
         self.links = [FakeLink(), FakeLink()]
         self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
@@ -201,3 +203,106 @@ async def test_a_turn_with_many_reads_makes_the_next_one_gather(monkeypatch: pyt
     pair.loop.turn()
     assert [link.writes for link in pair.links] == [2, 1]
     assert pair.ask(1) == [2, 2]
+
+
+class FakeClock:
+    """The `time` of these moments."""
+
+    def __init__(self, *moments: float) -> None:
+        self.moments = list(moments)
+
+    def monotonic(self) -> float:
+        return self.moments.pop(0)
+
+
+async def test_what_the_broker_adds_is_measured_from_the_first_arrival_of_a_turn_to_the_end_of_its_writing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Pair()
+    clock = FakeClock(1.0, 1.000_2, 1.000_3, 1.000_4, 1.000_5)  # arrives, is done; arrives, is done; written
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    monkeypatch.setattr(shell, "time", clock)
+    added = pair.shell.core.added
+    before = (added.number, added.sum_us)
+    pair.ask(0)
+    pair.ask(1)
+    pair.loop.turn()
+    assert (added.number - before[0], added.sum_us - before[1]) == (2, 2 * 499)  # whole microseconds
+    assert clock.moments == []
+
+
+async def test_what_is_answered_at_once_is_measured_without_another_look_at_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Pair()
+    clock = FakeClock(1.0, 1.000_030_5)
+    monkeypatch.setattr(shell, "QUIET_S", -math.inf)
+    monkeypatch.setattr(shell, "time", clock)
+    added = pair.shell.core.added
+    before = (added.number, added.sum_us)
+    pair.ask(0)
+    assert (added.number - before[0], added.sum_us - before[1]) == (1, 30)
+    assert clock.moments == []
+
+
+async def test_the_lag_of_the_loop_is_how_late_its_timer_was() -> None:
+    pair = Pair()
+    pair.shell.start()
+    pair.loop.tick()
+    pair.loop.late_s = 0.25
+    pair.loop.tick()
+    lag = pair.shell.core.lag
+    assert pair.shell.lag_s == pytest.approx(0.25)
+    assert (lag.number, lag.max_us) == (2, int(pair.shell.lag_s * 1e6))
+
+
+class Heavy(Pair):
+    """Two peers of which one has megabytes with the system, and a broker that allows one."""
+
+    def __init__(self) -> None:
+        super().__init__(CoreSettings(max_buffered_bytes=1_000_000))
+        self.shell.start()
+        self.ask(0)
+        self.loop.turn()
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds / TICK_S)):
+            self.loop.tick()
+
+
+async def test_bytes_that_no_system_has_taken_count_once_a_second_and_who_holds_most_is_closed() -> None:
+    heavy = Heavy()
+    heavy.links[0].pending = 1_000_000
+    heavy.pass_time(2 * WEIGH_S)
+    assert (heavy.shell.core.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
+    heavy.links[0].pending += 1
+    heavy.pass_time(WEIGH_S + TICK_S)
+    assert [link.is_aborted for link in heavy.links] == [True, False]
+    text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
+    assert (heavy.peers[0].end_reason, heavy.peers[0].end_detail) == ("over-limit", text)
+    assert heavy.peers[1].end_reason == ""
+
+
+async def test_who_holds_much_and_has_taken_all_its_bytes_is_told_why_it_is_closed() -> None:
+    """Half a frame of it fills memory; it reads."""
+    heavy = Heavy()
+    heavy.links[1].pending = 0
+    heavy.shell.received(heavy.peers[1], (0xFFFFFF).to_bytes(3, "big") + bytes(1_000_001))
+    writes = heavy.links[1].writes
+    heavy.pass_time(WEIGH_S + TICK_S)
+    assert heavy.peers[1].end_reason == "over-limit"
+    assert (heavy.links[1].is_aborted, heavy.links[1].writes - writes) == (False, 1)
+
+
+async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_more() -> None:
+    heavy = Heavy()
+    heavy.ask(1)
+    heavy.loop.turn()
+    for link in heavy.links:
+        link.pending = 300_000
+    heavy.pass_time(WEIGH_S + TICK_S)
+    assert heavy.shell.core.buffered_bytes == 600_000
+    heavy.links[0].pending = 0
+    heavy.shell.lost(heavy.peers[1], "gone")
+    heavy.pass_time(WEIGH_S + TICK_S)
+    assert heavy.shell.core.buffered_bytes == 0
