@@ -36,7 +36,10 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad-request": (INVALID, "the request frame breaks a rule of the RSocket protocol"),
     "route-lost": (CANCELED, "the connection that served the request was lost; it may have been processed"),
-    "over-limit": (REJECTED, "a limit of the broker is reached; nothing was processed, a retry later is safe"),
+    "over-limit": (
+        REJECTED,
+        "a limit of the broker is reached: a request was not processed, a retry later is safe; a connection is closed",
+    ),
     "draining": (
         REJECTED,
         "the broker, or every route that matches, takes no new requests; retry later or through another broker",
