@@ -444,6 +444,13 @@ class LimitOptions:
         "requests",
         within=(1, 1_000_000),
     )
+    max_waiting_bytes: int = option(
+        4_194_304,
+        "Bytes of the frames of requests that wait for a route, of one connection; one that would pass it is refused.",
+        "1048576",
+        "bytes",
+        within=(1024, 1_073_741_824),
+    )
     max_pending_bytes: int = option(
         8_388_608,
         "Bytes that may wait for one connection that reads too slowly; beyond it the connection is closed with "

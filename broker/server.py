@@ -282,6 +282,7 @@ def settings_of(config: Config) -> CoreSettings:
         no_route_timeout_s=routing.no_route_timeout_s,
         max_waiting=limits.max_waiting,
         max_waiting_per_connection=limits.max_waiting_per_connection,
+        max_waiting_bytes=limits.max_waiting_bytes,
         drain_grace_s=config.server.drain_grace_s,
         drain_spread_s=config.server.drain_spread_s,
         strict_hints=routing.strict_hints,

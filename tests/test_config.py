@@ -380,6 +380,16 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
     }
 
 
+EDGE_OPTIONS = ("limits.max_pending_bytes", "limits.stuck_s")  # that concern sockets, not the core
+CORE_OPTIONS = ("server.drain_grace_s", "server.drain_spread_s", "events.flow_interval_s")  # of other sections
+
+
+def is_of_core(doc: OptionDoc) -> bool:
+    """The core wants to know it."""
+    is_there = doc.section in ("routing", "protection", "limits") and doc.name not in EDGE_OPTIONS
+    return is_there or doc.name in CORE_OPTIONS
+
+
 def values_of(policy: Policy) -> dict[str, object]:
     """Everything that a policy says."""
     return {key: getattr(policy, key) for key in dir(policy) if not key.startswith("_")}
@@ -407,6 +417,19 @@ def test_without_a_configuration_the_core_is_set_as_by_itself() -> None:
         return {**found, "policy": values_of(settings.policy)}
 
     assert plain(settings_of(Config())) == plain(Settings())
+
+
+def test_every_setting_of_the_core_is_an_option() -> None:
+    settings = {key for key in dir(Settings()) if not key.startswith("_")}
+    assert settings - {doc.key for doc in describe()} == {"policy", "policies"}
+
+
+@pytest.mark.parametrize("doc", [doc for doc in describe() if is_of_core(doc)], ids=lambda doc: doc.name)
+def test_what_an_option_says_reaches_the_core(folder: Path, doc: OptionDoc) -> None:
+    config = of_file(folder, f"[{doc.section}]\n{doc.key} = {doc.option.example}")
+    settings = settings_of(config)
+    owner = settings.policy if doc.option.per_service else settings
+    assert getattr(owner, doc.key) == getattr(getattr(config, doc.section), doc.key) != doc.default
 
 
 @pytest.mark.parametrize(
