@@ -63,7 +63,9 @@ class Admin(Protocol):
 
 
 def state_of(admin: Admin) -> str:
-    """`starting`, `ready` or `stopping`."""
+    """`starting`, `ready`, `draining` (an operator drains the whole broker) or `stopping`."""
     if admin.is_stopping:
         return "stopping"
+    if admin.core.engine.is_draining:
+        return "draining"
     return "ready" if admin.is_ready else "starting"

@@ -15,6 +15,7 @@ from broker import views
 
 REASONS: Final = {
     "starting": "starting: not everything is listened on yet",
+    "draining": "draining: an operator took the broker out of service",
     "stopping": "stopping: no new requests are taken, those in flight may end",
 }
 

@@ -32,7 +32,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from admin_api.admin import Admin
+from admin_api.admin import Admin, state_of
 from broker import VERSION, views
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
@@ -92,7 +92,7 @@ class BrokerCollector(Collector):
         core = admin.core
         build = {"version": VERSION, "core": views.CORE}
         yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
-        ready = admin.is_ready and not admin.is_stopping
+        ready = state_of(admin) == "ready"
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
         yield from _work(core)

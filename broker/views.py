@@ -254,7 +254,7 @@ class StatusView(msgspec.Struct, frozen=True):
     name: str
     version: str
     core: str  # compiled or interpreted
-    state: str  # starting, ready or stopping
+    state: str  # starting, ready, draining or stopping
     started_at_ms: int
     uptime_s: float
     listeners: list[str]

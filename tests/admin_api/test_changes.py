@@ -185,6 +185,17 @@ async def test_a_drained_broker_takes_no_requests_until_it_is_undrained(
     assert (caller.received(), len(admin.world.wires[3].received())) == ([], 1)
 
 
+async def test_a_drained_broker_is_not_ready(client: TestClient[Any, Any]) -> None:
+    await change(client, "PUT", BROKER)
+    assert await problem(client, "GET", "/readyz") == (503, "not-ready", "the broker is draining")
+    async with client.get("/api/v1/status") as answer:
+        assert (await answer.json())["state"] == "draining"
+    async with client.get("/metrics") as answer:
+        assert "broker_ready 0.0\n" in await answer.text()
+    await change(client, "DELETE", BROKER)
+    assert await change(client, "GET", "/readyz") == {"status": "ready"}
+
+
 async def test_what_is_not_drained_cannot_be_undrained(client: TestClient[Any, Any]) -> None:
     await change(client, "PUT", EU)
     for path in (ROUTE, BROKER, "/api/v1/drains/tags/region/us"):
