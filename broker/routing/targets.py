@@ -196,7 +196,7 @@ class Addresses:
             return
         method = self._method_of(hints.lb_method, policy)
         target.chooser = method.chooser
-        if (hints.sticky_keys or method.is_sticky) and target.routing != MULTICAST and policy.sticky_ttl_s > 0:
+        if (hints.sticky_keys or method.is_sticky) and target.routing != MULTICAST:
             self._read_sticky_keys(target, hints.sticky_keys, method.is_sticky)
 
     def _method_of(self, hint: str | None, policy: Policy) -> Method:
@@ -236,7 +236,8 @@ class Addresses:
             named.name(name)
         if not named.tags and not is_sticky:
             return
-        target.is_sticky = True
+        assert target.policy is not None  # read before
+        target.is_sticky = target.policy.sticky_ttl_s > 0  # else the tags are keys all the same, of no choice
         target.is_by_origin = not named.tags
         others = named.others()
         if not self._strict_hints:
