@@ -34,6 +34,8 @@ from broker.rsocket.frames import (
     REQUEST_N,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
+    RESUME_OK,
+    Resume,
     Setup,
     encode_cancel,
     encode_error,
@@ -41,6 +43,7 @@ from broker.rsocket.frames import (
     encode_metadata_push,
     encode_payload,
     encode_request_n,
+    has_position,
     initial_n,
 )
 from broker.rsocket.framing import FrameCursor
@@ -65,6 +68,9 @@ SETTINGS = CoreSettings(
     flow_interval_s=3.0,
     max_frame_bytes=3000,
     max_tags_per_route=5,
+    resume_ttl_s=30.0,
+    resume_buffer_bytes=1500,
+    resume_total_bytes=2000,
 )
 STRICT = CoreSettings(
     max_streams_per_connection=3,
@@ -73,6 +79,7 @@ STRICT = CoreSettings(
     multicast_prefetch_n=3,
     multicast_buffer_bytes=60,
     strict_hints=True,
+    resume_ttl_s=30.0,
     policy=Policy(chooser="random"),
 )
 
@@ -160,9 +167,13 @@ class Actor:
         self.is_wild = False  # it has sent rubbish: what it gets back is its own fault
         self.next_id = 1
         self.todo: list[bytes] = []  # fragments that it has not sent yet
+        self.token = b""  # of its session; empty: it has none
+        self.received_bytes = 0  # in frames with a position
 
     def send(self, raw: bytes) -> None:
-        """One whole frame."""
+        """One whole frame; nothing while its wire is broken."""
+        if self.wire.is_lost:
+            return
         self.send_bytes(len(raw).to_bytes(3, "big") + raw if self.wire.peer.is_framed else raw)
 
     def send_bytes(self, data: bytes) -> None:
@@ -190,8 +201,9 @@ class Actor:
     def note_received(self, frame: Frame) -> None:
         """Checks a frame that the broker wrote."""
         stream_id, kind, flags = frame.stream_id, frame.kind, frame.flags
+        self.received_bytes += len(frame.raw) if stream_id and has_position(kind) else 0
         if stream_id == 0:
-            assert kind in (KEEPALIVE, METADATA_PUSH, ERROR), frame
+            assert kind in (KEEPALIVE, METADATA_PUSH, ERROR, RESUME_OK), frame
             assert kind != ERROR or frame.code < 0x201, frame
         elif stream_id & 1:
             assert stream_id in self.requested, f"{frame} for a stream that was never begun"
@@ -237,7 +249,13 @@ class Play:
         metadata_mime = MIMES[mime % len(MIMES)]
         metadata = self._route_setup(metadata_mime, route) if who else None
         data = DATA_MIMES[data_mime % len(DATA_MIMES)]
-        actor.send(Setup(metadata_mime, data, 20_000, 60_000, metadata).encode())
+        if mime & 0x80:
+            actor.token = b"%d" % actor.wire.peer.id
+        actor.send(
+            Setup(
+                metadata_mime, data, 20_000, 60_000, metadata, wants_resume=bool(actor.token), token=actor.token
+            ).encode()
+        )
         self.look()
 
     def request(self, who: int, kind: int, target: int, n: int, flags: int, cuts: list[int]) -> None:
@@ -353,11 +371,23 @@ class Play:
             self.look()
 
     def lose(self, who: int) -> None:
-        """A transport breaks."""
+        """A transport breaks, or somebody whose transport broke comes back."""
         actor = self._actor(who)
-        if actor is not None:
+        if actor is None:
+            return
+        if not actor.token:
             self._leave(actor)
-            self.look()
+        elif actor.wire.is_lost:
+            self._come_back(actor)
+        else:
+            actor.wire.lose()
+        self.look()
+
+    def _come_back(self, actor: Actor) -> None:
+        """On another kind of transport; whoever was too late, or for whom too much waited, is told so and leaves."""
+        actor.wire = self.world.connect(not actor.wire.peer.is_framed)
+        actor.cursor = FrameCursor(actor.wire.peer.is_framed, self.world.core.settings.max_frame_bytes)
+        actor.wire.send(Resume(actor.token, actor.received_bytes, 0).encode())
 
     def wait(self, seconds: int) -> None:
         """Time passes; who was silent for too long is ended."""
@@ -405,7 +435,7 @@ class Play:
             for frame in actor.wire.received():
                 actor.note_received(frame)
         for actor in self.actors[:]:
-            if actor.wire.is_closed:
+            if actor.wire.is_closed or actor.wire.peer.is_lost:
                 self._leave(actor)
         self._look_into_tables()
 
@@ -416,8 +446,12 @@ class Play:
             self.world.pump()
             self.look()
         for actor in self.actors[:]:
-            self._leave(actor)
+            if not actor.wire.is_lost:
+                self._leave(actor)
         self.look()
+        self.world.advance(self.world.core.settings.resume_ttl_s)  # whoever has no wire now does not come back
+        self.look()
+        assert (self.world.core.sessions.size(), self.world.core.sessions.budget.used_bytes) == (0, 0)
         assert self.world.left_over() == []
         assert self.world.core.peers() == []
         assert self.world.core.table.size() == 0
@@ -489,7 +523,11 @@ class Play:
             self.world.routes.add(actor.wire.peer.route)
         self.actors.remove(actor)
         self.gone.append(actor)
+        if actor.token and not actor.wire.is_closed and not actor.wire.is_lost:
+            actor.wire.send(encode_error(0, 0x101, "goodbye"))  # else it would be waited for
         actor.wire.lose()
+        if actor.wire.peer.is_suspended:  # what it said stood behind half a frame of rubbish
+            self.world.core.end(actor.wire.peer, "closed-by-operator", "rubbish", self.world.now)
 
     def _route_setup(self, mime: str, route: int) -> bytes:
         tags = tags_of({"region": REGIONS[route // 4 % 2], "user": str(route % 3)})
