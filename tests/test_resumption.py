@@ -223,6 +223,21 @@ def test_a_route_stands_behind_the_mask_congested_while_it_is_suspended() -> Non
     assert not masks.congested.has(route.load.slot)
 
 
+def test_others_are_preferred_while_a_route_is_suspended() -> None:
+    world = World()
+    client = Client(world, b"s", "orders", 1)
+    other = world.service("orders", 2)
+    caller = world.caller()
+    client.wire.lose()
+    for at in range(4):
+        caller.request(REQUEST_RESPONSE, 1 + 2 * at, ORDERS)
+    assert len(other.received()) == 4
+    assert client.resume() == [resumed(0)]
+    for at in range(4, 8):
+        caller.request(REQUEST_RESPONSE, 1 + 2 * at, ORDERS)
+    assert (len(other.received()), len(client.take())) == (2, 2)
+
+
 def test_both_wires_may_be_of_different_kinds() -> None:
     world = World()
     service = Client(world, b"s", "orders", 1, framed=True)
