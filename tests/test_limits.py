@@ -471,6 +471,22 @@ def test_at_the_bound_of_all_bytes_nobody_is_ended_and_beyond_it_who_holds_most(
     assert [wire.is_closed for wire in wires] == [False, False, False, True]
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 20])
+def test_part_by_part_the_weight_is_the_same_and_told_after_the_last_one(parts: int) -> None:
+    world = World(CoreSettings(max_buffered_bytes=1499))
+    wires = [world.caller() for _ in range(5)]
+    for wire, size in zip(wires, (100, 200, 300, 400, 500), strict=True):
+        wire.send_bytes(half_a_frame(size))
+    told: list[bool] = []
+    while not told or (world.core.buffered_bytes == 0 and len(told) < 50):
+        told.append(world.core.weigh_part(parts))
+    assert (told, world.core.buffered_bytes) == ([False] * (len(told) - 1) + [True], 1500)
+    assert len(told) <= parts
+    wires[4].lose()
+    again = [world.core.weigh_part(parts) for _ in range(len(told) + 1)]
+    assert (any(again), world.core.buffered_bytes) == (False, 1000)
+
+
 def test_as_many_are_ended_as_it_takes() -> None:
     world = World(CoreSettings(max_buffered_bytes=100))
     wires = [world.caller() for _ in range(5)]

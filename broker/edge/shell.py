@@ -25,6 +25,7 @@ FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
 QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
+WEIGH_PARTS = 20  # a part of them with each tick
 CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothing more would stay for ever
 
 
@@ -238,6 +239,8 @@ class Shell:
         self._abort_overdue()
         self._end_stuck()
         if self._loop.time() >= self._weigh_at:
+            self._look_at_unsent()
+        if self.core.weigh_part(WEIGH_PARTS):
             self._weigh()
         self._move()
         self._turn()
@@ -268,14 +271,18 @@ class Shell:
                 self.core.stuck(stuck.peer, text, time.monotonic())
                 self._drop(stuck.peer, link)
 
-    def _weigh(self) -> None:
-        """Tells the core what the transports hold back, and closes those that it gives."""
+    def _look_at_unsent(self) -> None:
+        """Tells the core what the transports hold back."""
         self._weigh_at = self._loop.time() + WEIGH_S
         for peer in list(self._unsent.values()):
             link = self._links.get(peer.id)
             peer.unsent_bytes = link.pending_bytes() if link is not None else 0
             if not peer.unsent_bytes:
                 del self._unsent[peer.id]
+
+    def _weigh(self) -> None:
+        """All connections together hold back too much: closes those that the core gives."""
+        self._look_at_unsent()
         for peer in self.core.weigh(time.monotonic()):
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
