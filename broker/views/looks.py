@@ -1,10 +1,8 @@
-"""What the broker is doing, as plain immutable values: for the REST API and the command line.
+"""Looks at the broker: what it is doing, as `values`, for the REST API and the command line.
 
 Decides what an operator sees of a core and under which names. Everything is computed on the loop's thread, between two
 requests, so no lock is needed and no value is half old; lists are cut to a `Part` before their values are made, so that
 a look at a large broker stays a short one. Does not know HTTP, JSON or Prometheus, and changes nothing.
-
-Moments are milliseconds since the epoch (`_at_ms`), durations seconds (`_s`), latencies microseconds (`_us`).
 """
 
 from __future__ import annotations
@@ -13,13 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import reduce
-from typing import Final, Generic, TypeAlias, TypeVar
-
-import msgspec
+from typing import Final, TypeAlias, TypeVar
 
 from broker import VERSION
 from broker.core import COMPILED, Core
-from broker.edge.event_pipe import PipeState
 from broker.errors import BrokerError
 from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
@@ -32,6 +27,27 @@ from broker.options import SERVICE_KEYS, Config, describe
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, normal_tag
 from broker.rsocket.connection import NEW
+from broker.views.values import (
+    BytesView,
+    ClosedConnectionView,
+    ConnectionView,
+    DrainView,
+    DurationsView,
+    EventFilesView,
+    LimitView,
+    Listed,
+    LookupView,
+    Moment,
+    Part,
+    RouteView,
+    ServiceDetailView,
+    ServiceView,
+    SessionsView,
+    StatusView,
+    TagView,
+    TrafficView,
+    WaitingView,
+)
 from broker.wire.ids import id_text, parse_id
 from broker.wire.keys import keys_named
 from broker.wire.tags import Tag
@@ -42,245 +58,9 @@ STATES: Final = ("draining", "full", "unleased", "ejected", "unhealthy", "conges
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
 T = TypeVar("T")
 
-EventFilesView: TypeAlias = PipeState  # what the edge says of itself is a plain value already
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
 Measured: TypeAlias = Durations  # the same
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """One moment on both clocks: monotonic seconds as the core counts them, and milliseconds since the epoch."""
-
-    now: float
-    at_ms: int
-
-
-class Part(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    offset: int = 0
-    limit: int = 100
-
-
-class Listed(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a list, and how long the whole is."""
-
-    items: list[T]
-    total: int
-    offset: int
-    limit: int
-
-
-class TagView(msgspec.Struct, frozen=True):
-    """One tag of a route. Two tags may have the same key; `value` None is a tag without a value."""
-
-    key: str  # full name: "io.rsocket.routing.Region", "user"
-    name: str  # short name: "region", "user"
-    value: str | None
-
-
-class RouteView(msgspec.Struct, frozen=True):
-    """One route."""
-
-    route_id: str
-    service: str
-    tags: list[TagView]  # those that requests are matched with, the default tags included
-    connection_id: int
-    peer: str  # "tcp 10.0.0.4:5123"
-    joined_at_ms: int
-    age_s: float
-    requests: int  # begun there, ever
-    in_flight: int  # begun and not ended
-    awaited: int  # request/responses among them
-    weight: int  # its tag `weight`
-    states: list[str]  # of STATES; empty: nothing speaks against it
-    errors_in_a_row: int
-    ejections: int  # that count towards the length of the next one
-    ejected_s: float  # still; 0: it is not ejected
-    grants: int | None  # requests that its connection still takes; None: it does not say (no LEASE)
-
-
-class ServiceView(msgspec.Struct, frozen=True):
-    """All routes of one service name."""
-
-    service: str
-    routes: int
-    requests: int  # begun at the routes that are there now
-    in_flight: int
-    awaited: int  # request/responses among them
-    ejected: int  # routes
-
-
-class ConnectionView(msgspec.Struct, frozen=True):
-    """One connection that is not gone yet. The mime types are empty and the lifetime 0 before its SETUP."""
-
-    connection_id: int
-    peer: str
-    transport: str  # tcp, tls, ws, wss, unix
-    state: str  # connecting (no SETUP yet), open, suspended (no socket), ending (its last bytes are being written)
-    route_id: str  # empty: it offers no route (D-17)
-    service: str
-    metadata_mime: str
-    data_mime: str
-    lifetime_s: float  # silence after which it counts as lost
-    connected_at_ms: int
-    age_s: float
-    idle_s: float  # since something arrived
-    requests: int  # it made, ever
-    streams_begun: int  # its requests in flight
-    streams_served: int  # requests in flight that it serves
-    bytes_in: int  # that the broker received
-    bytes_out: int
-
-
-class ClosedConnectionView(msgspec.Struct, frozen=True):
-    """One connection that ended."""
-
-    connection_id: int
-    peer: str
-    reason: str  # a code word of docs/errors.md, or "left"
-    detail: str  # a sentence for people
-    route_id: str
-    service: str
-    connected_at_ms: int
-    closed_at_ms: int
-    duration_s: float
-    bytes_in: int
-    bytes_out: int
-
-
-class DrainView(msgspec.Struct, frozen=True):
-    """Something that gets no new requests, because somebody said so."""
-
-    kind: str  # route, tag or broker
-    name: str  # Route Id, `region=eu`, or empty
-    began_at_ms: int
-    age_s: float
-    grace_s: float  # for the requests of each connection, from its turn on
-    spread_s: float  # over which the turns are spread
-    close: bool  # its connections are closed; else they only get nothing new
-    routes: int  # that it drains now
-    connections_left: int  # that are still to be closed
-
-
-class LimitView(msgspec.Struct, frozen=True):
-    """One limit in use."""
-
-    name: str  # limits.max_connections
-    value: object
-    unit: str
-    default: object
-    takes: str  # "a whole number from 1 to 1000000"
-    why: str
-
-
-class TrafficView(msgspec.Struct, frozen=True):
-    """Ended requests since the broker started. They are added up at the end of each flow interval, so the last moment
-    is not in it. Bytes are those of frames."""
-
-    service: str
-    model: str
-    routing: str
-    outcome: str
-    code: str  # code word of the broker's own error, or empty
-    requests: int
-    items_in: int  # payloads of the caller
-    items_out: int  # payloads of the route
-    bytes_in: int  # from caller to route
-    bytes_out: int
-    latency_mean_us: int
-    latency_p50_us: int  # percentiles are at most 1/32 wrong, see broker.events
-    latency_p95_us: int
-    latency_p99_us: int
-    latency_max_us: int
-
-
-class ServiceDetailView(msgspec.Struct, frozen=True):
-    """One service with its routes and its traffic."""
-
-    service: ServiceView
-    policy: Mapping[str, object]  # what is in use for it: the keys that [service.NAME] may have
-    routes: Listed[RouteView]
-    traffic: list[TrafficView]
-
-
-class LookupView(msgspec.Struct, frozen=True):
-    """How addresses are resolved."""
-
-    hits: int  # requests whose address was remembered
-    misses: int
-    remembered: int  # addresses
-    unknown_methods: int  # LBMethod hints that name no chooser; the default was taken
-
-
-class WaitingView(msgspec.Struct, frozen=True):
-    """Requests that wait for a route."""
-
-    requests: int  # now
-    bytes: int  # of their frames
-    waited: int  # that ever did
-
-
-class SessionsView(msgspec.Struct, frozen=True):
-    """Connections that survive a broken socket, because their SETUP asked for it."""
-
-    open: int  # suspended ones included
-    suspended: int  # without a socket now
-    resumed: int  # times that one came back, ever
-    retained_bytes: int  # of frames that may have to be sent again
-
-
-class DurationsView(msgspec.Struct, frozen=True):
-    """How long something took, ever; percentiles are at most 1/32 wrong."""
-
-    number: int  # of what was measured
-    p50_us: int
-    p99_us: int
-    max_us: int
-
-
-class BytesView(msgspec.Struct, frozen=True):
-    """Bytes of all connections, those that are gone included; of RSocket only, not of TLS or WebSocket."""
-
-    received: int
-    sent: int  # handed to the transports
-    buffered: int  # waiting in the broker when it was last added up, which it is once a second
-
-
-class StatusView(msgspec.Struct, frozen=True):
-    """The broker in one look."""
-
-    broker_id: str
-    name: str
-    version: str
-    core: str  # compiled or interpreted
-    state: str  # starting, ready, draining or stopping
-    started_at_ms: int
-    uptime_s: float
-    listeners: list[str]
-    connections: int  # not gone yet
-    connections_accepted: int  # ever
-    routes: int
-    services: int
-    tags: int  # different ones that routes carry
-    generation: int  # number of the routing table's last change
-    streams: int  # requests in flight, counted where they begin
-    requests: int  # ended, ever; see TrafficView
-    lookups: LookupView
-    waiting: WaitingView
-    drains: int
-    route_states: Mapping[str, int]  # routes in each of STATES; one may be in several
-    panics: int  # requests for which routes were chosen from as if none was ejected or unhealthy, ever
-    sticky_choices: int  # that are remembered
-    sessions: SessionsView
-    frames: int  # received, ever
-    ignored_frames: int
-    bytes: BytesView
-    added_latency: DurationsView  # by the broker, per frame: from the arrival of its bytes to the end of that writing
-    loop_lag: DurationsView  # how late the broker's timer, every 50 ms, was
-    events_dropped: int  # nobody took them in time
-    event_files: EventFilesView | None  # None: no event files are written
-    config: Mapping[str, Mapping[str, object]]  # section, key, value
 
 
 class TagFilter:
