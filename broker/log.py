@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from broker.errors import CODE_WORDS
-from broker.events import EVENTS_DROPPED, LIFECYCLE_FIELDS, LifecycleEvent
+from broker.events import EVENTS_DROPPED, LIFECYCLE_FIELDS, ROUTE_EJECTED, LifecycleEvent
 from broker.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
@@ -75,12 +75,13 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
 
 
 def log_event(event: LifecycleEvent, line: str = "") -> None:
-    """The event's line: a warning when events were dropped or a peer or route went by its own fault, else info.
+    """The event's line: a warning when events were dropped, a route was ejected, a service refuses requests, or a peer
+    or route went by its own fault, else info.
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
     is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
-    level = logging.WARNING if is_fault or event.kind == EVENTS_DROPPED else logging.INFO
+    level = logging.WARNING if is_fault or event.kind in (EVENTS_DROPPED, ROUTE_EJECTED) else logging.INFO
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 

@@ -192,16 +192,22 @@ def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
     assert json.loads(line)["text"] == "a\nb\u2028\udc80"
 
 
-def test_ends_that_are_a_peers_fault_and_dropped_events_are_warnings(out: io.StringIO) -> None:
+def test_ends_that_are_a_peers_fault_ejections_refusals_and_dropped_events_are_warnings(out: io.StringIO) -> None:
     setup("warning", "text", out)
     log_event(LifecycleEvent(PEER_CLOSED, 1, 0, peer="a", reason="left"))
     for reason in ("replaced", "draining", "closed-by-operator", "broker-stopped"):
         log_event(LifecycleEvent(PEER_CLOSED, 2, 0, peer="b", reason=reason))
     log_event(LifecycleEvent(PEER_CLOSED, 3, 0, peer="c", reason="bad-frame"))
     log_event(LifecycleEvent(EVENTS_DROPPED, 4, 0))
+    log_event(LifecycleEvent(ROUTE_EJECTED, 5, 0, "7", "orders", reason="errors-in-row"))
+    log_event(LifecycleEvent(ROUTE_RELIEVED, 6, 0, "7", "orders"))
+    log_event(LifecycleEvent(BREAKER_OPENED, 7, 0, service="orders", reason="over-limit"))
+    log_event(LifecycleEvent(BREAKER_CLOSED, 8, 0, service="orders"))
     assert [line[25:] for line in out.getvalue().splitlines()] == [
         "warning peer c: closed after 0.0 s: bad-frame",
         "warning broker: events dropped",
+        "warning route 7 (orders): ejected",
+        "warning service orders: requests are refused",
     ]
 
 
