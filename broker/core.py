@@ -35,6 +35,7 @@ from broker.life.diary import Diary
 from broker.life.drains import BROKER, MAX_DRAINS, ROUTE, TAG, Drain, Drains, tag_name
 from broker.life.durations import Durations
 from broker.life.guards import SPENT, Census, Rate
+from broker.life.protection import Protection
 from broker.life.sessions import Move, Sessions
 from broker.routing.dice import Dice
 from broker.routing.loads import Load
@@ -98,7 +99,9 @@ class Core:
         "_peers",
         "_part_n",
         "_peers_made",
+        "_refused",
         "_small_bytes",
+        "_suspects",
         "_turned",
         "_unweighed",
         "_weight",
@@ -109,6 +112,7 @@ class Core:
         "frames_in",
         "id_text",
         "lag",
+        "protection",
         "query",
         "sessions",
         "settings",
@@ -135,6 +139,9 @@ class Core:
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._deadlines: Final = Deadlines()
         self._drains: Final = Drains()
+        self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
+        self._suspects: Final = self.table.loads.suspects
+        self._refused: Final = self.engine.breakers.news
         self._by_address: Final = Census(settings.max_connections_per_address)
         self._by_principal: Final = Census(settings.max_connections_per_principal)
         self._keepalives: Final = Rate(settings.max_keepalives_per_s)
@@ -209,6 +216,10 @@ class Core:
             self.end(peer, "bad-frame", frame.fault, now)
         if self._fed:
             self._pause(peer)
+        if self._suspects:
+            self.protection.judge(now)
+        if self._refused:
+            self.protection.tell_opened(now)
 
     def congested(self, peer: Peer) -> None:
         """The peer does not take what is written to it. Callers that send it more are not read from (`take_turned`).
@@ -358,6 +369,9 @@ class Core:
         while timed is not None:
             timed.expire(now)
             timed = self.engine.timers.take_due(now)
+        if self._suspects:  # a deadline that passes is an error, too
+            self.protection.judge(now)
+        self.protection.tick(now)
         if not self._drains.is_idle():
             self._close_leaving(now)
         self._end_overrun(now)
@@ -366,7 +380,7 @@ class Core:
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
-        return min(self._flow_at, self._deadlines.first(), self.engine.timers.first())
+        return min(self._flow_at, self._deadlines.first(), self.engine.timers.first(), self.protection.next_at())
 
     def weigh_part(self, parts: int) -> bool:
         """Adds up what waits for and of one of so many parts of the connections; True if all hold too much: `weigh`.

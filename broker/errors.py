@@ -47,7 +47,7 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "no-lease": (REJECTED, "every route that matches grants its requests by LEASE, and none is left; retry later"),
     "unhealthy": (
         REJECTED,
-        "every route that matches is ejected or calls itself unhealthy, and `routing.panic_percent` says not to try them",
+        "every route that matches is ejected or unhealthy, and `routing.panic_percent` says not to try them",
     ),
     "too-large": (INVALID, "a frame would be longer than the 16,777,215 bytes that RSocket can say"),
     "bad-frame": (CONNECTION_ERROR, "bytes that are no RSocket frame; the connection is closed"),

@@ -18,6 +18,7 @@ from broker.forwarding.splices import Splice
 from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.forwarding.waiting import WaitingRoom
+from broker.routing.breakers import Breakers
 from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target
@@ -74,6 +75,7 @@ class Engine(Asks):
         "_mimes_by_pair",
         "_request",
         "_scratch",
+        "breakers",
         "flows",
         "ignored",
         "is_draining",
@@ -88,6 +90,7 @@ class Engine(Asks):
         self.query: Final = query
         self.flows: Final = FlowTable()
         self.timers: Final = Timers()
+        self.breakers: Final = Breakers()
         self.waiting: Final = WaitingRoom(
             self,
             self.timers,
@@ -226,6 +229,8 @@ class Engine(Asks):
             chosen = self.query.choose(target, peer.zone, peer.origin, frame.now)
             routes = [chosen] if chosen is not None else []
         if not routes:
+            if target.blocked_service is not None:
+                self.breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
             self._refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
             return
         flow = self._flow(peer, target, None if target.routing == MULTICAST else routes[0], METADATA_PUSH)
@@ -403,6 +408,8 @@ class Engine(Asks):
 
     def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
+        if why is target.blocked and target.blocked_service is not None:
+            self.breakers.refuse(target.blocked_service, why, frame.now)
         if self.settings.no_route != "wait" or why.word not in WAITED_FOR or target.deadline_ms == 0:
             self._refuse(peer, frame.stream_id, frame.kind, target, why)
             return

@@ -51,6 +51,7 @@ class Load:
         "is_measured",
         "joined_at",
         "lease",
+        "relieved_at",
         "requests",
         "service",
         "slot",
@@ -68,8 +69,9 @@ class Load:
         self.weight = 1  # 1..65535, its tag `weight`
         self.warm_at: Final = now + service.policy.slow_start_s  # from then on it gets a full share
         self.errors_n = 0  # in a row
-        self.ejections_n = 0
+        self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
+        self.relieved_at = 0.0  # when its latest ejection was over
         self.is_measured = False  # somebody chooses by its latency
         self.ewma_us = 0.0  # of request/responses, as it was at `ewma_at`
         self.ewma_at = 0.0
@@ -182,6 +184,9 @@ class Loads:
     def left(self, load: Load) -> None:
         """Its route is in the table no more."""
         service = load.service
+        if load.ejected_until:
+            load.ejected_until = 0.0
+            service.ejected_n -= 1
         self.masks.forget(load.slot)
         load.slot = -1
         if load.lease is not None:

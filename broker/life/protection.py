@@ -1,0 +1,66 @@
+"""Protection of services from their own routes and from too much at once: who is ejected, whose breaker is open.
+
+`routing.outliers` and `routing.breakers` decide; here it is told, and kept to the clock.
+"""
+
+from typing import Final
+
+from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
+from broker.forwarding.peers import Peer
+from broker.life.diary import Diary
+from broker.routing.breakers import Breakers, News
+from broker.routing.outliers import Judgement, Outliers
+from broker.routing.table import Table
+
+
+class Protection:
+    """The judges of one broker, and what they decide as events."""
+
+    __slots__ = ("_diary", "breakers", "outliers")
+
+    def __init__(self, table: Table, breakers: Breakers, diary: Diary) -> None:
+        self.outliers: Final = Outliers(table)
+        self.breakers: Final = breakers
+        self._diary: Final = diary
+
+    def judge(self, now: float) -> None:
+        """Somebody is suspected of failing too often."""
+        for judgement in self.outliers.judge(now):
+            self._tell_route(judgement, now)
+
+    def tick(self, now: float) -> None:
+        """Those whose ejection is over are relieved, breakers without refusals close."""
+        for judgement in self.outliers.relieve(now):
+            self._tell_route(judgement, now)
+        self.tell_opened(now)
+        for news in self.breakers.close(now):
+            self._tell_breaker(news, now)
+
+    def tell_opened(self, now: float) -> None:
+        """Breakers that have opened since the last call."""
+        for news in self.breakers.news:
+            self._tell_breaker(news, now)
+        self.breakers.news.clear()
+
+    def next_at(self) -> float:
+        """When to tick at the latest, seconds, monotonic."""
+        return min(self.outliers.next_at(), self.breakers.next_at())
+
+    def _tell_route(self, judgement: Judgement, now: float) -> None:
+        route = judgement.route
+        owner = route.owner
+        self._diary.tell(
+            ROUTE_EJECTED if judgement.is_ejected else ROUTE_RELIEVED,
+            self._diary.wall(now),
+            route.id_text,
+            route.service,
+            peer=owner.name if isinstance(owner, Peer) else "",
+            reason="errors-in-row" if judgement.is_ejected else "",
+            detail=judgement.detail,
+            requests=route.load.requests,
+        )
+
+    def _tell_breaker(self, news: News, now: float) -> None:
+        kind = BREAKER_OPENED if news.is_open else BREAKER_CLOSED
+        reason = "over-limit" if news.is_open else ""
+        self._diary.tell(kind, self._diary.wall(now), service=news.service, reason=reason, detail=news.detail)

@@ -1,0 +1,359 @@
+"""Routes that fail too often in a row get nothing for a while (D-37), and nobody more than may be in flight (D-38)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
+from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
+from broker.routing.breakers import MAX_SERVICES, QUIET_S
+from broker.routing.policies import Policy
+from broker.rsocket.frames import (
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_keepalive,
+)
+from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from broker.wire.keys import Key
+from tests.fakes import World, address, composite, route_id, tags_of
+
+ORDERS = address(service="orders")
+
+
+class Crowd:
+    """Routes 1, 2, 3 … of orders, and a caller."""
+
+    def __init__(self, count: int, policy: Policy | None = None) -> None:
+        self.world = World(CoreSettings(policy=policy))
+        self.services = {number: self.world.service("orders", number) for number in range(1, count + 1)}
+        self.caller = self.world.caller()
+
+    def to(self, number: int, kind: int = REQUEST_RESPONSE) -> int:
+        """A request to exactly this route; its stream there."""
+        raw = address(route_id=str(self.world.core.table.find(route_id(number)).id_text))  # type: ignore[union-attr]
+        self.caller.request(kind, self.caller.peer.requests * 2 + 1, raw)
+        return self.services[number].received()[-1].stream_id
+
+    def fail(self, number: int, times: int, code: int = APPLICATION_ERROR) -> None:
+        for _ in range(times):
+            self.services[number].fail(self.to(number), code, "no")
+        self.caller.received()
+
+    def succeed(self, number: int) -> None:
+        self.services[number].answer(self.to(number), b"yes")
+        self.caller.received()
+
+    def served(self, count: int, raw: bytes = ORDERS, kind: int = REQUEST_FNF) -> list[int]:
+        """How many of so many requests each route got."""
+        for _ in range(count):
+            self.caller.request(kind, self.caller.peer.requests * 2 + 1, raw)
+        return [len(service.received()) for service in self.services.values()]
+
+    def judged(self) -> list[tuple[int, str]]:
+        """Ejections and reliefs since the last call."""
+        return [
+            (event.kind, event.route_id[-2:])
+            for event in self.world.events()
+            if event.kind in (ROUTE_EJECTED, ROUTE_RELIEVED)
+        ]
+
+    def live(self, seconds: float) -> None:
+        """Time passes, and everybody keeps alive."""
+        while seconds > 0:
+            step = min(seconds, 20.0)
+            self.world.advance(step)
+            seconds -= step
+            for wire in [*self.services.values(), self.caller]:
+                wire.send(encode_keepalive(b""))
+
+
+def test_the_fifth_error_in_a_row_ejects_and_not_the_fourth() -> None:
+    crowd = Crowd(3)
+    crowd.fail(2, 4)
+    assert crowd.served(6) == [2, 2, 2]
+    crowd.fail(2, 1)
+    assert crowd.judged() == [(ROUTE_EJECTED, "02")]
+    assert crowd.served(6) == [3, 0, 3]
+
+
+def test_an_answer_in_between_begins_anew() -> None:
+    crowd = Crowd(3)
+    crowd.fail(2, 4)
+    crowd.succeed(2)
+    crowd.fail(2, 4)
+    assert crowd.judged() == []
+
+
+@pytest.mark.parametrize(
+    "code, is_bad", [(APPLICATION_ERROR, True), (REJECTED, True), (CANCELED, True), (INVALID, False)]
+)
+def test_what_counts_as_the_routes_fault(code: int, is_bad: bool) -> None:
+    crowd = Crowd(3)
+    crowd.fail(2, 5, code)
+    assert bool(crowd.judged()) == is_bad
+
+
+@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL])
+def test_errors_of_every_model_count(kind: int) -> None:
+    crowd = Crowd(3)
+    for _ in range(5):
+        crowd.services[1].fail(crowd.to(1, kind), APPLICATION_ERROR, "no")
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+def test_errors_of_a_branch_count_for_its_route() -> None:
+    crowd = Crowd(2)
+    for _ in range(5):
+        crowd.caller.request(REQUEST_RESPONSE, crowd.caller.peer.requests * 2 + 1, address(MULTICAST, service="orders"))
+        (frame,) = crowd.services[1].received()
+        crowd.services[1].fail(frame.stream_id, APPLICATION_ERROR, "no")
+        crowd.services[2].received()
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+def test_cancels_and_lost_callers_say_nothing_about_a_route() -> None:
+    crowd = Crowd(3)
+    for _ in range(4):
+        crowd.fail(1, 1)
+        crowd.to(1)
+        crowd.caller.cancel(crowd.caller.peer.requests * 2 - 1)
+    assert crowd.judged() == []
+    crowd.fail(1, 1)
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+def test_deadlines_that_pass_without_an_answer_are_errors() -> None:
+    crowd = Crowd(3)
+    raw = address(hints=[(Key.text("deadline_ms"), "100")], service="orders")
+    for _ in range(5):
+        crowd.served(3, raw, REQUEST_RESPONSE)
+        for number in (1, 3):  # 2 is silent
+            for stream_id in [each for each in crowd.services[number].peer.streams if not each & 1]:
+                crowd.services[number].answer(stream_id, b"")
+        crowd.world.advance(0.1)
+    assert crowd.judged() == [(ROUTE_EJECTED, "02")]
+
+
+def test_an_ejected_route_is_relieved_when_its_time_is_over_and_not_before() -> None:
+    crowd = Crowd(3)
+    crowd.fail(1, 5)
+    crowd.judged()
+    crowd.live(29.99)
+    assert (crowd.judged(), crowd.served(4)) == ([], [0, 2, 2])
+    crowd.live(0.01)
+    assert crowd.judged() == [(ROUTE_RELIEVED, "01")]
+    assert crowd.served(6) == [2, 2, 2]
+
+
+def test_each_ejection_is_longer_than_the_one_before_up_to_the_limit() -> None:
+    crowd = Crowd(3, Policy(eject_s=30.0, eject_max_s=100.0))
+    spans = []
+    for _ in range(5):
+        crowd.fail(1, 5)
+        (load,) = [route.load for route in crowd.world.core.table.routes() if route.load.ejected_until]
+        spans.append(round(load.ejected_until - crowd.world.now, 6))
+        crowd.live(spans[-1])
+        assert not load.ejected_until
+    assert spans == [30, 60, 90, 100, 100]
+
+
+def test_good_times_shorten_the_next_ejection() -> None:
+    crowd = Crowd(3)
+    for span_s in (30, 60, 90):
+        crowd.fail(1, 5)
+        crowd.live(span_s)
+    crowd.live(65)  # twice the time of one ejection, and a little
+    crowd.fail(1, 5)
+    details = [event.detail for event in crowd.world.events() if event.kind == ROUTE_EJECTED]
+    assert details[-1] == "5 errors in a row; ejection 2, for 60 s; 1 of 3 routes of orders are ejected"
+
+
+@pytest.mark.parametrize("count, most", [(1, 1), (9, 1), (19, 1), (20, 2), (30, 3)])
+def test_at_most_a_tenth_is_ejected_but_one_always_may_be(count: int, most: int) -> None:
+    crowd = Crowd(count)
+    for number in range(1, count + 1):
+        crowd.fail(number, 5)
+    assert len(crowd.judged()) == most
+    assert crowd.world.core.protection.outliers.spared == count - most
+
+
+def test_one_that_was_spared_is_judged_again_after_as_many_errors() -> None:
+    crowd = Crowd(9)
+    crowd.fail(1, 5)
+    crowd.fail(2, 5)
+    crowd.live(30)
+    crowd.judged()
+    crowd.fail(2, 4)
+    assert crowd.judged() == []
+    crowd.fail(2, 1)
+    assert crowd.judged() == [(ROUTE_EJECTED, "02")]
+
+
+def test_the_only_route_is_used_though_it_is_ejected() -> None:
+    crowd = Crowd(1)
+    crowd.fail(1, 5)
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+    assert crowd.served(2) == [2]
+    assert crowd.world.core.query.panics > 0
+
+
+@pytest.mark.parametrize("policy", [Policy(eject_after_errors=0), Policy(eject_s=0.0), Policy(eject_max_percent=0)])
+def test_ejection_can_be_switched_off(policy: Policy) -> None:
+    crowd = Crowd(3, policy)
+    crowd.fail(1, 50)
+    assert crowd.judged() == []
+
+
+def test_a_service_may_have_a_policy_of_its_own() -> None:
+    world = World(CoreSettings(policies={"stock": Policy(eject_after_errors=2)}))
+    caller = world.caller()
+    for name, number in (("orders", 1), ("stock", 2)):
+        service = world.service(name, number)
+        for _ in range(2):
+            caller.request(REQUEST_RESPONSE, caller.peer.requests * 2 + 1, address(service=name))
+            service.fail(service.received()[-1].stream_id, APPLICATION_ERROR, "no")
+    assert [event.service for event in world.events() if event.kind == ROUTE_EJECTED] == ["stock"]
+
+
+def test_tags_that_change_do_not_end_an_ejection_and_a_new_connection_does() -> None:
+    crowd = Crowd(3)
+    crowd.fail(1, 5)
+    crowd.services[1].push(
+        composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()))
+    )
+    assert crowd.served(4) == [0, 2, 2]
+    crowd.services[1].lose()
+    crowd.services[1] = crowd.world.service("orders", 1)
+    assert sum(crowd.served(6)[:1]) == 2
+    assert crowd.world.core.table.loads.services["orders"].ejected_n == 0
+    crowd.live(60)
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+def test_a_route_that_leaves_while_it_is_ejected_makes_room_for_another() -> None:
+    crowd = Crowd(3)
+    crowd.fail(1, 5)
+    crowd.services[1].lose()
+    crowd.fail(2, 5)
+    assert crowd.judged() == [(ROUTE_EJECTED, "01"), (ROUTE_EJECTED, "02")]
+
+
+def test_many_ejections_of_routes_that_leave_do_not_pile_up() -> None:
+    crowd = Crowd(1)
+    for _ in range(500):
+        crowd.fail(1, 5)
+        crowd.services[1].lose()
+        crowd.services[1] = crowd.world.service("orders", 1)
+    assert len(crowd.world.core.protection.outliers._terms) < 200
+
+
+# Breakers
+
+
+def limited(per_route: int, per_service: int = 0) -> Policy:
+    return Policy(max_in_flight_per_route=per_route, max_in_flight_per_service=per_service)
+
+
+def test_a_route_gets_no_more_than_it_may_have_in_flight() -> None:
+    crowd = Crowd(1, limited(2))
+    assert crowd.served(3, kind=REQUEST_RESPONSE) == [2]
+    (frame,) = crowd.caller.received()
+    assert (frame.code, frame.text.partition(":")[0]) == (REJECTED, "over-limit")
+
+
+def test_what_is_full_is_passed_over_while_others_have_room() -> None:
+    crowd = Crowd(2, limited(2))
+    crowd.to(1)
+    crowd.to(1)
+    assert crowd.served(2, kind=REQUEST_RESPONSE) == [0, 2]
+
+
+@pytest.mark.parametrize("how", ["answer", "error", "cancel", "caller lost", "tags"])
+def test_each_end_of_a_request_makes_room(how: str) -> None:
+    crowd = Crowd(1, limited(1))
+    other = crowd.world.caller()
+    other.request(REQUEST_RESPONSE, 1, ORDERS)
+    (frame,) = crowd.services[1].received()
+    assert crowd.served(1, kind=REQUEST_RESPONSE) == [0]
+    if how == "answer":
+        crowd.services[1].answer(frame.stream_id, b"")
+    elif how == "error":
+        crowd.services[1].fail(frame.stream_id, APPLICATION_ERROR, "no")
+    elif how == "cancel":
+        other.cancel(1)
+    elif how == "caller lost":
+        other.lose()
+    else:
+        raw = RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()
+        crowd.services[1].push(composite((MIME_TYPE, raw)))
+        assert crowd.served(1, kind=REQUEST_RESPONSE) == [0]
+        crowd.services[1].answer(frame.stream_id, b"")
+    crowd.services[1].received()
+    assert crowd.served(1, kind=REQUEST_RESPONSE) == [1]
+    assert crowd.served(1, kind=REQUEST_RESPONSE) == [0]
+
+
+def test_streams_are_no_work_in_flight_and_a_full_route_gets_none_either() -> None:
+    crowd = Crowd(1, limited(1))
+    assert crowd.served(5, kind=REQUEST_STREAM) == [5]
+    assert crowd.served(1, kind=REQUEST_RESPONSE) == [1]
+    assert crowd.served(1, kind=REQUEST_STREAM) == [0]
+
+
+def test_a_service_gets_no_more_than_all_its_routes_may_have_in_flight() -> None:
+    crowd = Crowd(3, limited(0, 4))
+    assert sum(crowd.served(6, kind=REQUEST_RESPONSE)) == 4
+    text = "over-limit: 4 requests are in flight at service orders, the limit is 4"
+    assert [frame.text for frame in crowd.caller.received()] == [text] * 2
+
+
+def test_no_limit_can_be_switched_off_by_nothing_but_a_zero() -> None:
+    crowd = Crowd(1, limited(0))
+    assert crowd.served(3000, kind=REQUEST_RESPONSE) == [3000]
+    assert Policy().max_in_flight_per_route == 1024
+
+
+def news(world: World) -> list[tuple[int, str, str]]:
+    return [
+        (event.kind, event.service, event.detail)
+        for event in world.events()
+        if event.kind in (BREAKER_OPENED, BREAKER_CLOSED)
+    ]
+
+
+def test_a_breaker_that_opens_is_told_once_and_closes_when_none_was_refused_for_a_second() -> None:
+    crowd = Crowd(1, limited(1))
+    crowd.served(4, kind=REQUEST_RESPONSE)
+    crowd.world.advance(QUIET_S / 2)
+    opened = crowd.caller.received()[0].text.partition(": ")[2]
+    assert news(crowd.world) == [(BREAKER_OPENED, "orders", opened)]
+    crowd.served(1, kind=REQUEST_RESPONSE)
+    crowd.world.advance(QUIET_S - 0.01)
+    assert news(crowd.world) == []
+    crowd.world.advance(0.01)
+    closed = "4 requests were refused in 0.5 s; 1 are in flight"
+    assert news(crowd.world) == [(BREAKER_CLOSED, "orders", closed)]
+
+
+def test_refusals_are_counted_by_service_and_no_more_names_than_may_be() -> None:
+    world = World(CoreSettings(policy=limited(1)))
+    caller = world.caller()
+    for number in range(MAX_SERVICES + 5):
+        world.service(f"s{number}", number + 1)
+        for _ in range(2):
+            caller.request(REQUEST_RESPONSE, caller.peer.requests * 2 + 1, address(service=f"s{number}"))
+    refused = world.core.protection.breakers.refused
+    assert len(refused) == MAX_SERVICES + 1
+    assert refused[""] == 5
+
+
+def test_a_waiting_policy_does_not_wait_for_a_full_route() -> None:
+    world = World(CoreSettings(no_route="wait", policy=limited(1)))
+    world.service("orders", 1)
+    caller = world.caller()
+    for stream_id in (1, 3):
+        caller.request(REQUEST_RESPONSE, stream_id, ORDERS)
+    assert [frame.text.partition(":")[0] for frame in caller.received()] == ["over-limit"]
