@@ -334,7 +334,7 @@ def test_a_breaker_that_opens_is_told_once_and_closes_when_none_was_refused_for_
     crowd.world.advance(QUIET_S - 0.01)
     assert news(crowd.world) == []
     crowd.world.advance(0.01)
-    closed = "4 requests were refused in 0.5 s; 1 are in flight"
+    closed = "requests refused in 0.5 s: 4; in flight now: 1"
     assert news(crowd.world) == [(BREAKER_CLOSED, "orders", closed)]
 
 
