@@ -199,9 +199,9 @@ def services(before: Asked, admin: str | None, as_json: bool) -> None:
         _print_json(body)
         return
     _print_table(
-        ("service", ">routes", ">ejected", ">in flight", ">requests"),
+        ("service", ">routes", ">ejected", ">in flight", ">requests", ">refused"),
         [
-            (each["service"], *(f"{each[key]:,}" for key in ("routes", "ejected", "in_flight", "requests")))
+            (each["service"], *(f"{each[key]:,}" for key in ("routes", "ejected", "in_flight", "requests", "refused")))
             for each in body["items"]
         ],
         "no services",

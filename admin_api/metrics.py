@@ -172,8 +172,17 @@ def _routing(core: Core) -> Iterator[Metric]:
         "broker_route_states", "Routes that requests keep away from, and why", "state", views.route_states(core)
     )
     yield GaugeMetricFamily("broker_drains", "Routes, tags and brokers that are drained", len(core.drains()))
+    protection = views.protection(core)
+    yield CounterMetricFamily("broker_route_ejections", "Times that a route was ejected", protection.ejected)
     yield CounterMetricFamily(
-        "broker_panics", "Requests whose routes were chosen as if none was ejected or unhealthy", query.panics
+        "broker_route_reliefs", "Times that an ejected route got requests again", protection.relieved
+    )
+    yield CounterMetricFamily(
+        "broker_route_ejections_spared", "Times that too many were ejected for one more", protection.spared
+    )
+    yield _refusals(views.refused(core))
+    yield CounterMetricFamily(
+        "broker_panics", "Requests whose routes were chosen as if none was ejected or unhealthy", protection.panics
     )
     yield GaugeMetricFamily("broker_sticky_choices", "Choices that are remembered", query.sticky.size())
     waiting = views.waiting(core)
@@ -192,6 +201,19 @@ def _routing(core: Core) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "broker_unknown_methods", "Addresses with an LBMethod that names no chooser", query.unknown_methods
     )
+
+
+def _refusals(refused: dict[str, int]) -> CounterMetricFamily:
+    """Services in the order of their first refusal, so that a counter never goes back."""
+    family = CounterMetricFamily(
+        "broker_breaker_refusals", "Requests refused because too many were in flight", labels=["service"]
+    )
+    numbers = _first({name: number for name, number in refused.items() if name})
+    if "" in refused:  # those whose services are too many to be told apart
+        numbers[OTHER] = numbers.get(OTHER, 0) + refused[""]
+    for name, number in numbers.items():
+        family.add_metric([name], number)
+    return family
 
 
 def _requests(core: Core) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ from broker.views import (
     Listed,
     Moment,
     Part,
+    ProtectionView,
     RouteView,
     ServiceView,
     TagFilter,
@@ -131,24 +132,29 @@ def test_a_route_with_all_the_requests_that_it_may_have_is_full() -> None:
     caller.request(REQUEST_RESPONSE, 3, address(service="orders"))
     found = shown(world, 1)
     assert (found.in_flight, found.awaited, found.states) == (2, 1, ["full"])
-    assert views.services(world.core, Part()).items == [ServiceView("orders", 1, 2, 2, awaited=1, ejected=0)]
+    caller.request(REQUEST_RESPONSE, 5, address(service="orders"))
+    assert caller.one().text.startswith("over-limit: ")
+    refusing = ServiceView("orders", 1, 2, 2, awaited=1, ejected=0, is_refusing=True, refused=1)
+    assert views.services(world.core, Part()).items == [refusing]
+    assert views.protection(world.core) == ProtectionView(0, 0, 0, breakers_opened=1, refused=1, panics=0)
+    world.advance(3)
+    assert not views.services(world.core, Part()).items[0].is_refusing
 
 
 def test_a_route_that_fails_is_shown_with_its_errors_and_for_how_long_it_is_ejected() -> None:
-    world = shop()
-    orders, caller = world.wires[1], world.wires[4]
+    world = World(CoreSettings(policy=Policy(eject_after_errors=3, eject_s=60.0)))
+    world.service("orders", 1)
+    orders, caller = world.wires[1], world.caller()
     for number in range(3):
-        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders", region="eu"))
-        orders.fail(orders.received()[-1].stream_id, 0x201, "broken")
-    assert shown(world, 1).errors_in_a_row == 3
-    load = world.core.table.routes()[0].load
-    load.ejections_n, load.ejected_until = 2, world.now + 60.0
-    load.service.ejected_n = 1
-    world.core.table.masks.put(world.core.table.masks.ejected, load.slot)
+        assert shown(world, 1).errors_in_a_row == number
+        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
+        orders.fail(orders.one().stream_id, 0x201, "broken")
     world.advance(0.5)
     found = shown(world, 1)
-    assert (found.states, found.ejections, found.ejected_s) == (["ejected"], 2, 59.5)
-    assert [each.ejected for each in views.services(world.core, Part()).items] == [0, 1]
+    assert (found.states, found.ejections, found.ejected_s) == (["ejected"], 1, 59.5)
+    assert [each.ejected for each in views.services(world.core, Part()).items] == [1]
+    caller.request(REQUEST_RESPONSE, 7, address(service="orders"))  # it is the only one: panic
+    assert views.protection(world.core) == ProtectionView(1, 0, 0, 0, 0, panics=1)
 
 
 def test_a_route_that_grants_requests_is_shown_with_what_is_left() -> None:
@@ -255,7 +261,10 @@ def test_a_part_of_a_list_knows_how_long_the_whole_is() -> None:
 def test_services_are_sums_over_their_routes_by_name() -> None:
     world = shop_with_traffic()
     assert views.services(world.core, Part()) == Listed(
-        [ServiceView("billing", 1, 1, in_flight=0, awaited=0, ejected=0), ServiceView("orders", 2, 2, 1, 1, 0)],
+        [
+            ServiceView("billing", 1, 1, 0, 0, 0, is_refusing=False, refused=0),
+            ServiceView("orders", 2, 2, 1, 1, 0, False, 0),
+        ],
         total=2,
         offset=0,
         limit=100,
@@ -266,7 +275,7 @@ def test_a_service_is_shown_with_its_routes_and_only_its_traffic() -> None:
     world = shop_with_traffic()
     found = views.service(world.core, moment(world), "orders", Part(limit=1))
     assert found is not None
-    assert found.service == ServiceView("orders", 2, 2, 1, 1, 0)
+    assert found.service == ServiceView("orders", 2, 2, 1, 1, 0, is_refusing=False, refused=0)
     assert ([route.route_id for route in found.routes.items], found.routes.total) == ([ORDERS_EU], 2)
     assert [(row.service, row.outcome, row.requests) for row in found.traffic] == [("orders", "completed", 1)]
 
@@ -405,7 +414,7 @@ def test_status_is_the_broker_in_one_look() -> None:
         waiting=WaitingView(0, 0, 0),
         drains=0,
         route_states=dict.fromkeys(views.STATES, 0),
-        panics=0,
+        protection=ProtectionView(0, 0, 0, 0, 0, 0),
         sticky_choices=0,
         sessions=views.SessionsView(0, 0, 0, 0),
         frames=9,

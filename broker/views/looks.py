@@ -39,6 +39,7 @@ from broker.views.values import (
     LookupView,
     Moment,
     Part,
+    ProtectionView,
     RouteView,
     ServiceDetailView,
     ServiceView,
@@ -118,7 +119,7 @@ def status(
         waiting=waiting(core),
         drains=len(core.drains()),
         route_states=route_states(core),
-        panics=query.panics,
+        protection=protection(core),
         sticky_choices=query.sticky.size(),
         sessions=sessions(core),
         frames=core.frames_in,
@@ -250,6 +251,24 @@ def route_states(core: Core) -> dict[str, int]:
     return {name: mask.size() for name, mask in _masks(core)}
 
 
+def protection(core: Core) -> ProtectionView:
+    """What was done against routes that fail and services that are asked too much."""
+    outliers, breakers = core.protection.outliers, core.protection.breakers
+    return ProtectionView(
+        ejected=outliers.ejected,
+        relieved=outliers.relieved,
+        spared=outliers.spared,
+        breakers_opened=breakers.opened,
+        refused=sum(breakers.refused.values()),
+        panics=core.query.panics,
+    )
+
+
+def refused(core: Core) -> dict[str, int]:
+    """Requests that were refused because too many were in flight, by service; those of later services under ""."""
+    return core.protection.breakers.refused
+
+
 def sessions(core: Core) -> SessionsView:
     """The sessions of resumption."""
     known = core.sessions
@@ -364,7 +383,17 @@ def _masks(core: Core) -> list[tuple[str, Slots]]:
 
 def _service_view(core: Core, name: str, tally: _Tally) -> ServiceView:
     load = core.table.loads.services[name]
-    return ServiceView(name, tally.routes, tally.requests, tally.in_flight, load.awaited_n, load.ejected_n)
+    breakers = core.protection.breakers
+    return ServiceView(
+        service=name,
+        routes=tally.routes,
+        requests=tally.requests,
+        in_flight=tally.in_flight,
+        awaited=load.awaited_n,
+        ejected=load.ejected_n,
+        is_refusing=breakers.is_open(name),
+        refused=breakers.refused.get(name, 0),
+    )
 
 
 def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:

@@ -78,6 +78,8 @@ class ServiceView(msgspec.Struct, frozen=True):
     in_flight: int
     awaited: int  # request/responses among them
     ejected: int  # routes
+    is_refusing: bool  # a request was refused within the last second, because too many were in flight
+    refused: int  # requests for that reason, ever
 
 
 class ConnectionView(msgspec.Struct, frozen=True):
@@ -190,6 +192,17 @@ class WaitingView(msgspec.Struct, frozen=True):
     waited: int  # that ever did
 
 
+class ProtectionView(msgspec.Struct, frozen=True):
+    """What was done against routes that fail and services that are asked too much, ever."""
+
+    ejected: int  # times that a route was
+    relieved: int  # times that one got requests again because its time was over
+    spared: int  # times that one was not ejected because too many of its service were
+    breakers_opened: int
+    refused: int  # requests, because too many were in flight
+    panics: int  # requests for which routes were chosen from as if none was ejected or unhealthy
+
+
 class SessionsView(msgspec.Struct, frozen=True):
     """Connections that survive a broken socket, because their SETUP asked for it."""
 
@@ -239,7 +252,7 @@ class StatusView(msgspec.Struct, frozen=True):
     waiting: WaitingView
     drains: int
     route_states: Mapping[str, int]  # routes in each of STATES; one may be in several
-    panics: int  # requests for which routes were chosen from as if none was ejected or unhealthy, ever
+    protection: ProtectionView
     sticky_choices: int  # that are remembered
     sessions: SessionsView
     frames: int  # received, ever

@@ -106,7 +106,14 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "waiting": {"requests": 0, "bytes": 0, "waited": 0},
         "drains": 0,
         "route_states": dict.fromkeys(views.STATES, 0),
-        "panics": 0,
+        "protection": {
+            "ejected": 0,
+            "relieved": 0,
+            "spared": 0,
+            "breakers_opened": 0,
+            "refused": 0,
+            "panics": 0,
+        },
         "sticky_choices": 0,
         "sessions": {"open": 0, "suspended": 0, "resumed": 0, "retained_bytes": 0},
         "frames": 9,
@@ -207,7 +214,18 @@ async def test_an_unknown_route_is_404(client: TestClient[Any, Any], id: str) ->
 async def test_services(client: TestClient[Any, Any]) -> None:
     body = await get(client, "/api/v1/services?limit=1&offset=1")
     assert body == {
-        "items": [{"service": "orders", "routes": 2, "requests": 2, "in_flight": 1, "awaited": 1, "ejected": 0}],
+        "items": [
+            {
+                "service": "orders",
+                "routes": 2,
+                "requests": 2,
+                "in_flight": 1,
+                "awaited": 1,
+                "ejected": 0,
+                "is_refusing": False,
+                "refused": 0,
+            }
+        ],
         "total": 2,
         "offset": 1,
         "limit": 1,
@@ -223,6 +241,8 @@ async def test_a_service_has_its_routes_and_its_traffic(client: TestClient[Any, 
         "in_flight": 1,
         "awaited": 1,
         "ejected": 0,
+        "is_refusing": False,
+        "refused": 0,
     }
     assert body["policy"] == {key: getattr(Policy(), key) for key in SERVICE_KEYS}
     assert (body["routes"]["total"], body["routes"]["items"][0]["route_id"]) == (2, ORDERS_EU)

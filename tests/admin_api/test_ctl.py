@@ -94,7 +94,7 @@ async def test_no_routes(url: str) -> None:
 
 
 async def test_services(url: str) -> None:
-    assert await rows("services", "--admin", url) == ["billing 1 0 0 1", "orders 2 0 1 2"]
+    assert await rows("services", "--admin", url) == ["billing 1 0 0 1 0", "orders 2 0 1 2 0"]
 
 
 async def test_connections(url: str) -> None:

@@ -85,6 +85,9 @@ async def test_the_broker_in_numbers() -> None:
         'broker_route_states{state="unhealthy"}': 0,
         'broker_route_states{state="congested"}': 0,
         "broker_drains": 0,
+        "broker_route_ejections_total": 0,
+        "broker_route_reliefs_total": 0,
+        "broker_route_ejections_spared_total": 0,
         "broker_panics_total": 0,
         "broker_sticky_choices": 0,
         "broker_waiting_requests": 0,
@@ -169,6 +172,16 @@ async def test_routes_that_requests_keep_away_from_and_drains_are_counted() -> N
     admin.core.drain_route(route_id(2), 1, 1, False, admin.world.now)
     found = await samples(admin, "broker_")
     assert (found['broker_route_states{state="draining"}'], found["broker_drains"]) == (3, 2)
+
+
+async def test_requests_that_breakers_refused_are_counted_by_service_and_beyond_the_limit_together() -> None:
+    world = World()
+    refused = views.refused(world.core)
+    refused |= {"": 7, **{f"s{number}": 2 for number in range(MAX_SERVICES + 3)}}
+    found = await samples(FakeAdmin(world), "broker_breaker_refusals_total")
+    assert len(found) == MAX_SERVICES + 1
+    assert found[f'broker_breaker_refusals_total{{service="s{MAX_SERVICES - 1}"}}'] == 2
+    assert found[f'broker_breaker_refusals_total{{service="{OTHER}"}}'] == 2 * 3 + 7
 
 
 async def test_requests_that_wait_are_counted() -> None:
