@@ -70,7 +70,7 @@ def constants() -> set[str]:
 def settings() -> set[str]:
     """Limits of the core that are no options: `settings.max_waiting_bytes`."""
     options = {doc.key for doc in OPTIONS.values()}
-    return {f"settings.{name}" for name in CoreSettings.__slots__ if A_LIMIT.fullmatch(name.upper())} - {
+    return {f"settings.{name}" for name in dir(CoreSettings) if A_LIMIT.fullmatch(name.upper())} - {
         f"settings.{key}" for key in options
     }
 
