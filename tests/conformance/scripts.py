@@ -76,7 +76,7 @@ def key(of: AnyKey) -> bytes:
 
 
 def tag_map(*tags: AnyTag) -> bytes:
-    """Entries, the last with its first bit clear. None: no value length at all, which only the end of a frame can say."""
+    """Entries, the last with its first bit clear. None: no value length, which only the end of a frame can say."""
     found = b""
     for place, (of, value) in enumerate(tags):
         found += key(of)
@@ -166,9 +166,7 @@ def push(metadata: bytes) -> bytes:
 
 def composite(*entries: tuple[str, bytes]) -> bytes:
     """Composite metadata; mime types as texts."""
-    return b"".join(
-        bytes([len(mime) - 1]) + mime.encode() + u24(len(content)) + content for mime, content in entries
-    )
+    return b"".join(bytes([len(mime) - 1]) + mime.encode() + u24(len(content)) + content for mime, content in entries)
 
 
 def carried(mime: str, broker_frame: bytes, entry_mime: str = FORWARDING) -> bytes:

@@ -30,6 +30,8 @@ from tests.conformance.scripts import (
     ROUTE_SETUP,
     SERVICE_NAME,
     ZONE,
+    AnyKey,
+    AnyTag,
     E,
     M,
     S,
@@ -129,7 +131,9 @@ def test_reserved_flags_change_nothing_and_are_passed_on() -> None:
     world = World()
     orders = connected(world, setup(COMPOSITE, composite((FORWARDING, route_setup(1, "orders", flags=0x3FF)))))
     for place, flags in enumerate([U | 0x200, U | 0x01F, 0x21F, E | U | 0x21F]):
-        raw = request(REQUEST_RESPONSE, 2 * place + 1, composite((FORWARDING, address(flags, (SERVICE_NAME, "orders")))))
+        raw = request(
+            REQUEST_RESPONSE, 2 * place + 1, composite((FORWARDING, address(flags, (SERVICE_NAME, "orders"))))
+        )
         caller(world).send(raw)
         assert heard(orders) == [on(2 * place + 2, raw)]
 
@@ -317,6 +321,15 @@ def test_first_bit_of_the_value_length_says_whether_more_follows() -> None:
     assert announced(route_setup(1, "orders") + more + b"\x87\x01a") == ([], [two + DEFAULT_TAGS])
 
 
+def test_clear_bit_ends_a_map_that_something_can_follow() -> None:
+    """In an ADDRESS the map of tags and the wrapped metadata follow. In a ROUTE_SETUP only tags can (D-21)."""
+    assert decode_frame(address(U, (SERVICE_NAME, "orders"), wrapped=b"\x87\x01a")) == Address(
+        CALLER_ID, [Tag(Key.well_known(SERVICE_NAME), b"orders")], [], b"\x87\x01a", U
+    )
+    tags = [("io.rsocket.routing.Region", "eu"), ("io.rsocket.routing.Zone", "a")]
+    assert announced(route_setup(1, "orders") + b"\x86\x02eu" + b"\x87\x01a") == ([], [tags + DEFAULT_TAGS])
+
+
 @pytest.mark.parametrize("kind", sorted(LEAST))
 def test_frame_that_is_cut_within_its_fields_is_refused(kind: int) -> None:
     whole = LEAST[kind]
@@ -376,9 +389,7 @@ def test_route_add_field_by_field() -> None:
     )
     found = decode_frame(raw)
     tags = [Tag(Key.well_known(0x06), b"eu"), Tag(Key.text("color"), None)]
-    expected = RouteAdd(
-        BROKER_ID, bytes.fromhex("00112233445566778899aabbccddeeff"), 1_700_000_000_000, "orders", tags
-    )
+    expected = RouteAdd(BROKER_ID, bytes.fromhex("00112233445566778899aabbccddeeff"), 1_700_000_000_000, "orders", tags)
     assert found == expected
     assert found.encode() == raw
     assert decode_frame(route_add(1, 5, "o")) == RouteAdd(BROKER_ID, ident(1), 5, "o", [])
@@ -505,7 +516,7 @@ def test_value_of_metadata_is_any_bytes_and_that_of_a_tag_is_not() -> None:
 
 def test_metadata_of_an_address_is_not_used_for_routing() -> None:
     """The same pair that keeps a request away as a tag says nothing as metadata."""
-    elsewhere: list[tuple[int | tuple[int, int] | str, str | bytes | None]] = [(REGION, "mars"), ("color", "red")]
+    elsewhere: list[AnyTag] = [(REGION, "mars"), ("color", "red")]
     assert answer_to(address(U, (SERVICE_NAME, "orders"), metadata=elsewhere)) == []
     text = "no-route: no route has region=mars"
     assert answer_to(address(U, (SERVICE_NAME, "orders"), *elsewhere)) == [error(1, REJECTED, text)]
@@ -515,13 +526,12 @@ def test_all_tags_of_an_address_are_used_for_routing() -> None:
     world = World()
     destination(world, 1, "orders", (REGION, "eu"), ("color", "red"))
     wire = caller(world)
-    for place, (tags, text) in enumerate(
-        [
-            ([(REGION, "us"), ("color", "red")], "no route has region=us"),
-            ([(REGION, "eu"), ("color", "blue")], "no route has color=blue"),
-            ([(REGION, "eu"), ("color", "red"), ("size", "s")], "no route has size=s"),
-        ]
-    ):
+    refused: list[tuple[list[AnyTag], str]] = [
+        ([(REGION, "us"), ("color", "red")], "no route has region=us"),
+        ([(REGION, "eu"), ("color", "blue")], "no route has color=blue"),
+        ([(REGION, "eu"), ("color", "red"), ("size", "s")], "no route has size=s"),
+    ]
+    for place, (tags, text) in enumerate(refused):
         stream_id = 2 * place + 1
         raw = address(U, (SERVICE_NAME, "orders"), *tags)
         wire.send(request(REQUEST_RESPONSE, stream_id, composite((FORWARDING, raw))))
@@ -539,13 +549,11 @@ def test_frames_do_not_change_the_rsocket_protocol(kind: int) -> None:
 
 
 def test_keys_of_texts_ids_and_extensions_are_three_things() -> None:
-    keys = [key(REGION), key("\x06"), key((0x7C, 6)), key((0x7F, 6)), key(0x16)]
+    written: list[AnyKey] = [REGION, "\x06", (0x7C, 6), (0x7F, 6), 0x16]
+    keys = [key(of) for of in written]
     assert [each.hex() for each in keys] == ["86", "0106", "fc0006", "ff0006", "96"]
     world = World()
-    wires = [
-        destination(world, number + 1, "orders", (of, "x"))
-        for number, of in enumerate([REGION, "\x06", (0x7C, 6), (0x7F, 6), 0x16])
-    ]
+    wires = [destination(world, number + 1, "orders", (of, "x")) for number, of in enumerate(written)]
     one = caller(world)
     for number, of in enumerate(keys):
         raw = header(ADDRESS, U) + CALLER_ID + of + b"\x01x"

@@ -1,0 +1,363 @@
+"""The section "Routing Protocol Semantics": announcements, Route Ids, default tags, the routing table."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.routing.table import Route, Table
+from tests.conformance.scripts import (
+    COMPOSITE,
+    CONNECTION_CLOSE,
+    FORWARDING,
+    INVALID,
+    MODELS,
+    REGION,
+    REJECTED,
+    REJECTED_SETUP,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    ROUTE_ID,
+    ROUTE_SETUP,
+    SERVICE_NAME,
+    AnyTag,
+    M,
+    U,
+    address,
+    caller,
+    composite,
+    connected,
+    destination,
+    error,
+    frame,
+    header,
+    heard,
+    ident,
+    on,
+    push,
+    request,
+    route_setup,
+    setup,
+    tags_in_table,
+    u16,
+    u24,
+    u32,
+    u64,
+    uuid,
+)
+from tests.fakes import Wire, World
+
+NEWCOMER = "replaced: another connection came with the Route Id "
+
+
+def asked(world: World, stream_id: int, *tags: AnyTag, flags: int = U) -> tuple[Wire, bytes]:
+    """A caller and the request that it has sent."""
+    wire = caller(world)
+    raw = request(REQUEST_RESPONSE, stream_id, composite((FORWARDING, address(flags, *tags))))
+    wire.send(raw)
+    return wire, raw
+
+
+# Routable destinations
+
+
+def test_only_who_sends_a_route_setup_receives_requests() -> None:
+    world = World()
+    silent = caller(world)
+    other = connected(world, setup(COMPOSITE, composite(("text/plain", b"hello"))))
+    orders = destination(world, 1, "orders")
+    _, raw = asked(world, 1, (SERVICE_NAME, "orders"), flags=M)
+    assert (heard(silent), heard(other), heard(orders)) == ([], [], [on(2, raw)])
+
+
+@pytest.mark.parametrize("flags", [0x100, 0])
+def test_route_setup_may_come_with_the_setup_or_with_a_later_metadata_push(flags: int) -> None:
+    """D-25: rsocket-js writes a METADATA_PUSH without the M flag."""
+    world = World()
+    early = destination(world, 1, "orders", (REGION, "eu"))
+    late = caller(world)
+    late.send(frame(0, 0x0C, flags, composite((FORWARDING, route_setup(2, "orders", (REGION, "us"))))))
+    for region, wire in (("eu", early), ("us", late)):
+        _, raw = asked(world, 1, (SERVICE_NAME, "orders"), (REGION, region))
+        assert heard(wire) == [on(2, raw)]
+
+
+def test_route_setup_in_a_request_is_refused() -> None:
+    """A request has a destination; a ROUTE_SETUP has none."""
+    world = World()
+    wire = caller(world)
+    wire.send(request(REQUEST_RESPONSE, 1, composite((FORWARDING, route_setup(1, "orders")))))
+    text = "bad-address: the request carries a broker frame of kind 1, not an ADDRESS"
+    assert (heard(wire), tags_in_table(world)) == ([error(1, INVALID, text)], [])
+
+
+def test_route_is_valid_as_long_as_its_connection() -> None:
+    world = World()
+    orders = destination(world, 1, "orders")
+    world.advance(60)
+    orders.send(frame(0, 0x03, 0, u64(0)))  # KEEPALIVE
+    world.advance(60)
+    _, raw = asked(world, 1, (SERVICE_NAME, "orders"))
+    assert heard(orders) == [on(2, raw)]
+    orders.lose()
+    wire, _ = asked(world, 1, (SERVICE_NAME, "orders"))
+    text = "no-route: no route has service=orders"
+    assert (heard(wire), tags_in_table(world)) == ([error(1, REJECTED, text)], [])
+
+
+def test_route_of_a_connection_that_is_resumed_was_valid_all_the_time() -> None:
+    """ "resumption of the connection is not considered broken if resumption is successful" (D-39)."""
+    world = World(CoreSettings(resume_ttl_s=60.0))
+    token = b"a token of this client"
+    mimes = bytes([len(COMPOSITE)]) + COMPOSITE.encode() + b"\x0atext/plain"
+    metadata = composite((FORWARDING, route_setup(1, "orders")))
+    body = u16(1) + u16(0) + u32(20_000) + u32(90_000) + u16(len(token)) + token + mimes
+    orders = connected(world, frame(0, 0x01, 0x180, body + u24(len(metadata)) + metadata))
+    orders.lose()
+    wire, raw = asked(world, 1, (SERVICE_NAME, "orders"))
+    assert heard(wire) == []
+    again = connected(world, frame(0, 0x0D, 0, u16(1) + u16(0) + u16(len(token)) + token + u64(0) + u64(0)))
+    assert heard(again) == [frame(0, 0x0E, 0, u64(0)), on(2, raw)]
+
+
+# Route Id
+
+
+def test_destination_without_a_route_id_is_refused() -> None:
+    for size in range(16):
+        raw = header(ROUTE_SETUP) + ident(1)[:size]
+        wire = connected(World(), setup(COMPOSITE, composite((FORWARDING, raw))))
+        text = f"bad-route: ROUTE_SETUP route id: needs 16 bytes{' at offset 6' if size else ''}, "
+        said = heard(wire)[0]
+        assert said[:10] == error(0, REJECTED_SETUP, "")
+        assert said[10:].startswith(text[:43].encode())
+        assert wire.is_closed
+
+
+def test_each_connection_of_a_service_is_a_route_of_its_own() -> None:
+    world = World()
+    wires = [destination(world, number, "orders") for number in (1, 2, 3, 4)]
+    assert [wire.is_closed for wire in wires] == [False] * 4
+    for number, wire in enumerate(wires, 1):
+        _, raw = asked(world, 1, (ROUTE_ID, uuid(number)))
+        assert heard(wire) == [on(2, raw)]
+    _, raw = asked(world, 1, (SERVICE_NAME, "orders"), flags=M)
+    assert [heard(wire) for wire in wires] == [[on(4, raw)]] * 4
+
+
+def test_third_of_four_connections_comes_back_with_its_route_id() -> None:
+    """The example of the specification, with the id 1234."""
+    world = World()
+    wires = [destination(world, number, "orders") for number in (1, 2, 1234, 4)]
+    wires[2].lose()
+    assert [row[1] for row in tags_in_table(world)] == [("io.rsocket.routing.RouteId", uuid(id)) for id in (1, 2, 4)]
+    wires[2] = destination(world, 1234, "orders")
+    _, raw = asked(world, 1, (ROUTE_ID, uuid(1234)))
+    assert [heard(wire) for wire in wires] == [[], [], [on(2, raw)], []]
+
+
+# Handling ROUTE_SETUP frames
+
+
+@pytest.mark.parametrize("by_push", [False, True])
+def test_second_connection_with_a_route_id_ends_the_first_and_takes_its_place(by_push: bool) -> None:
+    """D-09: CONNECTION_CLOSE, the end of its streams, then the new route with nothing of the old one."""
+    world = World()
+    first = destination(world, 1, "orders", (REGION, "eu"))
+    waiting, _ = asked(world, 1, (SERVICE_NAME, "orders"))
+    heard(first)
+    if by_push:
+        second = caller(world)
+        second.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "us"))))))
+    else:
+        second = destination(world, 1, "orders", (REGION, "us"))
+    assert (heard(first), first.is_closed) == ([error(0, CONNECTION_CLOSE, NEWCOMER + uuid(1))], True)
+    text = "route-lost: the connection of orders went away before the request ended"
+    assert heard(waiting) == [error(1, 0x203, text)]
+    assert tags_in_table(world) == [
+        [
+            ("io.rsocket.routing.Region", "us"),
+            ("io.rsocket.routing.ServiceName", "orders"),
+            ("io.rsocket.routing.RouteId", uuid(1)),
+        ]
+    ]
+    refused, _ = asked(world, 1, (SERVICE_NAME, "orders"), (REGION, "eu"))
+    assert heard(refused) == [error(1, REJECTED, "no-route: no route has region=eu")]
+    _, raw = asked(world, 1, (SERVICE_NAME, "orders"), (REGION, "us"))
+    assert (heard(first), heard(second)) == ([], [on(2, raw)])
+
+
+def test_end_of_the_replaced_connection_does_not_remove_the_new_route() -> None:
+    world = World()
+    first = destination(world, 1, "orders")
+    second = destination(world, 1, "orders")
+    first.lose()
+    _, raw = asked(world, 1, (SERVICE_NAME, "orders"))
+    assert heard(second) == [on(2, raw)]
+
+
+def test_same_connection_may_send_route_setup_again() -> None:
+    world = World()
+    orders = destination(world, 1, "orders", (REGION, "eu"))
+    orders.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "us"))))))
+    assert (heard(orders), orders.is_closed, tags_in_table(world)[0][0]) == (
+        [],
+        False,
+        ("io.rsocket.routing.Region", "us"),
+    )
+
+
+# Emitting ROUTE_ADD and ROUTE_REMOVE frames
+
+
+def test_broker_without_links_to_other_brokers_emits_nothing() -> None:
+    """Nobody is interested: callers, destinations and silent connections hear nothing of routes that come and go."""
+    world = World()
+    wires = [caller(world), caller(world, FORWARDING), destination(world, 9, "audit"), world.connect()]
+    orders = destination(world, 1, "orders")
+    orders.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "eu"))))))
+    again = destination(world, 1, "orders")
+    again.lose()
+    stock = destination(world, 2, "stock")
+    stock.lose()
+    world.advance(1)
+    assert [heard(wire) for wire in [*wires, again, stock]] == [[]] * 6
+    assert heard(orders) == [error(0, CONNECTION_CLOSE, NEWCOMER + uuid(1))]
+
+
+# Default tags
+
+
+def test_both_default_tags_are_added_and_routed_by() -> None:
+    world = World()
+    orders = destination(world, 1, "orders", (REGION, "eu"))
+    assert tags_in_table(world) == [
+        [
+            ("io.rsocket.routing.Region", "eu"),
+            ("io.rsocket.routing.ServiceName", "orders"),
+            ("io.rsocket.routing.RouteId", uuid(1)),
+        ]
+    ]
+    wanted: list[list[AnyTag]] = [
+        [(SERVICE_NAME, "orders")],
+        [(ROUTE_ID, uuid(1))],
+        [(SERVICE_NAME, "orders"), (ROUTE_ID, uuid(1))],
+    ]
+    for place, tags in enumerate(wanted):
+        _, raw = asked(world, 1, *tags)
+        assert heard(orders) == [on(2 * place + 2, raw)]
+
+
+@pytest.mark.parametrize("text", ["io.rsocket.routing.", "io.rsocket.broker."])
+def test_default_tags_that_are_present_are_left_as_they_are(text: str) -> None:
+    """As ids, and as the texts of their names (D-05)."""
+    world = World()
+    one = destination(world, 1, "orders", (SERVICE_NAME, "purchases"), (ROUTE_ID, "mine"))
+    two = destination(world, 2, "orders", (text + "ServiceName", "sales"), (text + "RouteId", "yours"))
+    assert tags_in_table(world) == [
+        [("io.rsocket.routing.ServiceName", "purchases"), ("io.rsocket.routing.RouteId", "mine")],
+        [("io.rsocket.routing.ServiceName", "sales"), ("io.rsocket.routing.RouteId", "yours")],
+    ]
+    for name, wire in (("purchases", one), ("sales", two)):
+        _, raw = asked(world, 1, (SERVICE_NAME, name))
+        assert heard(wire) == [on(2, raw)]
+    refused, _ = asked(world, 1, (SERVICE_NAME, "orders"))
+    assert heard(refused) == [error(1, REJECTED, "no-route: no route has service=orders")]
+
+
+def test_broker_adds_no_other_tags() -> None:
+    world = World()
+    destination(world, 1, "orders")
+    assert tags_in_table(world) == [
+        [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(1))]
+    ]
+
+
+# The routing table
+
+AT_MS = 1_700_000_000_000
+
+
+def announced(number: int, service: str = "orders") -> Route:
+    return Route(ident(number), service, [], None)
+
+
+def kept(table: Table) -> list[tuple[bytes, str, int]]:
+    return [(route.id, route.service, route.timestamp_ms) for route in table.routes()]
+
+
+@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
+def test_route_add_is_applied_when_the_entry_is_older(at_ms: int, is_applied: bool) -> None:
+    """D-08: "only … if the table entry's timestamp is older": not when they are equal."""
+    table = Table()
+    assert table.apply_add(announced(1), AT_MS)
+    generation = table.generation
+    assert table.apply_add(announced(1, "newer"), at_ms) == is_applied
+    assert kept(table) == ([(ident(1), "newer", at_ms)] if is_applied else [(ident(1), "orders", AT_MS)])
+    assert (table.generation > generation) == is_applied
+
+
+@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
+def test_route_remove_is_applied_when_the_entry_is_older(at_ms: int, is_applied: bool) -> None:
+    """D-08."""
+    table = Table()
+    table.apply_add(announced(1), AT_MS)
+    table.apply_add(announced(2), AT_MS)
+    assert table.apply_remove(ident(1), at_ms) == is_applied
+    assert kept(table) == [(ident(number), "orders", AT_MS) for number in ([2] if is_applied else [1, 2])]
+
+
+def test_route_remove_of_nobody_changes_nothing() -> None:
+    table = Table()
+    table.apply_add(announced(1), AT_MS)
+    generation = table.generation
+    assert not table.apply_remove(ident(2), AT_MS + 1)
+    assert (kept(table), table.generation) == ([(ident(1), "orders", AT_MS)], generation)
+
+
+def test_updates_that_come_in_any_order_leave_the_newest() -> None:
+    """The timestamp decides, and not the order of arrival: as long as the entry is there."""
+    updates = [(AT_MS, "one"), (AT_MS + 1, "two"), (AT_MS + 2, "three")]
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]):
+        table = Table()
+        for place in order:
+            table.apply_add(announced(1, updates[place][1]), updates[place][0])
+        assert kept(table) == [(ident(1), "three", AT_MS + 2)]
+
+
+def test_route_setup_is_newer_than_what_it_replaces_even_when_the_clock_went_back() -> None:
+    """D-08."""
+    world = World()
+    orders = destination(world, 1, "orders")
+    first = world.core.table.routes()[0].timestamp_ms
+    world.core.tick(world.now, world.at_ms - 60_000)
+    orders.send(push(composite((FORWARDING, route_setup(1, "orders")))))
+    destination(world, 1, "orders")
+    assert [route.timestamp_ms for route in world.core.table.routes()] == [first + 2]
+
+
+def test_table_has_each_route_id_once() -> None:
+    world = World()
+    for name in ("orders", "stock", "orders"):
+        destination(world, 1, name)
+        destination(world, 2, name)
+    assert [route.id for route in world.core.table.routes()] == [ident(1), ident(2)]
+    table = Table()
+    for at_ms in range(5):
+        table.apply_add(announced(1), at_ms)
+        table.join(announced(1), at_ms)
+    assert [route.id for route in table.routes()] == [ident(1)]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_routes_that_come_and_go_are_in_the_next_answer(kind: int) -> None:
+    world = World()
+    wire = caller(world)
+    metadata = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"))))
+    refused = [error(1, REJECTED, "no-route: no route has service=orders")] if kind != REQUEST_FNF else []
+    wire.send(request(kind, 1, metadata))
+    assert heard(wire) == refused
+    orders = destination(world, 1, "orders")
+    raw = request(kind, 3, metadata)
+    wire.send(raw)
+    assert (heard(orders), heard(wire)) == ([on(2, raw)], [])
