@@ -178,6 +178,7 @@ class Core:
         if crowd:
             self.end(peer, "over-limit", crowd, now)
             return peer
+        peer.is_extra = self._is_crowded(peer)
         self._watch(peer, now + self.settings.setup_timeout_s)
         return peer
 
@@ -678,15 +679,8 @@ class Core:
         if self.engine.is_draining:
             self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
             return
-        # The suspended ones keep their places, see `connected`.
-        if len(self._peers) > self.settings.max_connections:
-            self._end_surplus(peer, frame.now)
-            return
-        if self._by_address.is_over(peer.address):
-            self.end(peer, "over-limit", _crowded(self._by_address, peer.address), frame.now, REJECTED_SETUP)
-            return
-        if self._by_principal.is_over(peer.principal):
-            self.end(peer, "over-limit", _crowded(self._by_principal, peer.principal), frame.now, REJECTED_SETUP)
+        if peer.is_extra and self._is_crowded(peer):
+            self._end_crowded(peer, frame.now)  # the suspended ones keep their places
             return
         number = self.engine.number_mimes(setup)
         if number < 0:
@@ -773,6 +767,20 @@ class Core:
         """Whether the connection is counted as one without a socket at its origins."""
         self._by_address.set_away(peer.address, is_away)
         self._by_principal.set_away(peer.principal, is_away)
+
+    def _is_crowded(self, peer: Peer) -> bool:
+        """There are too many connections, those without a socket counted, in all or of its origin."""
+        if len(self._peers) > self.settings.max_connections:
+            return True
+        return self._by_address.is_over(peer.address) or self._by_principal.is_over(peer.principal)
+
+    def _end_crowded(self, peer: Peer, now: float) -> None:
+        if self._by_address.is_over(peer.address):
+            self.end(peer, "over-limit", _crowded(self._by_address, peer.address), now, REJECTED_SETUP)
+        elif self._by_principal.is_over(peer.principal):
+            self.end(peer, "over-limit", _crowded(self._by_principal, peer.principal), now, REJECTED_SETUP)
+        else:
+            self._end_surplus(peer, now)
 
     def _end_surplus(self, peer: Peer, now: float) -> None:
         text = f"{len(self._peers) - 1} connections are open, the limit is {self.settings.max_connections}"

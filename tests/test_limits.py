@@ -418,6 +418,16 @@ def test_connections_of_one_address_are_counted_until_they_are_lost() -> None:
     assert connect(world, "10.0.0.4").is_closed
 
 
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address", "max_connections_per_principal"])
+def test_who_was_let_in_keeps_its_place_while_others_are_refused(limit: str) -> None:
+    """The refused ones still have a transport, which is to be closed, when its SETUP comes."""
+    world = World(CoreSettings(**{limit: 1}))  # type: ignore[arg-type]
+    first, *others = (connect(world, "10.0.0.4", "uid 7") for _ in range(3))
+    assert [wire.is_closed for wire in others] == [True, True]
+    first.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode(), encode_keepalive(b"", respond=True))
+    assert first.received() == [Frame(encode_keepalive(b""))]
+
+
 def test_connections_of_one_principal_are_counted_wherever_they_come_from() -> None:
     world = World(CoreSettings(max_connections_per_principal=1))
     connect(world, "10.0.0.4", "commonName=orders")
