@@ -199,7 +199,7 @@ def _routing(core: Core) -> Iterator[Metric]:
     yield CounterMetricFamily("broker_lookup_cache_misses", "Requests whose address was not remembered", query.misses)
     yield GaugeMetricFamily("broker_lookup_cache_entries", "Addresses that are remembered", query.remembered())
     yield CounterMetricFamily(
-        "broker_unknown_methods", "Addresses with an LBMethod that names no chooser", query.unknown_methods
+        "broker_unknown_methods", "Addresses whose LBMethod or ShardMethod nobody knows", query.unknown_methods
     )
 
 

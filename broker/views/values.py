@@ -181,7 +181,7 @@ class LookupView(msgspec.Struct, frozen=True):
     hits: int  # requests whose address was remembered
     misses: int
     remembered: int  # addresses
-    unknown_methods: int  # LBMethod hints that name no chooser; the default was taken
+    unknown_methods: int  # addresses whose LBMethod or ShardMethod nobody knows; the default was taken
 
 
 class WaitingView(msgspec.Struct, frozen=True):
