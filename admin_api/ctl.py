@@ -26,6 +26,7 @@ DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 TIMEOUT_S: Final = 10.0
 PAGE: Final = 1000  # items of one request, the most that the API gives
 PIPE_WIDTH: Final = 200  # columns, where the output is no terminal and says no width
+PROGRAM: Final = "rsocket-broker ctl"
 EXIT_REFUSED: Final = 1
 EXIT_NO_ANSWER: Final = 2
 
@@ -40,8 +41,10 @@ _opener.add_handler(urllib.request.HTTPErrorProcessor())
 class Remote:
     """A running broker's admin API. Every failure is one sentence on standard error and the end of the process."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, program: str = PROGRAM) -> None:
+        """`program`: who asks, for the sentence."""
         self._url: Final = url
+        self._program: Final = program
 
     def get(self, path: str, needed: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The answer to GET, a JSON object with a field `needed`; another server on that port has none."""
@@ -63,9 +66,11 @@ class Remote:
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             text = getattr(reason, "strerror", None) or reason
-            _end(f"no broker answers at {self._url} ({clean(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER)
+            self._end(
+                f"no broker answers at {self._url} ({clean(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER
+            )
         if not isinstance(body, dict) or needed not in body:
-            _end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
+            self._end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
         return body
 
     def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
@@ -83,8 +88,12 @@ class Remote:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
-            _end(f"what answers at {self._url} is no admin API (HTTP {error.code})", EXIT_NO_ANSWER)
-        _end(clean(text), EXIT_REFUSED)
+            self._end(f"what answers at {self._url} is no admin API (HTTP {error.code})", EXIT_NO_ANSWER)
+        self._end(clean(text), EXIT_REFUSED)
+
+    def _end(self, text: str, exit_status: int) -> NoReturn:
+        click.echo(f"{self._program}: {text}", err=True)
+        sys.exit(exit_status)
 
 
 class Asked:
@@ -95,7 +104,8 @@ class Asked:
         self.as_json: Final = as_json
 
 
-def _url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """An admin API's URL, for click; a host and a port are one, too."""
     if value is None:
         return None
     url = value if "://" in value else f"http://{value}"
@@ -109,7 +119,7 @@ def _shared(command: Command) -> Command:
     """--admin and --json, which every command has."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API gives it.")(command)
     return click.option(
-        "--admin", metavar="URL", callback=_url_of, help=f"The broker's admin API.  [default: {DEFAULT_ADMIN}]"
+        "--admin", metavar="URL", callback=url_of, help=f"The broker's admin API.  [default: {DEFAULT_ADMIN}]"
     )(command)
 
 
@@ -132,7 +142,7 @@ def status(before: Asked, admin: str | None, as_json: bool) -> None:
         _print_json(body)
         return
     files = body["event_files"]
-    _print_table(
+    print_table(
         (),
         [
             ("state", body["state"]),
@@ -169,7 +179,7 @@ def routes(before: Asked, service: tuple[str, ...], tags: tuple[str, ...], admin
     if as_json:
         _print_json(body)
         return
-    _print_table(
+    print_table(
         ("service", "route id", "tags", "state", "peer", "age", ">in flight", ">requests"),
         [
             (
@@ -198,7 +208,7 @@ def services(before: Asked, admin: str | None, as_json: bool) -> None:
     if as_json:
         _print_json(body)
         return
-    _print_table(
+    print_table(
         ("service", ">routes", ">ejected", ">in flight", ">requests", ">refused"),
         [
             (each["service"], *(f"{each[key]:,}" for key in ("routes", "ejected", "in_flight", "requests", "refused")))
@@ -219,7 +229,7 @@ def connections(before: Asked, closed: bool, admin: str | None, as_json: bool) -
     if as_json:
         _print_json(body)
     elif closed:
-        _print_table(
+        print_table(
             (">id", "peer", "service", "lasted", "reason", "detail"),
             [
                 (
@@ -235,7 +245,7 @@ def connections(before: Asked, closed: bool, admin: str | None, as_json: bool) -
             "no closed connections",
         )
     else:
-        _print_table(
+        print_table(
             (">id", "peer", "state", "service", "age", "idle", ">begun", ">served", ">requests"),
             [
                 (
@@ -265,7 +275,7 @@ def drains(before: Asked, admin: str | None, as_json: bool) -> None:
     if as_json:
         _print_json(body)
         return
-    _print_table(
+    print_table(
         ("what", "name", "age", ">grace", ">spread", ">routes", ">to close"),
         [
             (
@@ -406,7 +416,7 @@ def _print_json(body: dict[str, Any]) -> None:
     click.echo(json.dumps(body, indent=2))
 
 
-def _print_table(columns: tuple[str, ...], rows: list[tuple[str, ...]], nothing: str = "") -> None:
+def print_table(columns: tuple[str, ...], rows: list[tuple[str, ...]], nothing: str = "") -> None:
     """A table, or the word for an empty one; a column that begins with > is right-aligned."""
     if not rows and nothing:
         click.echo(nothing)
@@ -420,8 +430,3 @@ def _print_table(columns: tuple[str, ...], rows: list[tuple[str, ...]], nothing:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(width=PIPE_WIDTH)
     console.print(table)
-
-
-def _end(text: str, exit_status: int) -> NoReturn:
-    click.echo(f"rsocket-broker ctl: {text}", err=True)
-    sys.exit(exit_status)
