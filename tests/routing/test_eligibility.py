@@ -88,6 +88,16 @@ def test_who_may_be_chosen_stays_known_while_other_masks_change() -> None:
     assert target.eligible is before
 
 
+def test_who_may_be_chosen_is_known_anew_when_as_many_others_may() -> None:
+    table = table_of(3)
+    query = query_of(table)
+    put(table, "ejected", 1)
+    assert set(chosen(query, ORDERS, 4)) == {2, 3}
+    take(table, "ejected", 1)
+    put(table, "ejected", 2)
+    assert set(chosen(query, ORDERS, 4)) == {1, 3}
+
+
 def test_masks_hold_for_routes_that_join_and_for_slots_that_are_used_again() -> None:
     table = table_of(2)
     query = query_of(table)
