@@ -16,7 +16,7 @@ from broker.routing.candidates import Candidates
 from broker.routing.dice import Dice
 from broker.routing.eligibility import blocked, eligible, reachable, staying
 from broker.routing.loads import Load, ServiceLoad
-from broker.routing.shards import choose_owner
+from broker.routing.owners import Owners
 from broker.routing.stickiness import Sticky
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import Addresses, Target, label_of
@@ -41,6 +41,7 @@ class Query:
         "_limit",
         "_limits_services",
         "_masks",
+        "_owners",
         "_table",
         "hits",
         "misses",
@@ -57,6 +58,7 @@ class Query:
         self._limit: Final = limit
         self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}
+        self._owners: Final = Owners()
         self.sticky: Final = Sticky()
         self.hits = 0
         self.misses = 0
@@ -64,7 +66,7 @@ class Query:
 
     @property
     def unknown_methods(self) -> int:
-        """LBMethod hints that name no chooser of ours, counted once for each address: the default was taken."""
+        """Hints (LBMethod, ShardMethod) that name no method of ours, once for each address: the default was taken."""
         return self._addresses.unknown_methods
 
     def resolve(self, data: bytes, start: int, end: int) -> Target:
@@ -182,10 +184,12 @@ class Query:
         target.candidates = None
         target.eligible = None
         target.masked_at = 0
+        target.matched_by = target.wanted
         slots = self._intersect(target, target.wanted)
         if slots is None and len(target.selectors) != len(target.wanted) and target.selectors:
             # D-22: the tag of a key is usually no route's; then it only says which of the others' routes.
             target.refusal = None
+            target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
         if slots is not None:
             target.candidates = Candidates(self._table, slots)
@@ -245,7 +249,12 @@ class Query:
             target.owned_at = owned_at
             slots = staying(candidates.slots, self._masks)
             among = candidates if slots is candidates.slots else candidates.among(slots)
-            target.key_owner = choose_owner(among, target.shard_hash) if among is not None else None
+            target.key_owner = None
+            if among is not None:
+                method = target.shard_method
+                assert method is not None  # it is a shard request, and no refusal for ever
+                key = target.shard_hash
+                target.key_owner = self._owners.choose(method, among, target.matched_by, owned_at, key)
         owner = target.key_owner
         masks = self._masks
         if owner is None:

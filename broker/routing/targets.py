@@ -14,11 +14,12 @@ from broker.routing.choosers import Chooser, Turn
 from broker.routing.loads import ServiceLoad
 from broker.routing.methods import ROUND_ROBIN, Method, Methods
 from broker.routing.policies import Policies, Policy
+from broker.routing.shard_methods import ShardMethod, ShardMethods
 from broker.routing.shards import key_hash
 from broker.routing.stickiness import sticky_key
 from broker.routing.table import Route, normal_tag
 from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, decode_frame
-from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, STICKY_ROUTE_KEY, Key, keys_named
+from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key, keys_named
 from broker.wire.tags import Tag
 
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
@@ -45,6 +46,7 @@ class Target:
         "is_sticky",
         "key_owner",
         "masked_at",
+        "matched_by",
         "number",
         "owned_at",
         "owner",
@@ -53,6 +55,7 @@ class Target:
         "routing",
         "selectors",
         "shard_hash",
+        "shard_method",
         "sticky_key",
         "tags_n",
         "turn",
@@ -67,6 +70,7 @@ class Target:
         self.blocked: Refusal | None = None  # why nobody could be chosen, the last time that nobody could
         self.blocked_service: ServiceLoad | None = None  # whose limit it was, when `blocked` is `over-limit`
         self.candidates: Candidates | None = None  # None with a refusal
+        self.matched_by: list[Tag] = []  # the tags that all candidates have: `wanted` or `selectors`, D-22
         self.masked_at = 0  # generation of the masks that the next four are good for; 0: none yet
         self.eligible: Candidates | None = None  # unicast: those that may be chosen; None when nobody may
         self.is_panic = False  # unicast: ejected and unhealthy routes are among them, because too many are
@@ -79,6 +83,7 @@ class Target:
         self.selectors: list[Tag] = []  # those of them that are neither ShardKeys nor StickyRouteKeys
         self.tags_n = 0  # entries of both maps
         self.shard_hash = 0
+        self.shard_method: ShardMethod | None = None  # of a shard request; None with a refusal for ever
         self.deadline_ms = -1  # how long the caller waits for the end (D-41); -1: it did not say
         self.policy: Policy | None = None  # of the service that is asked for; None with a refusal for ever
         self.chooser: Chooser | None = None  # None with a refusal for ever
@@ -115,11 +120,12 @@ class Target:
 class Hints:
     """What the hints of one address say; of each kind the last counts, of keys all."""
 
-    __slots__ = ("deadline", "lb_method", "shard_keys", "sticky_keys")
+    __slots__ = ("deadline", "lb_method", "shard_keys", "shard_method", "sticky_keys")
 
     def __init__(self) -> None:
         self.lb_method: str | None = None
         self.deadline: str | None = None
+        self.shard_method: str | None = None
         self.shard_keys: list[str] = []
         self.sticky_keys: list[str] = []
 
@@ -131,6 +137,8 @@ class Hints:
                 self.lb_method = value
             elif tag.key == SHARD_KEY:
                 self.shard_keys.append(value)
+            elif tag.key == SHARD_METHOD:
+                self.shard_method = value
             elif tag.key == STICKY_ROUTE_KEY:
                 self.sticky_keys.append(value)
             elif tag.key == DEADLINE:
@@ -140,15 +148,24 @@ class Hints:
 class Addresses:
     """Reads addresses for one broker."""
 
-    __slots__ = ("_methods", "_of_services", "_policies", "_read_n", "_strict_hints", "unknown_methods")
+    __slots__ = (
+        "_methods",
+        "_of_services",
+        "_policies",
+        "_read_n",
+        "_shard_methods",
+        "_strict_hints",
+        "unknown_methods",
+    )
 
     def __init__(self, policies: Policies, strict_hints: bool) -> None:
         self._policies: Final = policies
         self._methods: Final = Methods()
         self._of_services: Final[dict[str, Method]] = {}  # by `Policy.chooser`
+        self._shard_methods: Final = ShardMethods()
         self._read_n = 0
         self._strict_hints: Final = strict_hints
-        self.unknown_methods = 0  # names of choosers that are none of ours: the default was taken
+        self.unknown_methods = 0  # names of choosers and shard methods that are none of ours: the default was taken
 
     def read(self, raw: bytes) -> Target:
         """A new target, with a refusal that is for ever or with none; nobody has looked for its routes yet."""
@@ -192,6 +209,7 @@ class Addresses:
         policy = self._policies.of(target.service)
         target.policy = policy
         if target.routing == SHARD:
+            target.shard_method = self._shard_method_of(hints.shard_method, policy)
             self._read_shard_keys(target, hints.shard_keys)
             return
         method = self._method_of(hints.lb_method, policy)
@@ -214,6 +232,19 @@ class Addresses:
                 method = self._methods.find(ROUND_ROBIN, ROUND_ROBIN)
                 assert method is not None  # every broker can take turns
             self._of_services[policy.chooser] = method
+        return method
+
+    def _shard_method_of(self, hint: str | None, policy: Policy) -> ShardMethod:
+        """The method of a ShardMethod hint, or of the service; unknown names are counted."""
+        if hint is not None:
+            method = self._shard_methods.find(hint)
+            if method is not None:
+                return method
+            self.unknown_methods += 1
+        method = self._shard_methods.find(policy.shard_method)
+        if method is None:  # as with choosers, only where a program embeds the broker
+            self.unknown_methods += 1
+            return self._shard_methods.default
         return method
 
     def _read_shard_keys(self, target: Target, names: list[str]) -> None:

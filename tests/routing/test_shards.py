@@ -3,11 +3,10 @@
 import hashlib
 import zlib
 
-from broker.routing.bitmaps import Slots
-from broker.routing.candidates import Candidates
-from broker.routing.shards import choose_owner, key_hash, weight
-from broker.routing.table import Route, Table
-from tests.routing.made import AT_MS, numbers, route, route_id
+from broker.routing.route_sets import RouteSet
+from broker.routing.shard_methods import RENDEZVOUS, Rendezvous
+from broker.routing.shards import key_hash, weight
+from tests.routing.made import numbers, route
 
 KEYS = [key_hash([f"user-{number}".encode()]) for number in range(10_000)]
 
@@ -18,18 +17,11 @@ OWNER_VECTORS = [4, 2, 5, 5, 1, 5, 5, 1, 3, 5, 1, 2, 1, 4, 1, 2, 4, 1, 2, 1]
 UUID_OWNER_VECTORS = [3, 2, 2, 1, 3, 3, 1, 3, 0, 1, 4, 2, 0, 3, 2, 4, 1, 1, 0, 2]
 
 
-def candidates(routes: list[Route]) -> Candidates:
-    table = Table()
-    slots = Slots()
-    for made in routes:
-        table.join(made, AT_MS)
-        slots.add(made.slot)
-    return Candidates(table, slots)
-
-
 def owners(ids: list[int], keys: list[int]) -> list[int]:
-    among = candidates([route(number) for number in ids])
-    return numbers([choose_owner(among, key) for key in keys])
+    """By rendezvous, the default."""
+    among = RouteSet([route(number) for number in ids])
+    method = Rendezvous(RENDEZVOUS)
+    return numbers([method.choose(among, key) for key in keys])
 
 
 def uuids(count: int) -> list[int]:
@@ -138,4 +130,3 @@ def test_weights_have_31_bits() -> None:
 
 def test_only_candidate_owns_every_key() -> None:
     assert owners([3], KEYS[:10]) == [3] * 10
-    assert route_id(3) == candidates([route(3)]).route_at(0).id
