@@ -36,6 +36,7 @@ ELSEWHERE = {
     "demo": "broker.demo",
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
+    "shard-plan": "broker.shard_plan",
 }
 
 
@@ -48,7 +49,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(ELSEWHERE[cmd_name]), cmd_name)
+        command = getattr(importlib.import_module(ELSEWHERE[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
