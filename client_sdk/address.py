@@ -107,7 +107,8 @@ def shard(
 ) -> Address:
     """The route that owns the value of tag `key` (or of several tags); the same value finds the same route.
 
-    `method` is sent as the hint ShardMethod, which this broker accepts and does not follow yet (D-12).
+    `method` is sent as the hint ShardMethod: rendezvous, maglev, ring, jump or modulo; unless the broker has been told
+    otherwise it is rendezvous (docs/sharding.md).
 
     BadAddress when a key names no tag of this address: the specification has such a request rejected.
 
