@@ -171,7 +171,7 @@ def _routing(core: Core) -> Iterator[Metric]:
     yield _gauges(
         "broker_route_states", "Routes that requests keep away from, and why", "state", views.route_states(core)
     )
-    yield GaugeMetricFamily("broker_drains", "Routes, tags and brokers that are drained", len(core.drains()))
+    yield GaugeMetricFamily("broker_drains", "Routes, tags and brokers that are drained", len(core.drains.all()))
     protection = views.protection(core)
     yield CounterMetricFamily("broker_route_ejections", "Times that a route was ejected", protection.ejected)
     yield CounterMetricFamily(

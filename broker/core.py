@@ -11,17 +11,12 @@ Requests are the engine's. Nothing here reads a clock, waits, logs or raises on 
 
 from typing import Final
 
-from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
+from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
-    DRAIN_ENDED,
-    DRAIN_STARTED,
     PEER_CLOSED,
     PEER_CONNECTED,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
-    ROUTE_REPLACED,
     FlowRecord,
     LifecycleEvent,
 )
@@ -29,19 +24,21 @@ from broker.forwarding.engine import MAX_MIMES, Engine
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
-from broker.life.closed import Closed, ClosedPeer
+from broker.life.closed import ClosedPeer
+from broker.life.crowd import Crowd
 from broker.life.deadlines import NEVER, Deadlines
 from broker.life.diary import Diary
-from broker.life.drains import BROKER, MAX_DRAINS, ROUTE, TAG, Drain, Drains, tag_name
+from broker.life.drains import Drains
 from broker.life.durations import Durations
-from broker.life.guards import SPENT, Census, Rate
+from broker.life.ends import Ends
+from broker.life.guards import SPENT, Rate
+from broker.life.offers import Offers
 from broker.life.protection import Protection
 from broker.life.sessions import Move, Sessions
 from broker.routing.dice import Dice
-from broker.routing.loads import Load
 from broker.routing.policies import Policies
 from broker.routing.query import Query
-from broker.routing.table import Route, Table, normal_tag
+from broker.routing.table import Route, Table
 from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from broker.rsocket.frames import (
     ERROR,
@@ -69,45 +66,35 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.framing import LENGTH_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN
-from broker.wire.frames import ADDRESS, Address, RouteSetup, decode_frame
+from broker.wire.frames import ADDRESS
 from broker.wire.ids import id_text
-from broker.wire.keys import ZONE, keys_named
-from broker.wire.tags import Tag
 
 CoreSettings = Settings
 
 COMPILED: Final = not __file__.endswith(".py")
 
 
-class Core:
+class Core(Ends):
     """One broker."""
 
     __slots__ = (
-        "_announcements",
-        "_by_address",
-        "_by_principal",
-        "_closed",
         "_deadlines",
         "_diary",
         "_dirty",
-        "_drains",
         "_fed",
         "_flow_at",
         "_flow_from",
         "_fragments",
         "_keepalives",
-        "_peers",
-        "_part_n",
-        "_peers_made",
         "_refused",
         "_small_bytes",
         "_suspects",
         "_turned",
-        "_unweighed",
-        "_weight",
+        "_offers",
         "added",
         "broker_id",
-        "buffered_bytes",
+        "crowd",
+        "drains",
         "engine",
         "frames_in",
         "id_text",
@@ -129,30 +116,22 @@ class Core:
         self.table: Final = Table(Policies(settings.policy, settings.policies))
         self.query: Final = Query(self.table, dice, settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._closed: Final = Closed()
         self._diary: Final = Diary(now, at_ms)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
-        self._peers: dict[int, Peer] = {}  # bounded by max_connections, and as many that are about to resume
-        self._peers_made = 0
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._deadlines: Final = Deadlines()
-        self._drains: Final = Drains()
+        self.crowd: Final = Crowd(settings, self)
+        self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.crowd.peers)
+        self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.news
-        self._by_address: Final = Census(settings.max_connections_per_address)
-        self._by_principal: Final = Census(settings.max_connections_per_principal)
         self._keepalives: Final = Rate(settings.max_keepalives_per_s)
-        self._announcements: Final = Rate(settings.max_route_setups_per_s)
         self._fragments: Final = Rate(settings.max_small_fragments_per_s)
         self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
         self.frames_in = 0  # received, ever
-        self.buffered_bytes = 0  # of all connections, when they were weighed the last time
-        self._unweighed: list[Peer] = []  # whom this weighing has still to look at
-        self._part_n = 1  # of them at a time
-        self._weight = 0  # of those that it has looked at
         # Both are measured by the edge.
         self.added: Final = Durations()  # what the broker adds to each frame: from arrival to the end of the writing
         self.lag: Final = Durations()  # how late its ticks are
@@ -167,19 +146,14 @@ class Core:
 
         `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
         """
-        self._peers_made += 1
-        peer = Peer(self._peers_made, name, framed, self.settings, self._dirty, self._fed, now, self._diary.wall(now))
-        self._peers[peer.id] = peer
-        crowd = self._count(peer, address, principal)
-        # A suspended peer has no transport; one that comes may be the one that it waits for. See `_handle_first`.
-        if len(self._peers) - self.sessions.suspended_n > self.settings.max_connections:
-            self._end_surplus(peer, now)
-            return peer
+        peer = Peer(
+            self.crowd.accepted_n + 1, name, framed, self.settings, self._dirty, self._fed, now, self._diary.wall(now)
+        )
+        crowd = self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
         if crowd:
-            self.end(peer, "over-limit", crowd, now)
-            return peer
-        peer.is_extra = self._is_crowded(peer)
-        self._watch(peer, now + self.settings.setup_timeout_s)
+            self.end(peer, "over-limit", crowd, now, REJECTED_SETUP)
+        else:
+            self._watch(peer, now + self.settings.setup_timeout_s)
         return peer
 
     def receive(self, peer: Peer, data: bytes, now: float) -> None:
@@ -291,7 +265,7 @@ class Core:
             return
         is_suspended = peer.is_suspended
         if is_suspended:
-            self._set_away(peer, False)
+            self.crowd.set_away(peer, False)
         refusal = Refusal(word, text)
         peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
@@ -302,7 +276,7 @@ class Core:
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
         self.engine.is_draining = True
-        for peer in list(self._peers.values()):
+        for peer in self.peers():
             self.end(peer, "broker-stopped", text, now)
         self._take_flows(now)
         at_ms = self._diary.wall(now)
@@ -312,50 +286,6 @@ class Core:
     def drain(self) -> None:
         """No new requests from now on; those that run go on."""
         self.engine.is_draining = True
-
-    # Drains: see `life.drains`. BrokerError "over-limit" when there are too many of them.
-
-    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """The route of that id gets no new requests, now or when it comes; how many routes that are."""
-        route = self.table.find(route_id)
-        found = [route] if route is not None else []
-        self._drain(ROUTE, id_text(route_id), [route_id], found, grace_s, spread_s, closes, now)
-        return len(found)
-
-    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """Routes with the tag get no new requests; how many there are now.
-
-        Also routes with the same tag under a key of text that is spelt like the well-known one: a drain has one name.
-        """
-        tag = normal_tag(tag)
-        tags = [Tag(key, tag.raw) for key in keys_named(tag.key.short_name)]
-        found = self.query.matching([tags])
-        tokens = [each.token() for each in tags]
-        self._drain(TAG, tag_name(tag), tokens, found, grace_s, spread_s, closes, now)
-        return len(found)
-
-    def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """The broker takes no new requests and no new connections; how many connections it has."""
-        self._begin_drain(BROKER, "", [], self.peers(), grace_s, spread_s, closes, now)
-        self.engine.is_draining = True
-        return len(self._peers)
-
-    def undrain_route(self, route_id: bytes, now: float) -> bool:
-        """In service again; False when it was not drained."""
-        return self._undrain(ROUTE, id_text(route_id), now)
-
-    def undrain_tag(self, tag: Tag, now: float) -> bool:
-        """In service again; False when it was not drained."""
-        return self._undrain(TAG, tag_name(normal_tag(tag)), now)
-
-    def undrain_broker(self, now: float) -> bool:
-        """In service again; False when it was not drained."""
-        self.engine.is_draining = False
-        return self._undrain(BROKER, "", now)
-
-    def drains(self) -> list[Drain]:
-        """What is drained, in the order in which it was."""
-        return self._drains.all()
 
     # Time
 
@@ -373,8 +303,8 @@ class Core:
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
         self.protection.tick(now)
-        if not self._drains.is_idle():
-            self._close_leaving(now)
+        if not self.drains.is_idle():
+            self.drains.close_leaving(now)
         self._end_overrun(now)
         if now >= self._flow_at:
             self._take_flows(now)
@@ -382,48 +312,6 @@ class Core:
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
         return min(self._flow_at, self._deadlines.first(), self.engine.timers.first(), self.protection.next_at())
-
-    def weigh_part(self, parts: int) -> bool:
-        """Adds up what waits for and of one of so many parts of the connections; True if all hold too much: `weigh`.
-
-        To be asked so often in a second: all at once would stop 50 000 idle connections for some ms.
-        """
-        if not self._unweighed:
-            self._unweighed = list(self._peers.values())
-            self._part_n = len(self._unweighed) // parts + 1
-            self._weight = 0
-        for peer in self._unweighed[-self._part_n :]:
-            self._weight += peer.buffered_bytes
-        del self._unweighed[-self._part_n :]
-        if self._unweighed:
-            return False
-        self.buffered_bytes = self._weight
-        return self._weight > self.settings.max_buffered_bytes
-
-    def weigh(self, now: float) -> list[Peer]:
-        """Adds up what waits for and of all connections. Is it too much, those that hold most are ended until it fits.
-
-        The transports of the peers that it gives are to be closed at once: what they have
-        not written yet is part of what is too much.
-        """
-        limit = self.settings.max_buffered_bytes
-        total = 0
-        for peer in self._peers.values():
-            total += peer.buffered_bytes
-        self.buffered_bytes = total
-        given: list[Peer] = []
-        if total <= limit:
-            return given
-        text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
-        for peer in sorted(self._peers.values(), key=_weight_of):
-            if total <= limit:
-                break
-            held = peer.buffered_bytes
-            peer.drop_output()
-            self.end(peer, "over-limit", text.format(held), now)
-            given.append(peer)
-            total -= held
-        return given
 
     # What comes out
 
@@ -453,97 +341,18 @@ class Core:
     @property
     def closed(self) -> list[ClosedPeer]:
         """The latest connections that ended, oldest first."""
-        return self._closed.latest
+        return self.crowd.closed.latest
 
     @property
     def closed_by_reason(self) -> dict[str, int]:
         """How many connections ever closed, by code word or "left"."""
-        return self._closed.by_reason
-
-    def origins(self) -> tuple[int, int]:
-        """How many addresses, and how many principals, have connections."""
-        return self._by_address.size(), self._by_principal.size()
-
-    @property
-    def bytes_in(self) -> int:
-        """Received on all connections that ever were. One look at each that is there."""
-        return self._closed.bytes_in + sum([peer.bytes_in for peer in self._peers.values()])
-
-    @property
-    def bytes_out(self) -> int:
-        """Handed to the transports of all connections that ever were. One look at each that is there."""
-        return self._closed.bytes_out + sum([peer.bytes_out for peer in self._peers.values()])
+        return self.crowd.closed.by_reason
 
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""
-        return list(self._peers.values())
+        return list(self.crowd.peers.values())
 
     # Inside
-
-    def _drain(
-        self,
-        kind: str,
-        name: str,
-        tokens: list[bytes],
-        routes: list[Route],
-        grace_s: float,
-        spread_s: float,
-        closes: bool,
-        now: float,
-    ) -> None:
-        peers = [peer for peer in [route.owner for route in routes] if isinstance(peer, Peer)]
-        self._begin_drain(kind, name, tokens, peers, grace_s, spread_s, closes, now)
-        for route in routes:
-            self.table.masks.put(self.table.masks.draining, route.slot)
-
-    def _begin_drain(
-        self,
-        kind: str,
-        name: str,
-        tokens: list[bytes],
-        peers: list[Peer],
-        grace_s: float,
-        spread_s: float,
-        closes: bool,
-        now: float,
-    ) -> None:
-        if self._drains.is_full and self._drains.find(kind, name) is None:
-            raise BrokerError("over-limit", f"{MAX_DRAINS} drains are there already, end some of them first")
-        at_ms = self._diary.wall(now)
-        drain = Drain(kind, name, tokens, grace_s, spread_s, closes, at_ms)
-        self._drains.begin(drain, peers, now)
-        what = f"{len(peers)} connections"
-        text = f"{what} are closed within {spread_s + grace_s:g} s" if closes else f"{what} stay open"
-        self._tell_drain(DRAIN_STARTED, drain, text, at_ms)
-
-    def _undrain(self, kind: str, name: str, now: float) -> bool:
-        drain = self._drains.end(kind, name)
-        if drain is None:
-            return False
-        masks = self.table.masks
-        for slot in masks.draining.to_list():
-            route = self.table.route_at(slot)
-            if not self._drains.covers(route):
-                masks.take(masks.draining, slot)
-                self.engine.route_opened(route, now)
-        at_ms = self._diary.wall(now)
-        seconds = (at_ms - drain.at_ms) / 1000
-        self._tell_drain(DRAIN_ENDED, drain, f"in service again after {seconds:.1f} s", at_ms)
-        return True
-
-    def _tell_drain(self, kind: int, drain: Drain, text: str, at_ms: int) -> None:
-        route_id = drain.name if drain.kind == ROUTE else ""
-        detail = f"{drain.name}: {text}" if drain.name else text
-        self._diary.tell(kind, at_ms, route_id, reason=drain.kind, detail=detail)
-
-    def _close_leaving(self, now: float) -> None:
-        """Tells the connections whose turn has come to go."""
-        for leaving in self._drains.take_leaving(now):
-            peer = leaving.peer
-            drain = leaving.drain
-            what = f"{drain.kind} {drain.name}".strip()
-            left = f", {len(peer.streams)} requests end with it" if peer.streams else ""
-            self.end(peer, "draining", f"the {what} is taken out of service{left}", now, CONNECTION_CLOSE)
 
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers, or too many to suspended ones."""
@@ -557,18 +366,6 @@ class Core:
                     self._turned.append(caller)
         self._fed.clear()
 
-    def _count(self, peer: Peer, address: str, principal: str) -> str:
-        """Counts a new connection, until it is lost; why it is one too many of its origin, or an empty text."""
-        peer.address = address
-        peer.principal = principal
-        is_address_free = self._by_address.enter(address)
-        is_principal_free = self._by_principal.enter(principal)
-        if not is_address_free:
-            return _crowded(self._by_address, address)
-        if not is_principal_free:
-            return _crowded(self._by_principal, principal)
-        return ""
-
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
         if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
@@ -578,7 +375,7 @@ class Core:
             peer.fragments_at = at
             return False
         shortest = self.settings.min_fragment_bytes
-        text = f"fragments of less than {shortest} bytes: {_too_many(self._fragments)}"
+        text = f"fragments of less than {shortest} bytes: {self._fragments.too_many}"
         self.end(peer, "over-limit", text, frame.now)
         return True
 
@@ -586,7 +383,7 @@ class Core:
         if frame.flags & RESPOND:
             at = self._keepalives.spend(peer.keepalives_at, frame.now)
             if at == SPENT:
-                self.end(peer, "over-limit", f"KEEPALIVEs to be answered: {_too_many(self._keepalives)}", frame.now)
+                self.end(peer, "over-limit", f"KEEPALIVEs to be answered: {self._keepalives.too_many}", frame.now)
                 return
             peer.keepalives_at = at
         session = peer.session
@@ -640,7 +437,7 @@ class Core:
             verdict = connection.handle_error(frame)
             if verdict == CLOSES and peer.streams:
                 self.sessions.close(peer)
-                self._withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
+                self._offers.withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
             elif verdict != NOTHING:
                 peer.end("left", "the peer sent an ERROR on stream 0")
                 self._let_go(peer, frame.now)
@@ -679,8 +476,8 @@ class Core:
         if self.engine.is_draining:
             self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
             return
-        if peer.is_extra and self._is_crowded(peer):
-            self._end_crowded(peer, frame.now)  # the suspended ones keep their places
+        if peer.is_extra and self.crowd.is_over(peer):  # the suspended ones keep their places
+            self.end(peer, "over-limit", self.crowd.refusal_of(peer), frame.now, REJECTED_SETUP)
             return
         number = self.engine.number_mimes(setup)
         if number < 0:
@@ -704,7 +501,7 @@ class Core:
         if metadata:
             at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
             if at >= 0:
-                self._announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
+                self._offers.announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
             elif at != ABSENT:
                 what = "has too many entries" if at == BROKEN else "breaks off"
                 text = f"the composite metadata of the SETUP {what}"
@@ -733,7 +530,7 @@ class Core:
         if not session.is_suspended:
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
-        self._set_away(peer, False)
+        self.crowd.set_away(peer, False)
         rest = self.sessions.resume(peer, session, newcomer, resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
@@ -749,7 +546,7 @@ class Core:
             return
         self.relieved(peer, now)
         self.sessions.suspend(peer, session, reason, text, now)
-        self._set_away(peer, True)
+        self.crowd.set_away(peer, True)
         if peer.granting is not None:
             # "LEASE semantics MUST be restarted upon a new connection": what it has granted counts no more.
             peer.granting.granted(0, 0, now)
@@ -763,38 +560,12 @@ class Core:
                 text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
                 self.end(peer, "resume-overrun", text, now)
 
-    def _set_away(self, peer: Peer, is_away: bool) -> None:
-        """Whether the connection is counted as one without a socket at its origins."""
-        self._by_address.set_away(peer.address, is_away)
-        self._by_principal.set_away(peer.principal, is_away)
-
-    def _is_crowded(self, peer: Peer) -> bool:
-        """There are too many connections, those without a socket counted, in all or of its origin."""
-        if len(self._peers) > self.settings.max_connections:
-            return True
-        return self._by_address.is_over(peer.address) or self._by_principal.is_over(peer.principal)
-
-    def _end_crowded(self, peer: Peer, now: float) -> None:
-        if self._by_address.is_over(peer.address):
-            self.end(peer, "over-limit", _crowded(self._by_address, peer.address), now, REJECTED_SETUP)
-        elif self._by_principal.is_over(peer.principal):
-            self.end(peer, "over-limit", _crowded(self._by_principal, peer.principal), now, REJECTED_SETUP)
-        else:
-            self._end_surplus(peer, now)
-
-    def _end_surplus(self, peer: Peer, now: float) -> None:
-        text = f"{len(self._peers) - 1} connections are open, the limit is {self.settings.max_connections}"
-        self.end(peer, "over-limit", text, now, REJECTED_SETUP)
-
     def _forget(self, peer: Peer, now: float) -> None:
         """The peer is no more."""
         peer.forget()
         self.relieved(peer, now)
         peer.look_at = NEVER
-        self._closed.sum_up(peer)
-        self._by_address.leave(peer.address)
-        self._by_principal.leave(peer.principal)
-        del self._peers[peer.id]
+        self.crowd.leave(peer)
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         at, to = self.engine.find_in_push(peer, frame)
@@ -803,87 +574,13 @@ class Core:
         elif frame.data[at + 4] >> 2 == ADDRESS:
             self.engine.handle_push(peer, frame, at, to)
         else:
-            self._announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
-
-    def _announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
-        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route.
-
-        `code` if it cannot: a client that is set up "MUST ignore an ERROR[… REJECTED_SETUP …] frame".
-        """
-        at = self._announcements.spend(peer.announcements_at, now)
-        if at == SPENT:
-            self.end(peer, "over-limit", f"ROUTE_SETUPs: {_too_many(self._announcements)}", now, code)
-            return
-        peer.announcements_at = at
-        try:
-            setup = decode_frame(raw)
-        except BrokerError as error:
-            self.end(peer, "bad-route", error.text, now, code)
-            return
-        if isinstance(setup, Address):
-            self.end(peer, "bad-route", "an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP", now, code)
-            return
-        if not isinstance(setup, RouteSetup):
-            text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
-            self.end(peer, "no-cluster", text, now, code)
-            return
-        limit = self.settings.max_tags_per_route
-        if len(setup.tags) > limit:
-            self.end(peer, "bad-route", f"{len(setup.tags)} tags, the limit is {limit}", now, code)
-            return
-        self._join(peer, setup, now)
-
-    def _join(self, peer: Peer, setup: RouteSetup, now: float) -> None:
-        old = self.table.find(setup.route_id)
-        mine = peer.route
-        if old is not None and old is not mine:
-            # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
-            owner = old.owner
-            assert isinstance(owner, Peer)
-            self.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
-        route = Route(setup.route_id, setup.service_name, setup.tags, peer)
-        at_ms = self._diary.wall(now)
-        if old is not None:
-            at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
-        load: Load | None = None
-        if isinstance(mine, Route) and self.table.find(mine.id) is mine:  # else it was withdrawn
-            self._tell_route(ROUTE_REPLACED, mine, peer, at_ms, "changed")
-            if mine.service == route.service:
-                load = mine.load
-            if mine.id != route.id:  # else `join` takes its place
-                self.table.leave(mine, load is not None)
-        self.table.join(route, at_ms, now, load)
-        masks = self.table.masks
-        if peer.granting is not None:
-            route.load.lease = peer.granting.lease
-            route.load.lease.join(route.slot)
-        if self._drains.covers(route):
-            masks.put(masks.draining, route.slot)
-        elif masks.draining.has(route.slot):  # moved there with the load
-            masks.take(masks.draining, route.slot)
-        if peer.is_congested:
-            masks.put(masks.congested, route.slot)
-        peer.route = route
-        peer.origin = route.id
-        peer.zone = zone_of(route, self.settings.zone)
-        peer.caller_service = route.service
-        peer.flows = {}  # they name the old route as the caller
-        peer.latest_flow = None
-        self.engine.route_opened(route, now)
-        self._tell_route(ROUTE_JOINED, route, peer, at_ms, "")
-
-    def _withdraw(self, peer: Peer, reason: str, now: float) -> None:
-        """The peer's route leaves, if it is (still) in the table; requests that it serves go on."""
-        route = peer.route
-        if isinstance(route, Route) and self.table.leave(route):
-            kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
-            self._tell_route(kind, route, peer, self._diary.wall(now), reason)
+            self._offers.announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
 
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
         at_ms = self._diary.wall(now)
         self.sessions.close(peer)
-        self._withdraw(peer, peer.end_reason, now)
+        self._offers.withdraw(peer, peer.end_reason, now)
         self.relieved(peer, now)
         if peer.granting is not None:
             peer.granting.close()
@@ -908,11 +605,11 @@ class Core:
                 uptime_ms=uptime_ms,
                 requests=peer.requests,
             )
-        self._closed.add(peer, at_ms)
+        self.crowd.closed.add(peer, at_ms)
 
     def _watch(self, peer: Peer, at: float) -> None:
         """Looks at the peer at that moment, and not at the one that was meant before."""
-        self._deadlines.put(peer, at, len(self._peers))
+        self._deadlines.put(peer, at, len(self.crowd.peers))
 
     def _look_at(self, peer: Peer, now: float) -> None:
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
@@ -954,40 +651,3 @@ class Core:
         self._diary.add_flows(self.engine.flows.take_records(self._diary.seq + 1, at_ms, interval_ms))
         self._flow_from = now
         self._flow_at = now + self.settings.flow_interval_s
-
-    def _tell_route(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
-        tags = [(tag.key.name, tag.value or "") for tag in route.tags]
-        uptime_ms = 0 if kind == ROUTE_JOINED else max(0, at_ms - route.joined_at_ms)
-        self._diary.tell(
-            kind,
-            at_ms,
-            route.id_text,
-            route.service,
-            tags,
-            peer.name,
-            reason,
-            peer.end_detail,
-            uptime_ms,
-            route.load.requests,
-        )
-
-
-def zone_of(route: Route, default: str) -> bytes:
-    """Where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
-    for tag in route.tags:
-        if tag.key == ZONE and tag.raw is not None:
-            return tag.raw
-    return default.encode()
-
-
-def _weight_of(peer: Peer) -> int:
-    """Those that hold most come first."""
-    return -peer.buffered_bytes
-
-
-def _too_many(rate: Rate) -> str:
-    return f"more than {rate.burst_n} came faster than {rate.per_s} a second"
-
-
-def _crowded(census: Census, name: str) -> str:
-    return f"{census.number_of(name) - 1} connections of {name} are open, the limit is {census.limit}"

@@ -105,30 +105,30 @@ class Server:
 
     def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
         """The route gets no new requests, now or when it comes. BrokerError "over-limit"."""
-        self.core.drain_route(route_id, grace_s, spread_s, closes, time.monotonic())
+        self.core.drains.drain_route(route_id, grace_s, spread_s, closes, time.monotonic())
         self.shell.wake()
 
     def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
         """Routes with the tag get no new requests, those to come included. BrokerError "over-limit"."""
-        self.core.drain_tag(tag, grace_s, spread_s, closes, time.monotonic())
+        self.core.drains.drain_tag(tag, grace_s, spread_s, closes, time.monotonic())
         self.shell.wake()
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
         """No new requests and connections. BrokerError "over-limit"."""
-        self.core.drain_broker(grace_s, spread_s, closes, time.monotonic())
+        self.core.drains.drain_broker(grace_s, spread_s, closes, time.monotonic())
         self.shell.wake()
 
     def undrain_route(self, route_id: bytes) -> bool:
         """In service again; False when it was not drained."""
-        return self._woken(self.core.undrain_route(route_id, time.monotonic()))
+        return self._woken(self.core.drains.undrain_route(route_id, time.monotonic()))
 
     def undrain_tag(self, tag: Tag) -> bool:
         """In service again; False when it was not drained."""
-        return self._woken(self.core.undrain_tag(tag, time.monotonic()))
+        return self._woken(self.core.drains.undrain_tag(tag, time.monotonic()))
 
     def undrain_broker(self) -> bool:
         """In service again; False when it was not drained, or stops."""
-        return not self.is_stopping and self._woken(self.core.undrain_broker(time.monotonic()))
+        return not self.is_stopping and self._woken(self.core.drains.undrain_broker(time.monotonic()))
 
     def close_connection(self, connection_id: int) -> bool:
         """Ends a connection for good; False when there is none with this number, or it is ending."""

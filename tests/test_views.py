@@ -103,7 +103,7 @@ def shown(world: World, number: int) -> RouteView:
 
 def test_a_route_that_is_drained_says_so() -> None:
     world = shop()
-    world.core.drain_tag(Tag.of("region", "eu"), 10, 10, False, world.now)
+    world.core.drains.drain_tag(Tag.of("region", "eu"), 10, 10, False, world.now)
     assert [shown(world, number).states for number in (1, 2, 3)] == [["draining"], [], ["draining"]]
     assert views.route_states(world.core)["draining"] == 2
 
@@ -185,9 +185,9 @@ def test_requests_that_wait_for_a_route_are_counted_with_their_bytes() -> None:
 
 def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> None:
     world = shop()
-    world.core.drain_tag(Tag.of("region", "eu"), 5, 20, True, world.now)
-    world.core.drain_route(route_id(2), 1, 2, False, world.now)
-    world.core.drain_broker(3, 4, False, world.now)
+    world.core.drains.drain_tag(Tag.of("region", "eu"), 5, 20, True, world.now)
+    world.core.drains.drain_route(route_id(2), 1, 2, False, world.now)
+    world.core.drains.drain_broker(3, 4, False, world.now)
     world.advance(10)  # one has gone at once, the other's turn has just come
     eu = DrainView("tag", "region=eu", START_MS + 7_000, 10.0, 5.0, 20.0, True, routes=0, connections_left=0)
     us = DrainView("route", ORDERS_US, START_MS + 7_000, 10.0, 1.0, 2.0, False, routes=1, connections_left=0)

@@ -9,13 +9,20 @@ or `grace_s` after its turn at the latest.
          |------ spread_s * i / n ------|------ grace_s ------|
          no new requests                idle: closed          closed, whatever runs
 
-Decides whose turn it is. Masks, refusals and the closing itself are the core's.
+Decides who is masked and whose turn it is; the closing itself is the core's.
 """
 
 from typing import Final
 
+from broker.errors import CONNECTION_CLOSE, BrokerError
+from broker.events import DRAIN_ENDED, DRAIN_STARTED
+from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
-from broker.routing.table import Route
+from broker.life.diary import Diary
+from broker.life.ends import Ends
+from broker.routing.table import Route, Table, normal_tag
+from broker.wire.ids import id_text
+from broker.wire.keys import keys_named
 from broker.wire.tags import Tag
 
 MAX_DRAINS: Final = 1000  # routes and tags; more must be ended first, a thousand rules are nobody's plan
@@ -65,21 +72,61 @@ class Leaving:
 class Drains:
     """All drains of one broker."""
 
-    __slots__ = ("_by_name", "_leaving", "_tokens")
+    __slots__ = ("_by_name", "_diary", "_ends", "_engine", "_leaving", "_peers", "_query", "_table", "_tokens")
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table, engine: Engine, diary: Diary, ends: Ends, peers: dict[int, Peer]) -> None:
+        """`peers`: all that there are, live."""
+        self._table: Final = table
+        self._query: Final = engine.query
+        self._engine: Final = engine
+        self._diary: Final = diary
+        self._ends: Final = ends
+        self._peers: Final = peers
         self._by_name: dict[str, Drain] = {}  # by kind and name; bounded by MAX_DRAINS
         self._tokens: dict[bytes, str] = {}  # of the tags and Route Ids that are drained: the key in `_by_name`
         self._leaving: dict[int, Leaving] = {}  # by peer id; bounded by the connections
 
-    @property
-    def is_full(self) -> bool:
-        """No other drain can be begun."""
-        return len(self._by_name) >= MAX_DRAINS
+    # To begin one may raise BrokerError "over-limit": there are MAX_DRAINS others.
 
-    def find(self, kind: str, name: str) -> Drain | None:
-        """The drain of exactly this."""
-        return self._by_name.get(f"{kind} {name}")
+    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
+        """The route of that id gets no new requests, now or when it comes; how many routes that are."""
+        route = self._table.find(route_id)
+        found = [route] if route is not None else []
+        at_ms = self._diary.wall(now)
+        self._begin(Drain(ROUTE, id_text(route_id), [route_id], grace_s, spread_s, closes, at_ms), found, now)
+        return len(found)
+
+    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
+        """Routes with the tag get no new requests; how many there are now.
+
+        Also routes with the same tag under a key of text that is spelt like the well-known one: a drain has one name.
+        """
+        tag = normal_tag(tag)
+        tags = [Tag(key, tag.raw) for key in keys_named(tag.key.short_name)]
+        found = self._query.matching([tags])
+        tokens = [each.token() for each in tags]
+        self._begin(Drain(TAG, tag_name(tag), tokens, grace_s, spread_s, closes, self._diary.wall(now)), found, now)
+        return len(found)
+
+    def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
+        """The broker takes no new requests and no new connections; how many connections it has."""
+        drain = Drain(BROKER, "", [], grace_s, spread_s, closes, self._diary.wall(now))
+        self._add(drain, list(self._peers.values()), now)
+        self._engine.is_draining = True
+        return len(self._peers)
+
+    def undrain_route(self, route_id: bytes, now: float) -> bool:
+        """In service again; False when it was not drained. Connections whose turn has not come stay."""
+        return self._end(ROUTE, id_text(route_id), now)
+
+    def undrain_tag(self, tag: Tag, now: float) -> bool:
+        """In service again; False when it was not drained."""
+        return self._end(TAG, tag_name(normal_tag(tag)), now)
+
+    def undrain_broker(self, now: float) -> bool:
+        """In service again; False when it was not drained."""
+        self._engine.is_draining = False
+        return self._end(BROKER, "", now)
 
     def covers(self, route: Route) -> bool:
         """The route gets no new requests because of itself or one of its tags."""
@@ -88,18 +135,57 @@ class Drains:
                 return True
         return route.id in self._tokens
 
-    def begin(self, drain: Drain, peers: list[Peer], now: float) -> None:
-        """`peers`: the connections that it concerns now.
+    def mask(self, route: Route) -> None:
+        """A route has just joined, or has other tags: whether it gets requests."""
+        masks = self._table.masks
+        if self.covers(route):
+            masks.put(masks.draining, route.slot)
+        elif masks.draining.has(route.slot):  # moved there with the load
+            masks.take(masks.draining, route.slot)
 
-        What is drained already is drained anew, with the new times.
-        """
+    def close_leaving(self, now: float) -> None:
+        """Tells the connections whose turn has come to go."""
+        for leaving in list(self._leaving.values()):
+            peer = leaving.peer
+            if peer.is_ending or peer.is_lost:
+                self._drop(leaving)
+            elif leaving.turn_at <= now and (not peer.streams or leaving.last_at <= now):
+                self._drop(leaving)
+                what = f"{leaving.drain.kind} {leaving.drain.name}".strip()
+                left = f", {len(peer.streams)} requests end with it" if peer.streams else ""
+                text = f"the {what} is taken out of service{left}"
+                self._ends.end(peer, "draining", text, now, CONNECTION_CLOSE)
+
+    def all(self) -> list[Drain]:
+        """What is drained, in the order in which it was."""
+        return list(self._by_name.values())
+
+    def is_idle(self) -> bool:
+        """No connection is to be closed."""
+        return not self._leaving
+
+    def _begin(self, drain: Drain, routes: list[Route], now: float) -> None:
+        self._add(drain, [peer for peer in [route.owner for route in routes] if isinstance(peer, Peer)], now)
+        for route in routes:
+            self._table.masks.put(self._table.masks.draining, route.slot)
+
+    def _add(self, drain: Drain, peers: list[Peer], now: float) -> None:
+        """What is drained already is drained anew, with the new times. `peers`: whom it concerns now."""
         key = f"{drain.kind} {drain.name}"
+        if len(self._by_name) >= MAX_DRAINS and key not in self._by_name:
+            raise BrokerError("over-limit", f"{MAX_DRAINS} drains are there already, end some of them first")
         self._forget(key)
         self._by_name[key] = drain
         for token in drain.tokens:
             self._tokens[token] = key
-        if not drain.closes:
-            return
+        if drain.closes:
+            self._send_away(drain, peers, now)
+        what = f"{len(peers)} connections"
+        seconds = drain.spread_s + drain.grace_s
+        text = f"{what} are closed within {seconds:g} s" if drain.closes else f"{what} stay open"
+        self._tell(DRAIN_STARTED, drain, text, drain.at_ms)
+
+    def _send_away(self, drain: Drain, peers: list[Peer], now: float) -> None:
         for number, peer in enumerate(peers):
             turn_at = now + drain.spread_s * number / len(peers)
             known = self._leaving.get(peer.id)
@@ -109,29 +195,25 @@ class Drains:
                 self._leaving[peer.id] = Leaving(peer, drain, turn_at, turn_at + drain.grace_s)
                 drain.left_n += 1
 
-    def end(self, kind: str, name: str) -> Drain | None:
-        """It is in service again; None when it was not drained. Connections whose turn has not come stay."""
-        return self._forget(f"{kind} {name}")
+    def _end(self, kind: str, name: str, now: float) -> bool:
+        drain = self._forget(f"{kind} {name}")
+        if drain is None:
+            return False
+        masks = self._table.masks
+        for slot in masks.draining.to_list():
+            route = self._table.route_at(slot)
+            if not self.covers(route):
+                masks.take(masks.draining, slot)
+                self._engine.route_opened(route, now)
+        at_ms = self._diary.wall(now)
+        seconds = (at_ms - drain.at_ms) / 1000
+        self._tell(DRAIN_ENDED, drain, f"in service again after {seconds:.1f} s", at_ms)
+        return True
 
-    def take_leaving(self, now: float) -> list[Leaving]:
-        """The connections that are to be closed now."""
-        found: list[Leaving] = []
-        for leaving in list(self._leaving.values()):
-            peer = leaving.peer
-            if peer.is_ending or peer.is_lost:
-                self._drop(leaving)
-            elif leaving.turn_at <= now and (not peer.streams or leaving.last_at <= now):
-                self._drop(leaving)
-                found.append(leaving)
-        return found
-
-    def all(self) -> list[Drain]:
-        """What is drained, in the order in which it was."""
-        return list(self._by_name.values())
-
-    def is_idle(self) -> bool:
-        """No connection is to be closed."""
-        return not self._leaving
+    def _tell(self, kind: int, drain: Drain, text: str, at_ms: int) -> None:
+        route_id = drain.name if drain.kind == ROUTE else ""
+        detail = f"{drain.name}: {text}" if drain.name else text
+        self._diary.tell(kind, at_ms, route_id, reason=drain.kind, detail=detail)
 
     def _drop(self, leaving: Leaving) -> None:
         del self._leaving[leaving.peer.id]

@@ -26,6 +26,11 @@ class Rate:
         self.burst_n: Final = int(per_s * BURST_S)
         self._cost_s: Final = 1.0 / per_s if per_s > 0 else 0.0
 
+    @property
+    def too_many(self) -> str:
+        """What whoever spends too much is told."""
+        return f"more than {self.burst_n} came faster than {self.per_s} a second"
+
     def spend(self, full_at: float, now: float) -> float:
         """One token of a bucket that is full again at `full_at`: when it is then, or SPENT when there was none."""
         cost_s = self._cost_s
@@ -47,6 +52,10 @@ class Census:
         self.limit: Final = limit
         self._numbers: dict[str, int] = {}  # bounded by the connections
         self._away: dict[str, int] = {}  # of them, without a socket
+
+    def crowd_of(self, name: str) -> str:
+        """What one is told that is too many."""
+        return f"{self.number_of(name) - 1} connections of {name} are open, the limit is {self.limit}"
 
     def enter(self, name: str) -> bool:
         """One more, which counts until it leaves; False when it is one too many."""

@@ -117,7 +117,7 @@ def status(
         requests=sum(total.requests for _, total in totals(core)),
         lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
         waiting=waiting(core),
-        drains=len(core.drains()),
+        drains=len(core.drains.all()),
         route_states=route_states(core),
         protection=protection(core),
         sticky_choices=query.sticky.size(),
@@ -184,7 +184,7 @@ def closed(core: Core, part: Part) -> Listed[ClosedConnectionView]:
 
 def drains(core: Core, moment: Moment, part: Part) -> Listed[DrainView]:
     """What is drained, in the order in which it was."""
-    found = core.drains()
+    found = core.drains.all()
     return _listed([_drain_view(core, moment, drain) for drain in _cut(found, part)], len(found), part)
 
 
@@ -282,7 +282,7 @@ def connections_accepted(core: Core) -> int:
 
 def bytes_view(core: Core) -> BytesView:
     """What went through all connections, and what waits."""
-    return BytesView(core.bytes_in, core.bytes_out, core.buffered_bytes)
+    return BytesView(core.crowd.bytes_in, core.crowd.bytes_out, core.crowd.buffered_bytes)
 
 
 def transport_of(peer: Peer) -> str:
@@ -421,7 +421,7 @@ def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
 
 
 def _find_drain(core: Core, moment: Moment, kind: str, name: str) -> DrainView | None:
-    for each in core.drains():
+    for each in core.drains.all():
         if (each.kind, each.name) == (kind, name):
             return _drain_view(core, moment, each)
     return None

@@ -31,22 +31,22 @@ class FakeAdmin:
         return self.files
 
     def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
-        self.core.drain_route(route_id, grace_s, spread_s, closes, self.world.now)
+        self.core.drains.drain_route(route_id, grace_s, spread_s, closes, self.world.now)
 
     def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
-        self.core.drain_tag(tag, grace_s, spread_s, closes, self.world.now)
+        self.core.drains.drain_tag(tag, grace_s, spread_s, closes, self.world.now)
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
-        self.core.drain_broker(grace_s, spread_s, closes, self.world.now)
+        self.core.drains.drain_broker(grace_s, spread_s, closes, self.world.now)
 
     def undrain_route(self, route_id: bytes) -> bool:
-        return self.core.undrain_route(route_id, self.world.now)
+        return self.core.drains.undrain_route(route_id, self.world.now)
 
     def undrain_tag(self, tag: Tag) -> bool:
-        return self.core.undrain_tag(tag, self.world.now)
+        return self.core.drains.undrain_tag(tag, self.world.now)
 
     def undrain_broker(self) -> bool:
-        return self.core.undrain_broker(self.world.now)
+        return self.core.drains.undrain_broker(self.world.now)
 
     def close_connection(self, connection_id: int) -> bool:
         wire = self.world.wires.get(connection_id)

@@ -168,8 +168,8 @@ async def test_event_files_are_counted_when_there_are_some() -> None:
 
 async def test_routes_that_requests_keep_away_from_and_drains_are_counted() -> None:
     admin = FakeAdmin(shop_with_traffic())
-    admin.core.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
-    admin.core.drain_route(route_id(2), 1, 1, False, admin.world.now)
+    admin.core.drains.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
+    admin.core.drains.drain_route(route_id(2), 1, 1, False, admin.world.now)
     found = await samples(admin, "broker_")
     assert (found['broker_route_states{state="draining"}'], found["broker_drains"]) == (3, 2)
 

@@ -1,0 +1,155 @@
+"""All connections of a broker: how many there may be, in all and of one origin, and how much waits for them.
+
+Decides who is one too many, and who holds too much. A suspended peer has no transport; one that comes may be the one
+that it waits for, and is measured again when it asks for a connection of its own (D-39, D-43).
+"""
+
+from typing import Final
+
+from broker.forwarding.peers import Peer
+from broker.forwarding.settings import Settings
+from broker.life.closed import Closed
+from broker.life.ends import Ends
+from broker.life.guards import Census
+
+
+class Crowd:
+    """The peers of one broker."""
+
+    __slots__ = (
+        "_by_address",
+        "_by_principal",
+        "_ends",
+        "_part_n",
+        "_settings",
+        "_unweighed",
+        "_weight",
+        "accepted_n",
+        "buffered_bytes",
+        "closed",
+        "peers",
+    )
+
+    def __init__(self, settings: Settings, ends: Ends) -> None:
+        self.peers: Final[dict[int, Peer]] = {}  # by id; max_connections, and as many that are about to resume
+        self.accepted_n = 0  # ever
+        self.closed: Final = Closed()
+        self.buffered_bytes = 0  # of all connections, when they were weighed the last time
+        self._settings: Final = settings
+        self._ends: Final = ends
+        self._by_address: Final = Census(settings.max_connections_per_address)
+        self._by_principal: Final = Census(settings.max_connections_per_principal)
+        self._unweighed: list[Peer] = []  # whom this weighing has still to look at
+        self._part_n = 1  # of them at a time
+        self._weight = 0  # of those that it has looked at
+
+    def enter(self, peer: Peer, address: str, principal: str, suspended_n: int) -> str:
+        """A new connection, until it leaves; why it is one too many, or an empty text.
+
+        `address`, `principal`: where it comes from and who it is; empty where there is none. `suspended_n`: of the
+        others have no transport.
+        """
+        self.accepted_n += 1
+        self.peers[peer.id] = peer
+        peer.address = address
+        peer.principal = principal
+        is_address_free = self._by_address.enter(address)
+        is_principal_free = self._by_principal.enter(principal)
+        if len(self.peers) - suspended_n > self._settings.max_connections:
+            return self._surplus()
+        if not is_address_free:
+            return self._by_address.crowd_of(address)
+        if not is_principal_free:
+            return self._by_principal.crowd_of(principal)
+        peer.is_extra = self.is_over(peer)
+        return ""
+
+    def leave(self, peer: Peer) -> None:
+        """It is no more."""
+        self.closed.sum_up(peer)
+        self._by_address.leave(peer.address)
+        self._by_principal.leave(peer.principal)
+        del self.peers[peer.id]
+
+    def set_away(self, peer: Peer, is_away: bool) -> None:
+        """Whether the connection is counted as one without a socket at its origins."""
+        self._by_address.set_away(peer.address, is_away)
+        self._by_principal.set_away(peer.principal, is_away)
+
+    def is_over(self, peer: Peer) -> bool:
+        """There are too many connections, those without a socket counted, in all or of its origin."""
+        if len(self.peers) > self._settings.max_connections:
+            return True
+        return self._by_address.is_over(peer.address) or self._by_principal.is_over(peer.principal)
+
+    def refusal_of(self, peer: Peer) -> str:
+        """Why it is one too many."""
+        if self._by_address.is_over(peer.address):
+            return self._by_address.crowd_of(peer.address)
+        if self._by_principal.is_over(peer.principal):
+            return self._by_principal.crowd_of(peer.principal)
+        return self._surplus()
+
+    def origins(self) -> tuple[int, int]:
+        """How many addresses, and how many principals, have connections."""
+        return self._by_address.size(), self._by_principal.size()
+
+    @property
+    def bytes_in(self) -> int:
+        """Received on all connections that ever were. One look at each that is there."""
+        return self.closed.bytes_in + sum([peer.bytes_in for peer in self.peers.values()])
+
+    @property
+    def bytes_out(self) -> int:
+        """Handed to the transports of all connections that ever were. One look at each that is there."""
+        return self.closed.bytes_out + sum([peer.bytes_out for peer in self.peers.values()])
+
+    def weigh_part(self, parts: int) -> bool:
+        """Adds up what waits for and of one of so many parts of the connections; True if all hold too much: `weigh`.
+
+        To be asked so often in a second: all at once would stop 50 000 idle connections for some ms.
+        """
+        if not self._unweighed:
+            self._unweighed = list(self.peers.values())
+            self._part_n = len(self._unweighed) // parts + 1
+            self._weight = 0
+        for peer in self._unweighed[-self._part_n :]:
+            self._weight += peer.buffered_bytes
+        del self._unweighed[-self._part_n :]
+        if self._unweighed:
+            return False
+        self.buffered_bytes = self._weight
+        return self._weight > self._settings.max_buffered_bytes
+
+    def weigh(self, now: float) -> list[Peer]:
+        """Adds up what waits for and of all connections. Is it too much, those that hold most are ended until it fits.
+
+        The transports of the peers that it gives are to be closed at once: what they have
+        not written yet is part of what is too much.
+        """
+        limit = self._settings.max_buffered_bytes
+        total = 0
+        for peer in self.peers.values():
+            total += peer.buffered_bytes
+        self.buffered_bytes = total
+        given: list[Peer] = []
+        if total <= limit:
+            return given
+        text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
+        for peer in sorted(self.peers.values(), key=_weight_of):
+            if total <= limit:
+                break
+            held = peer.buffered_bytes
+            peer.drop_output()
+            self._ends.end(peer, "over-limit", text.format(held), now)
+            given.append(peer)
+            total -= held
+        return given
+
+    def _surplus(self) -> str:
+        return f"{len(self.peers) - 1} connections are open, the limit is {self._settings.max_connections}"
+
+
+def _weight_of(peer: Peer) -> int:
+    """Those that hold most come first."""
+    return -peer.buffered_bytes

@@ -1,0 +1,13 @@
+"""Who can end a connection: the core, for those of its rooms that find out that it must be."""
+
+from broker.forwarding.peers import Peer
+
+
+class Ends:
+    """A base, and no more: mypyc's classes have one."""
+
+    def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
+        """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once.
+
+        `code` 0 means the RSocket code of the word, or what stands for it in the state of the connection.
+        """

@@ -1,0 +1,136 @@
+"""What peers offer: a ROUTE_SETUP makes a route of a connection, or changes the one that it has.
+
+    spec "Handling ROUTE_SETUP Frames": a broker MUST only allow one connection for a given Route Id; it MUST close the
+    existing route, and remove it from the table, and replace it.
+
+Decides whether the frame is one, and whose route is in the table after it.
+"""
+
+from typing import Final
+
+from broker.errors import BrokerError
+from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED
+from broker.forwarding.engine import Engine
+from broker.forwarding.peers import Peer
+from broker.forwarding.settings import Settings
+from broker.life.diary import Diary
+from broker.life.drains import Drains
+from broker.life.ends import Ends
+from broker.life.guards import SPENT, Rate
+from broker.routing.loads import Load
+from broker.routing.table import Route, Table
+from broker.wire.frames import Address, RouteSetup, decode_frame
+from broker.wire.keys import ZONE
+
+
+class Offers:
+    """The routes of one broker's own connections."""
+
+    __slots__ = ("_diary", "_drains", "_ends", "_engine", "_rate", "_settings", "_table")
+
+    def __init__(
+        self, settings: Settings, table: Table, engine: Engine, drains: Drains, diary: Diary, ends: Ends
+    ) -> None:
+        self._settings: Final = settings
+        self._table: Final = table
+        self._engine: Final = engine
+        self._drains: Final = drains
+        self._diary: Final = diary
+        self._ends: Final = ends
+        self._rate: Final = Rate(settings.max_route_setups_per_s)
+
+    def announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
+        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route.
+
+        `code` if it cannot: a client that is set up "MUST ignore an ERROR[… REJECTED_SETUP …] frame".
+        """
+        at = self._rate.spend(peer.announcements_at, now)
+        if at == SPENT:
+            self._ends.end(peer, "over-limit", f"ROUTE_SETUPs: {self._rate.too_many}", now, code)
+            return
+        peer.announcements_at = at
+        try:
+            setup = decode_frame(raw)
+        except BrokerError as error:
+            self._ends.end(peer, "bad-route", error.text, now, code)
+            return
+        if isinstance(setup, Address):
+            self._ends.end(
+                peer, "bad-route", "an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP", now, code
+            )
+            return
+        if not isinstance(setup, RouteSetup):
+            text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
+            self._ends.end(peer, "no-cluster", text, now, code)
+            return
+        limit = self._settings.max_tags_per_route
+        if len(setup.tags) > limit:
+            self._ends.end(peer, "bad-route", f"{len(setup.tags)} tags, the limit is {limit}", now, code)
+            return
+        self._join(peer, setup, now)
+
+    def _join(self, peer: Peer, setup: RouteSetup, now: float) -> None:
+        old = self._table.find(setup.route_id)
+        mine = peer.route
+        if old is not None and old is not mine:
+            # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
+            owner = old.owner
+            assert isinstance(owner, Peer)
+            self._ends.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
+        route = Route(setup.route_id, setup.service_name, setup.tags, peer)
+        at_ms = self._diary.wall(now)
+        if old is not None:
+            at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
+        load: Load | None = None
+        if isinstance(mine, Route) and self._table.find(mine.id) is mine:  # else it was withdrawn
+            self._tell(ROUTE_REPLACED, mine, peer, at_ms, "changed")
+            if mine.service == route.service:
+                load = mine.load
+            if mine.id != route.id:  # else `join` takes its place
+                self._table.leave(mine, load is not None)
+        self._table.join(route, at_ms, now, load)
+        if peer.granting is not None:
+            route.load.lease = peer.granting.lease
+            route.load.lease.join(route.slot)
+        self._drains.mask(route)
+        if peer.is_congested:
+            self._table.masks.put(self._table.masks.congested, route.slot)
+        peer.route = route
+        peer.origin = route.id
+        peer.zone = zone_of(route, self._settings.zone)
+        peer.caller_service = route.service
+        peer.flows = {}  # they name the old route as the caller
+        peer.latest_flow = None
+        self._engine.route_opened(route, now)
+        self._tell(ROUTE_JOINED, route, peer, at_ms, "")
+
+    def withdraw(self, peer: Peer, reason: str, now: float) -> None:
+        """The peer's route leaves, if it is (still) in the table; requests that it serves go on."""
+        route = peer.route
+        if isinstance(route, Route) and self._table.leave(route):
+            kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
+            self._tell(kind, route, peer, self._diary.wall(now), reason)
+
+    def _tell(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
+        tags = [(tag.key.name, tag.value or "") for tag in route.tags]
+        uptime_ms = 0 if kind == ROUTE_JOINED else max(0, at_ms - route.joined_at_ms)
+        self._diary.tell(
+            kind,
+            at_ms,
+            route.id_text,
+            route.service,
+            tags,
+            peer.name,
+            reason,
+            peer.end_detail,
+            uptime_ms,
+            route.load.requests,
+        )
+
+
+def zone_of(route: Route, default: str) -> bytes:
+    """Where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
+    for tag in route.tags:
+        if tag.key == ZONE and tag.raw is not None:
+            return tag.raw
+    return default.encode()
