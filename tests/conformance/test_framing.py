@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config import load
 from broker.errors import InvalidFrame
+from broker.server import Server
 from broker.wire.frames import Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, decode_frame
 from broker.wire.keys import Key
 from broker.wire.tags import Tag
@@ -374,6 +376,15 @@ def test_broker_info_field_by_field() -> None:
     assert found.encode() == raw
     assert decode_frame(broker_info(5, ("up", None))) == BrokerInfo(BROKER_ID, 5, [Tag(Key.text("up"), None)])
     assert decode_frame(broker_info(5)) == BrokerInfo(BROKER_ID, 5, [])
+
+
+def test_broker_has_an_id_of_its_own() -> None:
+    """Two processes that are not told who they are differ; one that is told keeps to it."""
+    ids = [Server(load(None, {}, {})).core.broker_id for _ in range(2)]
+    assert [len(each) for each in ids] == [16, 16]
+    assert ids[0] != ids[1]
+    told = load(None, {"RSB_BROKER__ID": "b40ce4b4-0ce4-b40c-e4b4-0ce4b40ce4b4"}, {})
+    assert Server(told).core.broker_id == BROKER_ID
 
 
 def test_route_add_field_by_field() -> None:

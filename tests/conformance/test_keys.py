@@ -220,9 +220,9 @@ def test_shard_key_names_the_tag_that_decides() -> None:
     assert len(set.union(*owners.values())) > 2
 
 
-@pytest.mark.parametrize("method", ["rendezvous", "modulo"])
-def test_shard_method_is_a_hint_that_every_route_list_obeys_alike(method: str) -> None:
-    """Two brokers with the same routes, which joined in another order, agree on every owner."""
+@pytest.mark.parametrize("method", ["rendezvous", "maglev", "ring", "jump", "modulo"])
+def test_shard_method_finds_the_same_owner_whatever_broker_is_asked(method: str) -> None:
+    """Two brokers with the same routes, which joined in another order, agree on every owner (D-36)."""
     found: list[list[int]] = []
     for order in ([1, 2, 3, 4], [3, 1, 4, 2]):
         world = World(seed=order[0])
