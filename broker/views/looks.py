@@ -25,6 +25,7 @@ from broker.life.durations import Durations
 from broker.listen import Listen
 from broker.options import SERVICE_KEYS, Config, describe
 from broker.routing.bitmaps import Slots
+from broker.routing.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
 from broker.rsocket.connection import NEW
 from broker.views.values import (
@@ -369,7 +370,7 @@ def _route_view(core: Core, route: Route, moment: Moment) -> RouteView:
         weight=load.weight,
         states=[name for name, mask in _masks(core) if mask.has(route.slot)],
         errors_in_a_row=load.errors_n,
-        ejections=load.ejections_n,
+        ejections=ejections_left(load, moment.now),
         ejected_s=_until(load.ejected_until, moment),
         grants=load.lease.left_n if load.lease is not None else None,
     )

@@ -242,3 +242,18 @@ def test_ends_of_ejections_of_routes_that_left_are_swept_out() -> None:
     fail(outliers, stays)
     assert [each.route for each in outliers.relieve(130.0)] == [stays]
     assert outliers.waiting() == 0
+
+
+def test_a_sweep_does_not_make_anybody_late() -> None:
+    spans = {number: float(number * 37 % 101 + 1) for number in range(1, 200)}
+    table = Table(Policies(Policy(), {f"s{number}": Policy(eject_s=span_s) for number, span_s in spans.items()}))
+    outliers = Outliers(table)
+    for number in spans:
+        found = joined(table, number, f"s{number}")
+        fail(outliers, found)
+        if number % 3:
+            table.leave(found)
+    assert outliers.waiting() < len(spans)
+    for moment in range(1, 103):
+        due = sorted(number for number in spans if not number % 3 and spans[number] == moment)
+        assert sorted(numbers([each.route for each in outliers.relieve(NOW + moment)])) == due

@@ -1,0 +1,325 @@
+"""Requests in flight are counted exactly, whatever ends them, and the limits hold at their bounds (D-38)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.core import CoreSettings
+from broker.errors import APPLICATION_ERROR, REJECTED
+from broker.events import BREAKER_OPENED, ROUTE_EJECTED, LifecycleEvent
+from broker.routing.breakers import QUIET_S
+from broker.routing.policies import Policy
+from broker.rsocket.frames import (
+    FOLLOWS,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_keepalive,
+)
+from broker.wire.frames import MULTICAST, SHARD
+from broker.wire.keys import SHARD_KEY, Key
+from tests.fakes import START_MS, Wire, World, address, addressed
+
+ORDERS = address(service="orders")
+TO_ALL = address(MULTICAST, service="orders")
+
+
+def limited(per_route: int = 0, per_service: int = 0, **more: int) -> World:
+    return World(
+        CoreSettings(policy=Policy(max_in_flight_per_route=per_route, max_in_flight_per_service=per_service, **more))  # type: ignore[arg-type]
+    )
+
+
+def ask(caller: Wire, count: int = 1, raw: bytes = ORDERS, kind: int = REQUEST_RESPONSE) -> None:
+    for _ in range(count):
+        caller.request(kind, caller.peer.requests * 2 + 1, raw)
+
+
+def words(caller: Wire) -> list[str]:
+    """The code words of the errors that it got."""
+    return [frame.text.partition(":")[0] for frame in caller.received()]
+
+
+def counted(world: World) -> list[tuple[int, int]]:
+    """(awaited at the route, awaited at its service) of each route."""
+    return [(route.load.awaited_n, route.load.service.awaited_n) for route in world.core.table.routes()]
+
+
+def full(world: World) -> list[int]:
+    return world.core.table.masks.full.to_list()
+
+
+def test_the_default_lets_a_route_have_1024_in_flight_and_not_one_more() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    ask(caller, 1023)
+    assert full(world) == []
+    ask(caller)
+    assert (full(world), len(service.received()), caller.received()) == ([0], 1024, [])
+    ask(caller)
+    (frame,) = caller.received()
+    text = "over-limit: of 1 routes with service=orders: 1 have as many requests in flight as they may"
+    assert (frame.code, frame.text, service.received()) == (REJECTED, text, [])
+
+
+ENDS = ["answer", "error", "cancel", "caller lost", "route lost", "deadline", "another answered"]
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_whatever_ends_a_request_ends_it_in_the_counts(how: str) -> None:
+    world = limited(1, 1)
+    service, caller = world.service("orders", 1), world.caller()
+    if how == "another answered":
+        other = world.service("orders", 2)
+        ask(caller, raw=TO_ALL)
+        other.answer(2, b"first")
+        assert counted(world) == [(0, 0), (0, 0)]
+        other.lose()
+    else:
+        ask(caller, raw=address(hints=[(Key.text("deadline_ms"), "500")], service="orders"))
+        assert (counted(world), full(world)) == ([(1, 1)], [0])
+        load = world.core.table.routes()[0].load
+        if how == "answer":
+            service.answer(2, b"yes")
+        elif how == "error":
+            service.fail(2, APPLICATION_ERROR, "no")
+        elif how == "cancel":
+            caller.cancel(1)
+        elif how == "caller lost":
+            caller.lose()
+        elif how == "route lost":
+            service.lose()
+        else:
+            world.advance(0.5)
+        assert (load.awaited_n, load.in_flight, load.service.awaited_n) == (0, 0, 0)
+    assert (full(world), world.left_over()) == ([], [])
+    service = service if how != "route lost" else world.service("orders", 1)
+    service.received()
+    ask(caller if how != "caller lost" else world.caller())
+    assert len(service.received()) == 1
+
+
+def test_a_multicast_reaches_full_routes_and_they_stay_full_until_they_are_below_the_limit() -> None:
+    world = limited(1)
+    service, caller = world.service("orders", 1), world.caller()
+    ask(caller)
+    ask(caller, raw=TO_ALL)
+    assert (counted(world), full(world)) == ([(2, 2)], [0])
+    service.answer(4, b"")
+    assert (counted(world), full(world)) == ([(1, 1)], [0])
+    service.answer(2, b"")
+    assert (counted(world), full(world)) == ([(0, 0)], [])
+
+
+def test_the_limit_of_a_service_is_no_business_of_another() -> None:
+    world = limited(0, 2)
+    orders, stock = world.service("orders", 1, region="eu"), world.service("stock", 2, region="eu")
+    caller = world.caller()
+    ask(caller, 3)
+    ask(caller, 1, address(service="stock"))
+    assert (len(orders.received()), len(stock.received()), words(caller)) == (2, 1, ["over-limit"])
+    orders.answer(2, b"")
+    caller.received()
+    ask(caller, 2)
+    assert (len(orders.received()), words(caller)) == (1, ["over-limit"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (ORDERS, REQUEST_RESPONSE),
+        (ORDERS, REQUEST_FNF),
+        (ORDERS, REQUEST_STREAM),
+        (ORDERS, REQUEST_CHANNEL),
+        (address(SHARD, [(SHARD_KEY, "id")], service="orders", id="7"), REQUEST_RESPONSE),
+    ],
+)
+@pytest.mark.parametrize("limits", [(1, 0), (0, 1)])
+def test_all_that_must_choose_is_refused_and_counted(raw: bytes, kind: int, limits: tuple[int, int]) -> None:
+    world = limited(*limits)
+    service, caller = world.service("orders", 1), world.caller()
+    ask(caller)
+    service.received()
+    ask(caller, 1, raw, kind)
+    assert (service.received(), words(caller)) == ([], [] if kind == REQUEST_FNF else ["over-limit"])
+    assert world.core.engine.breakers.refused == {"orders": 1}
+
+
+def test_a_push_to_a_full_route_is_dropped_and_counted() -> None:
+    world = limited(1)
+    service, caller = world.service("orders", 1), world.caller()
+    ask(caller)
+    service.received()
+    caller.push(addressed(ORDERS))
+    assert (service.received(), world.core.engine.breakers.refused) == ([], {"orders": 1})
+
+
+def test_a_breaker_is_told_at_the_moment_of_the_refusal() -> None:
+    world = limited(1)
+    world.service("orders", 1)
+    caller = world.caller()
+    world.advance(0.25)
+    world.events()
+    ask(caller, 3)
+    text = "of 1 routes with service=orders: 1 have as many requests in flight as they may"
+    (event,) = world.events()
+    expected = LifecycleEvent(
+        BREAKER_OPENED, event.seq, START_MS + 250, service="orders", reason="over-limit", detail=text
+    )
+    assert event.row() == expected.row()
+
+
+def test_an_ejection_is_told_with_all_that_is_known() -> None:
+    world = World()
+    service, caller = world.service("orders", 1, region="eu"), world.caller()
+    world.events()
+    for number in range(5):
+        ask(caller)
+        service.fail(2 * number + 2, APPLICATION_ERROR, "no")
+    (event,) = world.events()
+    expected = LifecycleEvent(
+        ROUTE_EJECTED,
+        event.seq,
+        START_MS,
+        world.core.table.routes()[0].id_text,
+        "orders",
+        peer="tcp 127.0.0.1:1",
+        reason="errors-in-row",
+        detail="5 errors in a row; ejection 1, for 30 s; 1 of 1 routes of orders are ejected",
+        requests=5,
+    )
+    assert event.row() == expected.row()
+
+
+def test_the_broker_asks_for_a_tick_at_the_end_of_an_ejection_and_of_a_breaker() -> None:
+    world = World(CoreSettings(policy=Policy(max_in_flight_per_route=1), flow_interval_s=1000.0))
+    service, caller = world.service("orders", 1), world.caller()
+    world.advance(3.0)  # the times to the SETUP are over
+    for number in range(5):
+        ask(caller)
+        service.fail(2 * number + 2, APPLICATION_ERROR, "no")
+    assert world.core.next_deadline() == world.now + 30.0
+    ask(caller, 2)
+    assert world.core.next_deadline() == world.now + QUIET_S
+    world.advance(QUIET_S)
+    assert world.core.next_deadline() == world.now - QUIET_S + 30.0
+
+
+def test_one_of_two_is_ejected_and_the_other_serves_all() -> None:
+    """Half of them is not more than half: no panic."""
+    world = World()
+    services, caller = [world.service("orders", number) for number in (1, 2)], world.caller()
+    for number in range(5):
+        ask(caller, raw=address(route_id=str(world.core.table.routes()[0].id_text)))
+        services[0].fail(2 * number + 2, APPLICATION_ERROR, "no")
+    services[0].received()
+    ask(caller, 4, kind=REQUEST_FNF)
+    assert [len(service.received()) for service in services] == [0, 4]
+    assert world.core.query.panics == 0
+
+
+def test_a_fire_and_forget_whose_fragments_a_route_does_not_want_counts_as_an_error() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    for number in range(5):
+        caller.request(REQUEST_FNF, 2 * number + 1, ORDERS, flags=FOLLOWS)
+        service.fail(2 * number + 2, REJECTED, "no")
+    assert [event.kind for event in world.events()][-1] == ROUTE_EJECTED
+    assert world.left_over() == []
+
+
+class Traffic:
+    """Two services of two routes each, two callers, and a model of what is in flight."""
+
+    def __init__(self) -> None:
+        self.world = limited(2, 3, eject_after_errors=3)
+        self.models: dict[tuple[int, int], int] = {}  # by connection and stream: what the services were asked
+        self.routes: dict[int, Wire] = {}
+        for number in range(4):
+            self.join(number)
+        self.callers = [self.world.caller() for _ in range(2)]
+
+    def join(self, number: int) -> None:
+        if number in self.routes:
+            self.routes.pop(number).lose()
+        self.routes[number] = self.world.service("orders" if number < 2 else "stock", number + 1)
+
+    def step(self, what: str, at: int, kind: int, to_all: bool) -> None:
+        service = self.routes[at % 4]
+        caller = self.callers[at % 2]
+        served = [each for each in service.peer.streams if not each & 1]
+        asked = [each for each in caller.peer.streams if each & 1]
+        if what == "ask":
+            name = "orders" if at % 4 < 2 else "stock"
+            ask(caller, 1, address(MULTICAST, service=name) if to_all else address(service=name), kind)
+        elif what == "answer" and served:
+            service.answer(served[at % len(served)], b"yes")
+        elif what == "item" and served:
+            service.answer(served[at % len(served)], b"more", NEXT | (FOLLOWS if to_all else 0))
+        elif what == "fail" and served:
+            service.fail(served[at % len(served)], APPLICATION_ERROR, "no")
+        elif what == "cancel" and asked:
+            caller.cancel(asked[at % len(asked)])
+        elif what == "lose caller":
+            caller.lose()
+            self.callers[at % 2] = self.world.caller()
+        elif what == "lose route":
+            self.join(at % 4)
+        elif what == "wait":
+            self.world.advance(at % 4 * 10.0)
+            for wire in [*self.routes.values(), *self.callers]:
+                wire.send(encode_keepalive(b"", False))
+
+    def check(self) -> None:
+        table = self.world.core.table
+        for wire in self.routes.values():
+            for frame in wire.received():
+                if REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
+                    self.models[wire.peer.id, frame.stream_id] = frame.kind
+        by_service: dict[str, int] = {}
+        ejected: dict[str, int] = {}
+        for route in table.routes():
+            load = route.load
+            peer = next(wire.peer for wire in self.routes.values() if wire.peer is route.owner)
+            streams = [number for number in peer.streams if not number & 1]
+            awaited = [number for number in streams if self.models[peer.id, number] == REQUEST_RESPONSE]
+            assert (load.in_flight, load.awaited_n) == (len(streams), len(awaited))
+            assert table.masks.full.has(route.slot) == (load.awaited_n >= 2)
+            assert table.masks.ejected.has(route.slot) == (load.ejected_until > self.world.now)
+            by_service[route.service] = by_service.get(route.service, 0) + len(awaited)
+            ejected[route.service] = ejected.get(route.service, 0) + (load.ejected_until > 0)
+        for name, total in table.loads.services.items():
+            assert (total.awaited_n, total.ejected_n) == (by_service[name], ejected[name])
+            assert total.ejected_n <= 1
+        slots = {route.slot for route in table.routes()}
+        assert set(full(self.world)) | set(table.masks.ejected.to_list()) <= slots
+
+
+STEPS = st.tuples(
+    st.sampled_from(
+        ["ask", "ask", "ask", "answer", "item", "fail", "fail", "cancel", "lose caller", "lose route", "wait"]
+    ),
+    st.integers(0, 11),
+    st.sampled_from([REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, max_size=60))
+def test_the_counts_are_those_of_the_open_streams_whatever_happens(
+    steps: list[tuple[str, int, int, bool]],
+) -> None:
+    traffic = Traffic()
+    for step in steps:
+        traffic.step(*step)
+        traffic.check()
+    for caller in traffic.callers:
+        caller.lose()
+    assert traffic.world.left_over() == []
+    assert full(traffic.world) == []
+    assert all(load.awaited_n == 0 for load in traffic.world.core.table.loads.services.values())
