@@ -11,6 +11,7 @@ import zlib
 from typing import Final
 
 from broker.errors import BrokerError
+from broker.routing.bitmaps import ListedSets
 from broker.routing.index import TagIndex
 from broker.routing.loads import Load, Loads
 from broker.routing.policies import Policies, Policy
@@ -60,11 +61,12 @@ class Route:
 class Table:
     """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
 
-    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "index", "loads", "masks")
+    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "index", "listed", "loads", "masks")
 
     def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
         self.index: Final = TagIndex()
+        self.listed: Final = ListedSets()
         self.loads: Final = Loads(policies if policies is not None else Policies(Policy(), {}))
         self.masks: Final = self.loads.masks
         self._by_id: dict[bytes, Route] = {}  # bounded by the connections: each has at most one route

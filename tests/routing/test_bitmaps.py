@@ -2,7 +2,7 @@
 
 from pyroaring import BitMap
 
-from broker.routing.bitmaps import Slots
+from broker.routing.bitmaps import MAX_LISTED, ListedSets, Slots
 
 
 def slots(*members: int) -> Slots:
@@ -39,3 +39,33 @@ def test_slots_of_a_bitmap_and_of_nothing() -> None:
     assert Slots(BitMap([3, 1])).to_list() == [1, 3]
     assert Slots().to_list() == []
     assert Slots().bits is not Slots().bits
+
+
+def test_sets_that_share_a_slot_meet_and_equal_ones_are_equal() -> None:
+    one, other, third = slots(1, 2), slots(2, 3), slots(3, 4)
+    assert (one.meets(other), one.meets(third), one.meets(Slots())) == (True, False, False)
+    assert (one.equals(slots(2, 1)), one.equals(other), one.equals(slots(1))) == (True, False, False)
+
+
+def test_list_of_slots_ends_with_a_change() -> None:
+    made = slots(3, 5, 70_000)
+    made.list_all()
+    assert made.is_listed()
+    assert [made.slot_at(position) for position in range(3)] == [3, 5, 70_000]
+    made.add(4)
+    assert not made.is_listed()
+    assert [made.slot_at(position) for position in range(4)] == [3, 4, 5, 70_000]
+    made.list_all()
+    made.discard(3)
+    assert not made.is_listed()
+    assert made.slot_at(0) == 4
+
+
+def test_listed_sets_are_bounded_and_the_one_listed_first_gives_way() -> None:
+    listed = ListedSets()
+    sets = [slots(number) for number in range(MAX_LISTED + 1)]
+    for each in sets[:-1]:
+        listed.enlist(each)
+    assert all(each.is_listed() for each in sets[:-1])
+    listed.enlist(sets[-1])
+    assert [each.is_listed() for each in sets] == [False] + [True] * MAX_LISTED
