@@ -41,10 +41,10 @@ class Query:
         "_limit",
         "_limits_services",
         "_masks",
-        "_owners",
         "_table",
         "hits",
         "misses",
+        "owners",
         "panics",
         "sticky",
     )
@@ -58,7 +58,7 @@ class Query:
         self._limit: Final = limit
         self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}
-        self._owners: Final = Owners()
+        self.owners: Final = Owners()
         self.sticky: Final = Sticky()
         self.hits = 0
         self.misses = 0
@@ -254,7 +254,7 @@ class Query:
                 method = target.shard_method
                 assert method is not None  # it is a shard request, and no refusal for ever
                 key = target.shard_hash
-                target.key_owner = self._owners.choose(method, among, target.matched_by, owned_at, key)
+                target.key_owner = self.owners.choose(method, among, target.matched_by, owned_at, key)
         owner = target.key_owner
         masks = self._masks
         if owner is None:

@@ -39,8 +39,11 @@ def test_what_is_kept_answers_as_if_it_was_built_anew() -> None:
             left = table.find(route(2).id)
             assert left is not None
             table.leave(left)
-        elif change == "other":
-            joined(table, 7)  # in the slot of the one that left
+        elif change == "other":  # as many as before, and not the same ones
+            left = table.find(route(4).id)
+            assert left is not None
+            table.leave(left)
+            joined(table, 7)
         elif change == "again":
             table.join(route(3, zone="b"), AT_MS + 1)  # a new route with an id that was there
         for name in NAMES:

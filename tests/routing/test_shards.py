@@ -1,11 +1,16 @@
-"""Rendezvous hashing: which route owns a key."""
+"""The hashes that sharding is made of, and rendezvous: the default."""
 
 import hashlib
+import os
+import subprocess
+import sys
 import zlib
 
+from broker.routing.maglev import MaglevTable
 from broker.routing.route_sets import RouteSet
 from broker.routing.shard_methods import RENDEZVOUS, Rendezvous
 from broker.routing.shards import key_hash, weight
+from broker.routing.table import Route
 from tests.routing.made import numbers, route
 
 KEYS = [key_hash([f"user-{number}".encode()]) for number in range(10_000)]
@@ -130,3 +135,19 @@ def test_weights_have_31_bits() -> None:
 
 def test_only_candidate_owns_every_key() -> None:
     assert owners([3], KEYS[:10]) == [3] * 10
+
+
+def test_nothing_of_the_compiler_is_needed_to_run() -> None:
+    """Machine words are named for mypyc alone: `mypy_extensions` is no dependency of the broker."""
+    program = (
+        "import sys; sys.modules['mypy_extensions'] = None\n"
+        "from broker.routing.maglev import MaglevTable\n"
+        "from broker.routing.table import Route\n"
+        "print(MaglevTable([Route(bytes([n]) * 16, '', [], None) for n in range(3)]).position_of(0x1234567))"
+    )
+    import_path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": import_path}
+    )
+    among = [Route(bytes([number]) * 16, "", [], None) for number in range(3)]
+    assert (ended.stdout, ended.stderr) == (f"{MaglevTable(among).position_of(0x1234567)}\n", "")
