@@ -71,6 +71,8 @@ from broker.wire.ids import id_text
 
 CoreSettings = Settings
 
+_LOOKED_AT: Final = METADATA | FOLLOWS  # flags of frames that do not simply pass
+
 COMPILED: Final = not __file__.endswith(".py")
 
 
@@ -170,15 +172,13 @@ class Core(Ends):
             frames += 1
             stream_id = frame.stream_id
             if stream_id:
-                if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
-                    break
                 if session is not None and has_position(frame.kind):
                     session.received(frame.end - frame.start)
                 stream = peer.streams.get(stream_id)
                 if stream is None:
                     self._handle_new(peer, frame)
-                elif (frame.flags & METADATA or frame.kind == ERROR) and not is_sound(frame):
-                    self._handle_unsound(peer, frame)
+                elif (frame.flags & _LOOKED_AT or frame.kind == ERROR) and not self._passes(peer, frame):
+                    continue
                 elif stream_id & 1:  # the peer began it: the broker is the server of every accepted connection
                     stream.from_caller(frame)
                 else:
@@ -397,6 +397,8 @@ class Core(Ends):
         if peer.connection.state != OPEN:
             self._handle_first(peer, frame)
             return
+        if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
+            return
         fault = ""
         if frame.kind > RESUME_OK or frame.kind == 0:
             if is_fatal(frame.kind, frame.flags):
@@ -408,19 +410,24 @@ class Core(Ends):
         if fault:
             self.end(peer, "bad-frame", fault, frame.now)
 
-    def _handle_unsound(self, peer: Peer, frame: FrameCursor) -> None:
-        """A frame of an open stream that no other peer may see: its sender's fault, so its sender's end.
+    def _passes(self, peer: Peer, frame: FrameCursor) -> bool:
+        """A frame of an open stream that may be one of a flood, or may be broken: whether it goes on.
 
-        "the frame is invalid and the receiver MUST send an ERROR[CONNECTION_ERROR] frame and close the underlying
-        transport connection on reception unless the frame's IGNORE flag is set."
+        A broken one is its sender's fault, so its sender's end: "the frame is invalid and the receiver MUST send an
+        ERROR[CONNECTION_ERROR] frame and close the underlying transport connection on reception unless the frame's
+        IGNORE flag is set."
         """
+        size = frame.end - frame.start
+        if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):
+            return False
+        if is_sound(frame):
+            return True
         if frame.flags & IGNORE:
             self.engine.ignored += 1
-            return
-        name = KIND_NAMES[frame.kind]
-        size = frame.end - frame.start
-        text = f"{name} of {size} bytes on stream {frame.stream_id} is too short for what it declares"
+            return False
+        text = f"{KIND_NAMES[frame.kind]} of {size} bytes on stream {frame.stream_id} is too short for what it declares"
         self.end(peer, "bad-frame", text, frame.now)
+        return False
 
     def _handle_zero(self, peer: Peer, frame: FrameCursor) -> None:
         connection = peer.connection

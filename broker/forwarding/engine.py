@@ -329,10 +329,6 @@ class Engine(Asks):
         if target.refusal is not None:
             self._turn_away(peer, frame, request, target, target.refusal)
             return
-        if target.deadline_ms == 0:
-            text = "the request came with no time left"
-            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("deadline", text, REJECTED_CODE))
-            return
         if target.routing == MULTICAST:
             self._route_to_all(peer, frame, request, target)
             return
@@ -352,8 +348,8 @@ class Engine(Asks):
             is_merged = True
         kind = frame.kind
         flow = self._flow(peer, target, route, kind)
-        route.load.take()
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
+            route.load.take()
             server.forward(frame, server.open_id())
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
         else:
@@ -410,7 +406,7 @@ class Engine(Asks):
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
         if why is target.blocked and target.blocked_service is not None:
             self.breakers.refuse(target.blocked_service, why, frame.now)
-        if self.settings.no_route != "wait" or why.word not in WAITED_FOR or target.deadline_ms == 0:
+        if self.settings.no_route != "wait" or why.word not in WAITED_FOR:
             self._refuse(peer, frame.stream_id, frame.kind, target, why)
             return
         held = request.gathering if request.gathering is not None else self._gather(peer, frame)

@@ -98,7 +98,6 @@ class Multicast(Trunk):
         self._opened_n += 1
         self.branches[branch.number] = branch
         server.streams[branch.stream_id] = branch
-        route.load.take()
         route.load.began(self.model == REQUEST_RESPONSE)
         self.first_frame(branch, frame)
 

@@ -14,8 +14,8 @@ from broker.forwarding.gathering import Asks, Gathering
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
 from broker.forwarding.timers import Timer, Timers
-from broker.routing.targets import Target
 from broker.routing.table import Route
+from broker.routing.targets import Target
 from broker.rsocket.frames import (
     CANCEL,
     ERROR,

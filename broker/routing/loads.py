@@ -81,13 +81,16 @@ class Load:
         self._loads: Final = loads
 
     def take(self) -> None:
-        """A request was given to the route, of any model."""
+        """A request was given to the route that is over with it."""
         self.requests += 1
         if self.lease is not None:
             self.lease.spend()
 
     def began(self, is_awaited: bool) -> None:
-        """A request was sent to the route. `is_awaited`: it is a request/response."""
+        """A request was given to the route, and `ended` will follow. `is_awaited`: it is a request/response."""
+        self.requests += 1
+        if self.lease is not None:
+            self.lease.spend()
         self.in_flight += 1
         if is_awaited:
             self.service.awaited_n += 1

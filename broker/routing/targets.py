@@ -8,7 +8,7 @@ shard method is meant. Does not know which routes there are: that is for `query`
 
 from typing import Final
 
-from broker.errors import BrokerError, InvalidFrame, Refusal
+from broker.errors import REJECTED, BrokerError, InvalidFrame, Refusal
 from broker.routing.candidates import Candidates
 from broker.routing.choosers import Chooser, Turn
 from broker.routing.loads import ServiceLoad
@@ -192,6 +192,8 @@ class Addresses:
         self._understand(target, address)
         if target.refusal is None and not target.wanted:
             target.refusal = Refusal("bad-address", "the ADDRESS names no tag to route by")
+        if target.refusal is None and target.deadline_ms == 0:
+            target.refusal = Refusal("deadline", "the request came with no time left", REJECTED)
         return target
 
     def _understand(self, target: Target, address: Address) -> None:
