@@ -80,6 +80,7 @@ class Core(Ends):
     """One broker."""
 
     __slots__ = (
+        "_announced",
         "_deadlines",
         "_diary",
         "_dirty",
@@ -128,6 +129,7 @@ class Core(Ends):
         self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.crowd.peers)
         self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
+        self._announced: Final = self.engine.announced
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.news
         self._keepalives: Final = Rate(settings.max_keepalives_per_s)
@@ -409,6 +411,13 @@ class Core(Ends):
             fault = self.engine.handle_request(peer, frame)
         if fault:
             self.end(peer, "bad-frame", fault, frame.now)
+
+    def _read_announced(self, now: float) -> None:
+        """ROUTE_SETUPs that came with requests."""
+        for announcement in self._announced:
+            if not announcement.peer.is_ending:
+                self._offers.announce(announcement.peer, announcement.raw, CONNECTION_ERROR, now)
+        self._announced.clear()
 
     def _passes(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame of an open stream that may be one of a flood, or may be broken: whether it goes on.

@@ -23,6 +23,7 @@ from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
+    COMPLETE,
     FOLLOWS,
     HEADER_BYTES,
     IGNORE,
@@ -35,6 +36,7 @@ from broker.rsocket.frames import (
     Setup,
     encode_error,
     encode_metadata_push,
+    encode_payload,
     encode_request,
     encode_request_n,
     initial_n,
@@ -67,6 +69,16 @@ class Request:
         self.gathering: Gathering | None = None  # set when the request came in fragments that were held
 
 
+class Announcement:
+    """A ROUTE_SETUP that came with a request."""
+
+    __slots__ = ("peer", "raw")
+
+    def __init__(self, peer: Peer, raw: bytes) -> None:
+        self.peer: Final = peer
+        self.raw: Final = raw
+
+
 class Engine(Asks):
     """Requests of all peers of one broker."""
 
@@ -75,6 +87,7 @@ class Engine(Asks):
         "_mimes_by_pair",
         "_request",
         "_scratch",
+        "announced",
         "breakers",
         "flows",
         "ignored",
@@ -98,6 +111,7 @@ class Engine(Asks):
             settings.max_waiting_per_connection,
             settings.max_waiting_bytes,
         )
+        self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._mimes: list[Mimes] = []  # by number, bounded by MAX_MIMES
@@ -404,6 +418,9 @@ class Engine(Asks):
 
     def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
+        if target.is_announcement:
+            self._take_announcement(peer, frame, request)
+            return
         if why is target.blocked and target.blocked_service is not None:
             self.breakers.refuse(target.blocked_service, why, frame.now)
         if self.settings.no_route != "wait" or why.word not in WAITED_FOR:
@@ -421,6 +438,13 @@ class Engine(Asks):
             is_urgent = wanted < until
             until = min(until, wanted)
         self.waiting.enter(held, target, until, is_urgent)
+
+    def _take_announcement(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A ROUTE_SETUP where a request has its ADDRESS: the core reads it, and the request is complete. D-45"""
+        self.announced.append(Announcement(peer, request.data[request.address_at : request.address_to]))
+        if frame.kind != REQUEST_FNF:
+            peer.send(encode_payload(frame.stream_id, COMPLETE))
+        self._unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
 
     def _obstacle(self, target: Target) -> Refusal | None:
         """Why a target cannot be served now; None when it can."""

@@ -18,7 +18,7 @@ from broker.routing.shard_methods import ShardMethod, ShardMethods
 from broker.routing.shards import key_hash
 from broker.routing.stickiness import sticky_key
 from broker.routing.table import Route, normal_tag
-from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, decode_frame
+from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, decode_frame
 from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key, keys_named
 from broker.wire.tags import Tag
 
@@ -42,6 +42,7 @@ class Target:
         "eligible",
         "generation",
         "is_by_origin",
+        "is_announcement",
         "is_panic",
         "is_sticky",
         "key_owner",
@@ -84,6 +85,7 @@ class Target:
         self.tags_n = 0  # entries of both maps
         self.shard_hash = 0
         self.shard_method: ShardMethod | None = None  # of a shard request; None with a refusal for ever
+        self.is_announcement = False  # it is no ADDRESS but a ROUTE_SETUP
         self.deadline_ms = -1  # how long the caller waits for the end (D-41); -1: it did not say
         self.policy: Policy | None = None  # of the service that is asked for; None with a refusal for ever
         self.chooser: Chooser | None = None  # None with a refusal for ever
@@ -177,6 +179,7 @@ class Addresses:
             target.refusal = Refusal("bad-address", error.text)
             return target
         if not isinstance(address, Address):
+            target.is_announcement = isinstance(address, RouteSetup)
             text = f"the request carries a broker frame of kind {address.kind}, not an ADDRESS"
             target.refusal = Refusal("bad-address", text)
             return target

@@ -10,7 +10,6 @@ from tests.conformance.scripts import (
     COMPOSITE,
     CONNECTION_CLOSE,
     FORWARDING,
-    INVALID,
     MODELS,
     REGION,
     REJECTED,
@@ -82,13 +81,23 @@ def test_route_setup_may_come_with_the_setup_or_with_a_later_metadata_push(flags
         assert heard(wire) == [on(2, raw)]
 
 
-def test_route_setup_in_a_request_is_refused() -> None:
-    """A request has a destination; a ROUTE_SETUP has none."""
+@pytest.mark.parametrize("kind", MODELS)
+def test_route_setup_may_come_with_a_request(kind: int) -> None:
+    """D-45: "or another frame in the METADATA field". The request is complete with it."""
     world = World()
     wire = caller(world)
-    wire.send(request(REQUEST_RESPONSE, 1, composite((FORWARDING, route_setup(1, "orders")))))
-    text = "bad-address: the request carries a broker frame of kind 1, not an ADDRESS"
-    assert (heard(wire), tags_in_table(world)) == ([error(1, INVALID, text)], [])
+    wire.send(request(kind, 1, composite((FORWARDING, route_setup(1, "orders", (REGION, "eu"))))))
+    assert heard(wire) == ([] if kind == REQUEST_FNF else [frame(1, 0x0A, 0x40, b"")])
+    _, raw = asked(world, 1, (SERVICE_NAME, "orders"), (REGION, "eu"))
+    assert heard(wire) == [on(2, raw)]
+
+
+def test_route_setup_in_a_request_that_cannot_be_read_makes_no_route() -> None:
+    world = World()
+    wire = caller(world)
+    wire.send(request(REQUEST_FNF, 1, composite((FORWARDING, route_setup(1, "orders")[:-1]))))
+    wire.send(request(REQUEST_FNF, 3, composite((FORWARDING, route_setup(1, "", (REGION, "eu"))))))
+    assert (heard(wire), tags_in_table(world)) == ([], [])
 
 
 def test_route_is_valid_as_long_as_its_connection() -> None:

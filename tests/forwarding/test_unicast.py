@@ -7,7 +7,7 @@ import pytest
 from broker.core import CoreSettings
 from broker.errors import INVALID, REJECTED
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_request
-from broker.wire.frames import ENCRYPTED, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
+from broker.wire.frames import ENCRYPTED, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteRemove
 from broker.wire.keys import LB_METHOD
 from tests.fakes import Frame, Wire, World, address, addressed, composite, error, moved, route_id
 from tests.forwarding.pairs import MODELS, Pair
@@ -161,9 +161,9 @@ def test_a_route_that_joined_takes_its_turn() -> None:
         ),
         (address(), INVALID, "bad-address: the ADDRESS names no tag to route by"),
         (
-            RouteSetup(route_id(1), "orders", []).encode(),
+            RouteRemove(route_id(1), route_id(2), 3).encode(),
             INVALID,
-            "bad-address: the request carries a broker frame of kind 1, not an ADDRESS",
+            "bad-address: the request carries a broker frame of kind 3, not an ADDRESS",
         ),
         (b"\x00\x01\x00\x00\x14\x80", INVALID, "bad-address: version 1.0 is not spoken here, 0.1 is"),
         (b"\x00\x00", INVALID, "bad-address: header: needs 6 bytes, 2 are there"),
