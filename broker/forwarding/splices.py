@@ -47,6 +47,9 @@ from broker.rsocket.frames import (
 from broker.rsocket.framing import FrameCursor
 
 
+_BLAMED_S: Final = 1.0  # a deadline that is shorter says more about the caller: nobody shall get a route ejected by it
+
+
 class Splice(Stream):
     """One open request between a caller and the peer of a route."""
 
@@ -197,11 +200,12 @@ class Splice(Stream):
         self.finish(ROUTE_LOST, NEITHER, now)
 
     def expire(self, now: float) -> None:
-        """The caller's deadline has passed. A route that has not begun to answer was too slow."""
+        """The caller's deadline has passed. A route that has not begun to answer in all that time was too slow."""
         self.server.send(encode_cancel(self.route_id))
-        text = f"deadline: {self.route.service} has not ended the request within {now - self._opened_at:.3f} s"
+        waited_s = now - self._opened_at
+        text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
         self.caller.send(encode_error(self.caller_id, CANCELED, text))
-        self.finish(FAILED, NEITHER if self._bytes_out else BAD, now)
+        self.finish(FAILED, BAD if waited_s >= _BLAMED_S and not self._bytes_out else NEITHER, now)
 
     def finish(self, outcome: int, verdict: int, now: float) -> None:
         """Forgets both streams and counts the request; called once. `verdict` on the route: GOOD, BAD or NEITHER."""
