@@ -46,7 +46,6 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.framing import FrameCursor
 
-
 _BLAMED_S: Final = 1.0  # a deadline that is shorter says more about the caller: nobody shall get a route ejected by it
 
 
