@@ -119,4 +119,4 @@ class Settings:
         self.min_fragment_bytes: Final = min_fragment_bytes  # with its length; shorter ones are small
         self.max_small_fragments_per_s: Final = max_small_fragments_per_s  # of one connection
         self.max_lifetime_s: Final = max_lifetime_s  # of silence, whatever the SETUP promised
-        self.max_buffered_bytes: Final = max_buffered_bytes  # of all connections together, see `Core.weigh`
+        self.max_buffered_bytes: Final = max_buffered_bytes  # of all connections together, see `Crowd.weigh`
