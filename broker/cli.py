@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import importlib
 import os
@@ -26,6 +28,8 @@ from broker.server import Server
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
 GC_THRESHOLDS = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
+LARGE_BLOCK_BYTES = 1 << 20  # of memory that the system gets back at once
+_M_MMAP_THRESHOLD = -3  # of mallopt(3)
 
 
 # Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
@@ -98,6 +102,7 @@ def run(config: Config) -> int:
 
 async def _serve(config: Config) -> int:
     _take_descriptors()
+    _give_back_memory()
     server = Server(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -133,6 +138,16 @@ def _take_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _give_back_memory() -> None:
+    """Lets the C library give back large blocks as soon as they are free, where it knows how.
+
+    Else glibc raises its threshold to the largest block that it has seen, and what a slow peer had waiting stays with
+    the process: 18 MB after 20 peers with 10 MB each, one after another, and with this nothing.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 async def _start_admin(server: Server, listen: Listen) -> tuple[web.AppRunner, str]:

@@ -213,7 +213,7 @@ async def test_a_stopped_service_that_is_sent_too_much_is_ended_and_its_memory_g
         await crowd.joined([crowd.launch("service", "other", 9)])
         alone = await vitals.counts()
         await other.begin([broker.url(scheme) for scheme in CALLERS])
-        for _ in range(WAVES):
+        for _ in range(2 * WAVES):
             (stopped,) = await crowd.joined([crowd.launch("service", "orders", 1)])
             stopped.signal(SIGSTOP)
             caller = await Wire.caller(broker.url("tcp"))
@@ -231,7 +231,8 @@ async def test_a_stopped_service_that_is_sent_too_much_is_ended_and_its_memory_g
         await other.close()
         await vitals.returned(alone)
         assert_answered(vitals)
-        assert_not_grown(resident_kib)
+        # How much waits is a matter of chance: the first waves show what the heap of the process needs for it.
+        assert_not_grown([max(resident_kib[:WAVES]), *resident_kib[WAVES:]])
 
 
 @pytest.mark.slow
