@@ -13,13 +13,14 @@ ASKED_LARGE: Final = 64  # a list of 100 000 slots takes 30 µs to make, and sav
 class Candidates:
     """A set of routes, ordered by slot. Valid for one generation of the table, at least one route."""
 
-    __slots__ = ("_asked", "_routes", "_table", "size", "slots", "warm_at", "weights")
+    __slots__ = ("_asked", "_routes", "_table", "heaviest", "size", "slots", "warm_at")
 
-    def __init__(self, table: Table, slots: Slots) -> None:
+    def __init__(self, table: Table, slots: Slots, heaviest: int) -> None:
+        """`heaviest`: none of the routes in `slots` has a larger weight."""
+        self.heaviest: Final = heaviest
         self.size: Final = slots.size()
         self.slots: Final = slots
         self.warm_at: Final = table.loads.warm_at  # seconds, monotonic: from then on none of them warms up
-        self.weights: list[int] = []  # running sums by position, empty until `weighted` needs them
         self._table: Final = table
         self._routes: list[Route] = []  # empty until asked often
         self._asked = 0
@@ -54,9 +55,4 @@ class Candidates:
 
     def among(self, slots: Slots) -> "Candidates | None":
         """Those of them in `slots`, all of which are theirs; None when there are none."""
-        return Candidates(self._table, slots) if slots.size() else None
-
-    @property
-    def heaviest(self) -> int:
-        """No route of the table has ever been heavier."""
-        return self._table.loads.heaviest
+        return Candidates(self._table, slots, self.heaviest) if slots.size() else None

@@ -143,13 +143,12 @@ class Load:
 class Loads:
     """The loads of one table."""
 
-    __slots__ = ("heaviest", "masks", "policies", "services", "suspects", "warm_at")
+    __slots__ = ("masks", "policies", "services", "suspects", "warm_at")
 
     def __init__(self, policies: Policies) -> None:
         self.masks: Final = Masks()
         self.suspects: Final[list[Load]] = []  # failed too often in a row; emptied by `outliers` after each turn
         self.services: Final[dict[str, ServiceLoad]] = {}  # of routes in the table: bounded by them
-        self.heaviest = 1  # no route has ever had a larger weight
         self.warm_at = 0.0  # seconds, monotonic: from then on no route that has joined so far warms up any more
         self.policies: Final = policies
 
@@ -177,7 +176,6 @@ class Loads:
     def told(self, load: Load, weight: int, is_down: bool) -> None:
         """What the tags of its route say: how much it takes, and whether it calls itself unhealthy."""
         load.weight = weight
-        self.heaviest = max(self.heaviest, weight)
         unhealthy = self.masks.unhealthy
         if is_down and not unhealthy.has(load.slot):
             self.masks.put(unhealthy, load.slot)

@@ -192,7 +192,7 @@ class Query:
             target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
         if slots is not None:
-            target.candidates = Candidates(self._table, slots)
+            target.candidates = Candidates(self._table, slots, self._table.heaviest.among(target.matched_by))
         target.turn.matched = target.candidates
 
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
@@ -235,7 +235,7 @@ class Query:
         if found.slots is candidates.slots:
             target.eligible = candidates
         elif before is None or not before.slots.equals(found.slots):  # else what is known of them stays known
-            target.eligible = Candidates(self._table, found.slots)
+            target.eligible = candidates.among(found.slots)
 
     def _find_owner(self, target: Target, candidates: Candidates) -> None:
         """The route that owns the key, if it may get the request.

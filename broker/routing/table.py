@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.errors import BrokerError
 from broker.routing.bitmaps import ListedSets
+from broker.routing.heaviest import Heaviest
 from broker.routing.index import TagIndex
 from broker.routing.loads import Load, Loads
 from broker.routing.policies import Policies, Policy
@@ -61,12 +62,13 @@ class Route:
 class Table:
     """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
 
-    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "index", "listed", "loads", "masks")
+    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "heaviest", "index", "listed", "loads", "masks")
 
     def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
         self.index: Final = TagIndex()
         self.listed: Final = ListedSets()
+        self.heaviest: Final = Heaviest()
         self.loads: Final = Loads(policies if policies is not None else Policies(Policy(), {}))
         self.masks: Final = self.loads.masks
         self._by_id: dict[bytes, Route] = {}  # bounded by the connections: each has at most one route
@@ -155,11 +157,14 @@ class Table:
         self._by_id[route.id] = route
         self.index.add(slot, route.tokens)
         self.loads.joined(route.load, slot)
-        self.loads.told(route.load, weight_of(route.tags), is_down(route.tags))
+        weight = weight_of(route.tags)
+        self.loads.told(route.load, weight, is_down(route.tags))
+        self.heaviest.joined(route.tags, weight)
         self.generation += 1
 
     def _remove(self, route: Route, keeps_load: bool) -> None:
         self.index.remove(route.slot, route.tokens)
+        self.heaviest.left(route.tags, route.load.weight)
         if not keeps_load:
             self.loads.left(route.load)
         self._slots[route.slot] = None

@@ -7,18 +7,18 @@ from broker.routing.choosers import MAX_DRAWS, Chooser, Turn, is_passed_over
 from broker.routing.dice import Dice
 from broker.routing.table import Route
 
-TRIES: Final = 8  # draws of a route before the weights are added up; enough unless most are far from the heaviest
+TRIES: Final = 64  # draws of a route before all are looked at; enough unless nearly all are far from the heaviest
 
 
 class Weighted(Chooser):
     """Each with a chance in proportion to its weight: for machines of different size, and for canaries.
 
     Exact in two ways that may be mixed. A route is drawn with the same chance as any other and taken with the chance
-    weight / heaviest of the table: no matter how many there are. If `TRIES` of them were not taken, the weights are
-    added up, once for these candidates, and the place of a number in the sums is looked up.
+    weight / heaviest of its service: no matter how many there are. If as many as there are, at most `TRIES`, were not
+    taken, all are looked at once, and nothing of it is kept: sums for each address would be memory without bound.
 
         weights    1    2    1    5         a number below 9:  0 | 1 2 | 3 | 4 5 6 7 8
-        sums       1    3    4    9                            a | b   | c | d
+                                                               a | b   | c | d
     """
 
     __slots__ = ()
@@ -34,35 +34,28 @@ class Weighted(Chooser):
         return route
 
     def _draw(self, among: Candidates, dice: Dice) -> Route:
-        if not among.weights:
-            heaviest = among.heaviest
-            for _ in range(TRIES):
-                route = among.route_at(dice.below(among.size))
-                if dice.below(heaviest) < route.load.weight:
-                    return route
-            among.weights = sums_of(among)
-        sums = among.weights
-        return among.route_at(place_of(sums, dice.below(sums[-1])))
+        heaviest = among.heaviest
+        for _ in range(min(TRIES, among.size)):
+            route = among.route_at(dice.below(among.size))
+            if heaviest == 1 or dice.below(heaviest) < route.load.weight:
+                return route
+        routes = among.routes()
+        return route_of(routes, dice.below(weight_of_all(routes)))
 
 
-def sums_of(among: Candidates) -> list[int]:
-    """The weights, each with those before it."""
-    sums: list[int] = []
+def weight_of_all(routes: list[Route]) -> int:
+    """The sum of their weights."""
     total = 0
-    for route in among.routes():
+    for route in routes:
         total += route.load.weight
-        sums.append(total)
-    return sums
+    return total
 
 
-def place_of(sums: list[int], number: int) -> int:
-    """The first position whose sum is over the number."""
-    low = 0
-    high = len(sums) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if sums[middle] > number:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def route_of(routes: list[Route], number: int) -> Route:
+    """The route in whose part of all weights a number 0 ≤ number < sum lies."""
+    left = number
+    for route in routes:
+        left -= route.load.weight
+        if left < 0:
+            return route
+    raise AssertionError("the number is below the sum")  # as its caller promised

@@ -83,7 +83,7 @@ def all_of(table: Table) -> Candidates:
     slots = Slots()
     for each in table.routes():
         slots.add(each.slot)
-    return Candidates(table, slots)
+    return Candidates(table, slots, table.heaviest.among([]))
 
 
 def picks(

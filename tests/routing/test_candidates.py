@@ -30,7 +30,7 @@ def test_only_slots_of_the_set_are_candidates() -> None:
     slots = Slots()
     for slot in (late.slot, 2):
         slots.add(slot)
-    assert numbers(Candidates(table, slots).routes()) == [9, 3]
+    assert numbers(Candidates(table, slots, 1).routes()) == [9, 3]
 
 
 def test_large_set_that_is_asked_often_is_listed_and_answers_as_before() -> None:

@@ -1,12 +1,21 @@
 """Weighted: chances in proportion to the weight tags."""
 
-from collections import Counter
-
 import pytest
 
 from broker.routing.candidates import LISTED, Candidates
-from broker.routing.weights import TRIES, Weighted, place_of, sums_of
-from tests.routing.made import all_of, counted, is_likely, joined, loaded, table_of
+from broker.routing.weights import Weighted, route_of, weight_of_all
+from tests.routing.made import (
+    address,
+    all_of,
+    counted,
+    is_likely,
+    joined,
+    loaded,
+    number_of,
+    query_of,
+    resolve,
+    table_of,
+)
 
 
 def test_each_gets_its_part() -> None:
@@ -16,33 +25,19 @@ def test_each_gets_its_part() -> None:
 
 
 def orders_beside(heavy: int) -> Candidates:
-    """Routes 1, 2, 3 of weights 1, 2, 5, in a table with one of another service that is far heavier."""
+    """Routes 1, 2, 3 of weights 1, 2, 5, as if one that is far heavier could be among them."""
     table = loaded({1: 0, 2: 0, 3: 0}, weights={2: 2, 3: 5})
-    orders = all_of(table).slots
-    joined(table, 9, "billing", weight=str(heavy))
-    found = all_of(table).among(orders)
-    assert found is not None
-    return found
+    return Candidates(table, all_of(table).slots, heavy)
 
 
-def test_each_gets_its_part_when_others_are_far_heavier() -> None:
-    """Then nearly no draw is taken, and the weights are added up."""
-    orders = orders_beside(65_535)
-    found = counted(Weighted(), orders, 8000)
-    assert orders.weights == [1, 3, 8]
-    assert is_likely(found, {1: 1, 2: 2, 3: 5})
+def test_each_gets_its_part_when_nearly_no_draw_is_taken() -> None:
+    """Then all are looked at."""
+    assert is_likely(counted(Weighted(), orders_beside(65_535), 8000), {1: 1, 2: 2, 3: 5})
 
 
 def test_each_gets_its_part_where_both_ways_are_mixed() -> None:
-    """Every choice is the first among its candidates: TRIES draws find somebody in about half of them."""
-    added_up = 0
-    tally: Counter[int] = Counter()
-    for seed in range(1, 3001):
-        orders = orders_beside(4 * TRIES)
-        tally += counted(Weighted(), orders, 1, seed=seed * 7919)
-        added_up += bool(orders.weights)
-    assert 1000 < added_up < 2000
-    assert is_likely(tally, {1: 1, 2: 2, 3: 5})
+    """Three draws find somebody in about half of the choices."""
+    assert is_likely(counted(Weighted(), orders_beside(13), 8000), {1: 1, 2: 2, 3: 5})
 
 
 def test_without_weights_all_have_the_same_chance() -> None:
@@ -57,9 +52,26 @@ def test_heavy_one_of_many_gets_its_part() -> None:
     assert abs(found[5000] - 1000) < 100
 
 
-@pytest.mark.parametrize("number, place", [(0, 0), (1, 1), (2, 1), (3, 2), (4, 3), (8, 3)])
-def test_place_of_a_number_in_the_sums(number: int, place: int) -> None:
-    table = loaded({1: 0, 2: 0, 3: 0, 4: 0}, weights={2: 2, 4: 5})
-    sums = sums_of(all_of(table))
-    assert sums == [1, 3, 4, 9]
-    assert place_of(sums, number) == place
+@pytest.mark.parametrize("number, found", [(0, 1), (1, 2), (2, 2), (3, 3), (4, 4), (8, 4)])
+def test_route_of_a_number_among_the_weights(number: int, found: int) -> None:
+    routes = loaded({1: 0, 2: 0, 3: 0, 4: 0}, weights={2: 2, 4: 5}).routes()
+    assert weight_of_all(routes) == 9
+    assert number_of(route_of(routes, number)) == found
+
+
+def test_heavy_route_counts_for_its_own_service_and_while_it_is_there() -> None:
+    """Or one that came once would make every choice look at all routes."""
+    table = loaded({1: 0, 2: 0}, weights={2: 3})
+    query = query_of(table)
+
+    def heaviest() -> int:
+        candidates = resolve(query, address(ServiceName="orders")).candidates
+        assert candidates is not None
+        return candidates.heaviest
+
+    joined(table, 8, "billing", weight="65535")
+    assert heaviest() == 3
+    heavy = joined(table, 9, weight="65535")
+    assert heaviest() == 65_535
+    table.leave(heavy)
+    assert heaviest() == 3

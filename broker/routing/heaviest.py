@@ -1,0 +1,84 @@
+"""The heaviest routes: of the whole table, and of each ServiceName. An upper bound for whoever draws by weight.
+
+Only weights above 1 are counted, so that names without weights take no memory. Does not know which route it is.
+
+    by ServiceName     orders   {5: 2, 80: 1}     80: the heaviest, until that one leaves; then 5
+"""
+
+from typing import Final
+
+from broker.wire.keys import SERVICE_NAME
+from broker.wire.tags import Tag
+
+
+class Tally:
+    """How many routes have each weight above 1."""
+
+    __slots__ = ("counts", "heaviest")
+
+    def __init__(self) -> None:
+        self.counts: Final[dict[int, int]] = {}  # by weight: no more than routes, and than weights
+        self.heaviest = 1
+
+    def add(self, weight: int) -> None:
+        """One more has it."""
+        self.counts[weight] = self.counts.get(weight, 0) + 1
+        self.heaviest = max(self.heaviest, weight)
+
+    def remove(self, weight: int) -> None:
+        """One less has it. Looks at all weights when the last of the heaviest goes, which are some."""
+        left_n = self.counts[weight] - 1
+        if left_n:
+            self.counts[weight] = left_n
+            return
+        del self.counts[weight]
+        if weight == self.heaviest:
+            self.heaviest = max(self.counts) if self.counts else 1
+
+
+class Heaviest:
+    """The weights of the routes of one table."""
+
+    __slots__ = ("_by_service", "_of_all")
+
+    def __init__(self) -> None:
+        self._of_all: Final = Tally()
+        self._by_service: Final[dict[bytes, Tally]] = {}  # by the token of the tag: bounded by the tags of routes
+
+    def joined(self, tags: list[Tag], weight: int) -> None:
+        """A route with these tags is in the table."""
+        if weight <= 1:
+            return
+        self._of_all.add(weight)
+        for token in _services_of(tags):
+            tally = self._by_service.get(token)
+            if tally is None:
+                tally = self._by_service[token] = Tally()
+            tally.add(weight)
+
+    def left(self, tags: list[Tag], weight: int) -> None:
+        """A route that had joined with these tags and this weight is in the table no more."""
+        if weight <= 1:
+            return
+        self._of_all.remove(weight)
+        for token in _services_of(tags):
+            tally = self._by_service[token]
+            tally.remove(weight)
+            if not tally.counts:
+                del self._by_service[token]
+
+    def among(self, wanted: list[Tag]) -> int:
+        """No route that has all of these tags is heavier. Exact for a service name alone; else a bound."""
+        for tag in wanted:
+            if tag.key == SERVICE_NAME:
+                tally = self._by_service.get(tag.token())
+                return tally.heaviest if tally is not None else 1
+        return self._of_all.heaviest
+
+    def size(self) -> int:
+        """How many service names have routes of a weight above 1."""
+        return len(self._by_service)
+
+
+def _services_of(tags: list[Tag]) -> list[bytes]:
+    return [tag.token() for tag in tags if tag.key == SERVICE_NAME]
