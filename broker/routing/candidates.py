@@ -5,7 +5,7 @@ from typing import Final
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, Table
 
-LISTED: Final = 1024  # routes; up to here an address that is asked again keeps a list of them, beyond it one of slots
+LISTED: Final = 256  # routes; up to here an address that is asked again keeps a list of them, beyond it one of slots
 _ASKED_OFTEN: Final = 2  # a list pays from the third look on; most uncached addresses are looked at once
 ASKED_LARGE: Final = 64  # a list of 100 000 slots takes 30 µs to make, and saves about 1 µs each time
 
@@ -13,14 +13,15 @@ ASKED_LARGE: Final = 64  # a list of 100 000 slots takes 30 µs to make, and sav
 class Candidates:
     """A set of routes, ordered by slot. Valid for one generation of the table, at least one route."""
 
-    __slots__ = ("_asked", "_routes", "_table", "heaviest", "size", "slots", "warm_at")
+    __slots__ = ("_asked", "_keeps_list", "_routes", "_table", "heaviest", "size", "slots", "warm_at")
 
-    def __init__(self, table: Table, slots: Slots, heaviest: int) -> None:
-        """`heaviest`: none of the routes in `slots` has a larger weight."""
+    def __init__(self, table: Table, slots: Slots, heaviest: int, keeps_list: bool = True) -> None:
+        """`heaviest`: none of the routes in `slots` has a larger weight. `keeps_list`: of up to `LISTED` routes."""
         self.heaviest: Final = heaviest
         self.size: Final = slots.size()
         self.slots: Final = slots
         self.warm_at: Final = table.loads.warm_at  # seconds, monotonic: from then on none of them warms up
+        self._keeps_list: Final = keeps_list
         self._table: Final = table
         self._routes: list[Route] = []  # empty until asked often
         self._asked = 0
@@ -31,7 +32,7 @@ class Candidates:
             return self._routes[position]
         if self.size <= LISTED:
             self._asked += 1
-            if self._asked > _ASKED_OFTEN:
+            if self._asked > _ASKED_OFTEN and self._keeps_list:
                 self._routes = self.routes()
                 return self._routes[position]
         elif self._asked <= ASKED_LARGE:
@@ -53,6 +54,10 @@ class Candidates:
         tagged = self._table.index.find(token)
         return None if tagged is None else self.slots.meet(tagged)
 
-    def among(self, slots: Slots) -> "Candidates | None":
+    def among(self, slots: Slots, keeps_list: bool = True) -> "Candidates | None":
         """Those of them in `slots`, all of which are theirs; None when there are none."""
-        return Candidates(self._table, slots, self.heaviest) if slots.size() else None
+        return Candidates(self._table, slots, self.heaviest, keeps_list) if slots.size() else None
+
+    def listed_n(self) -> int:
+        """Entries of the list of routes that is kept."""
+        return len(self._routes)

@@ -43,13 +43,22 @@ class Zone:
     __slots__ = ("among", "local", "local_turn", "rest", "rest_turn", "share_of", "share_n")
 
     def __init__(self) -> None:
-        self.among: Candidates | None = None  # what the rest is good for; None until it is looked at
+        self.among: Candidates | None = None  # what the next four are good for; None while nobody asks
         self.local: Candidates | None = None  # None when nobody is
-        self.rest: Candidates | None = None  # None when nobody is
+        self.rest: Candidates | None = None  # None when nobody is, or while none is needed
         self.share_n = 0  # of `share_of` requests go to local ones
         self.share_of = 1
         self.local_turn: Final = Turn()
         self.rest_turn: Final = Turn()
+
+    def forget(self) -> None:
+        """Gives the sets of routes back, and goes on with the turns."""
+        self.among = self.local = self.rest = None
+
+    def size(self) -> int:
+        """Routes in both sets."""
+        local_n = self.local.size if self.local is not None else 0
+        return local_n + (self.rest.size if self.rest is not None else 0)
 
 
 class Chooser:

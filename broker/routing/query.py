@@ -16,7 +16,7 @@ from broker.routing.candidates import Candidates
 from broker.routing.dice import Dice
 from broker.routing.eligibility import blocked, eligible, reachable, staying
 from broker.routing.loads import Load, ServiceLoad
-from broker.routing.owners import Owners
+from broker.routing.owners import MAX_BUILT_PER_S, Owners
 from broker.routing.stickiness import Sticky
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import Addresses, Target, label_of
@@ -24,7 +24,8 @@ from broker.wire.frames import MULTICAST, SHARD
 from broker.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
-# it is some 10 KiB, and not the 50 KiB of 255 short tags. An address beyond that is looked up each time.
+# it is some 10 KiB beside its sets of routes, and not the 50 KiB of 255 short tags. An address beyond that is looked
+# up each time.
 MAX_REMEMBERED_BYTES: Final = 2048
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
 _ORIGIN_AT: Final = 6  # the origin's Route Id does not take part in the answer: 16 bytes from here
@@ -106,7 +107,7 @@ class Query:
         monotonic. None when nobody may get the request; then `target.blocked` says why.
         """
         if target.masked_at != self._masks.generation:
-            self._mask(target)
+            self._mask(target, now)
         if target.routing == SHARD:
             route = target.owner
             if route is None:
@@ -142,12 +143,12 @@ class Query:
             target.blocked = blocked(candidates.slots, self._masks, target.label)
         return candidates.routes() if slots is candidates.slots else self._routes_at(slots)
 
-    def find_block(self, target: Target) -> Refusal | None:
+    def find_block(self, target: Target, now: float) -> Refusal | None:
         """Why nobody could be chosen for a target without a refusal now; None when somebody could."""
         if target.routing == MULTICAST:
             return target.blocked if not self.members(target) else None
         if target.masked_at != self._masks.generation:
-            self._mask(target)
+            self._mask(target, now)
         is_free = target.owner is not None if target.routing == SHARD else target.eligible is not None
         return None if is_free else target.blocked
 
@@ -215,13 +216,13 @@ class Query:
                     return None
         return found
 
-    def _mask(self, target: Target) -> None:
+    def _mask(self, target: Target, now: float) -> None:
         """Who of the candidates may be chosen, with the masks as they are now."""
         target.masked_at = self._masks.generation
         candidates = target.candidates
         assert candidates is not None  # there is no refusal
         if target.routing == SHARD:
-            self._find_owner(target, candidates)
+            self._find_owner(target, candidates, now)
             return
         policy = target.policy
         assert policy is not None  # there is no refusal for ever
@@ -237,7 +238,7 @@ class Query:
         elif before is None or not before.slots.equals(found.slots):  # else what is known of them stays known
             target.eligible = candidates.among(found.slots)
 
-    def _find_owner(self, target: Target, candidates: Candidates) -> None:
+    def _find_owner(self, target: Target, candidates: Candidates, now: float) -> None:
         """The route that owns the key, if it may get the request.
 
         Who owns it must not depend on what only this broker sees: of the masks only `draining` counts, and where the
@@ -254,7 +255,10 @@ class Query:
                 method = target.shard_method
                 assert method is not None  # it is a shard request, and no refusal for ever
                 key = target.shard_hash
-                target.key_owner = self.owners.choose(method, among, target.matched_by, owned_at, key)
+                target.key_owner = self.owners.choose(method, among, owned_at, key, now)
+                if target.key_owner is None:
+                    self._put_off(target)
+                    return
         owner = target.key_owner
         masks = self._masks
         if owner is None:
@@ -267,6 +271,14 @@ class Query:
             self._block(target, Refusal("over-limit", f"{text} in flight, as many as it may"), owner.load)
         else:
             target.owner = owner
+
+    def _put_off(self, target: Target) -> None:
+        """Its owner is not found now, and sought anew when somebody asks again: another method finds another owner."""
+        target.owned_at = 0
+        target.masked_at = 0
+        text = f"the routes with {target.label} have no shard table yet, and {MAX_BUILT_PER_S} a second are built"
+        target.blocked = Refusal("over-limit", text)
+        target.blocked_service = None
 
     def _block(self, target: Target, refusal: Refusal, load: Load) -> None:
         target.blocked = refusal

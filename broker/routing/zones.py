@@ -9,7 +9,9 @@ from broker.routing.table import Route
 from broker.wire.keys import ZONE
 from broker.wire.tags import Tag
 
-MAX_ZONES: Final = 16  # of callers that are remembered for one address; at the bound all are forgotten
+# Of callers that are remembered for one address, which is one of many thousands.
+MAX_ZONES: Final = 4  # at the bound all are forgotten, with their turns
+MAX_ROUTES: Final = 4096  # in their sets together, two bytes each; beyond it there are only those of the latest zone
 # Envoy's over-provisioning factor: routes are taken to have room for 1.4 times their usual load.
 ROOM_N: Final = 14
 ROOM_OF: Final = 10
@@ -42,6 +44,14 @@ class ZoneFirst(Chooser):
         return self.inner.choose(among, turn, dice, zone, now)
 
 
+def kept_n(turn: Turn) -> int:
+    """Routes in the sets that are remembered for the zones of an address, one in two sets twice."""
+    total = 0
+    for view in turn.zones.values():
+        total += view.size()
+    return total
+
+
 def _look(zone: bytes, among: Candidates, turn: Turn) -> Zone | None:
     """The zone as it is now; None, and nothing is remembered, when none of the candidates is in it."""
     matched = turn.matched
@@ -55,10 +65,18 @@ def _look(zone: bytes, among: Candidates, turn: Turn) -> Zone | None:
         if len(turn.zones) >= MAX_ZONES:
             turn.zones.clear()
         view = turn.zones[zone] = Zone()
+    for other in turn.zones.values():
+        if other.among is not among:
+            other.forget()
     local = among.slots.meet(all_local)
     view.among = among
-    view.local = among.among(local)
-    view.rest = among.among(among.slots.without(local))
+    view.local = among.among(local, False)
     view.share_n = ROOM_N * local.size()
     view.share_of = ROOM_OF * all_local.size()
+    if view.local is not None and view.share_n < view.share_of:  # else the others get nothing, and need no set
+        view.rest = among.among(among.slots.without(local), False)
+    if kept_n(turn) > MAX_ROUTES:
+        for name, other in turn.zones.items():
+            if name != zone:
+                other.forget()
     return view

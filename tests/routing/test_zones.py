@@ -5,11 +5,26 @@ from collections import Counter
 import pytest
 
 from broker.routing.bitmaps import Slots
+from broker.routing.candidates import LISTED
 from broker.routing.choosers import Random, RoundRobin, Turn
 from broker.routing.dice import Dice
+from broker.routing.query import Query
 from broker.routing.table import Table
-from broker.routing.zones import MAX_ZONES, ZoneFirst
-from tests.routing.made import all_of, is_likely, joined, number_of, picks, table_of
+from broker.routing.targets import Target
+from broker.routing.zones import MAX_ROUTES, MAX_ZONES, ZoneFirst, kept_n
+from broker.wire.keys import LB_METHOD
+from tests.routing.made import (
+    CALLER,
+    address,
+    all_of,
+    is_likely,
+    joined,
+    number_of,
+    picks,
+    query_of,
+    resolve,
+    table_of,
+)
 
 
 def town(local: int = 10, others: int = 10) -> Table:
@@ -114,7 +129,56 @@ def test_zones_that_are_remembered_are_bounded() -> None:
     for number in range(MAX_ZONES + 5):
         assert picks(ZoneFirst(RoundRobin()), among, 1, turn=turn, zone=b"z%d" % number) == [number]
         sizes.append(len(turn.zones))
-    assert (max(sizes), sizes[-1]) == (MAX_ZONES, 5)
+    assert sizes == [1 + number % MAX_ZONES for number in range(MAX_ZONES + 5)]
+
+
+def mixed(zones: int, routes: int) -> Table:
+    """So many routes in each of the zones z0, z1, …"""
+    table = Table()
+    for number in range(zones * routes):
+        joined(table, number + 1, zone=f"z{number % zones}")
+    return table
+
+
+def ask_all(query: Query, zones: int) -> Target:
+    """Several requests from each zone to one address."""
+    target = resolve(query, address(hints=[(LB_METHOD, "zone_first")], ServiceName="orders"))
+    for zone in range(zones):
+        for _ in range(4):
+            query.choose(target, b"z%d" % zone, CALLER, 0.0)
+    return target
+
+
+@pytest.mark.parametrize("is_ill", [False, True])
+def test_what_an_address_keeps_of_zones_is_bounded(is_ill: bool) -> None:
+    """No list of routes for any zone, and only sets that fit the address as it is now."""
+    table = mixed(16, 16)
+    query = query_of(table)
+    target = ask_all(query, 16)
+    if is_ill:
+        for each in table.routes()[::2]:  # an old set of candidates must not stay
+            table.masks.put(table.masks.draining, each.slot)
+        for zone in (13, 15, 14):
+            query.choose(target, b"z%d" % zone, CALLER, 0.0)
+    kept = [part for view in target.turn.zones.values() for part in (view.among, view.local, view.rest) if part]
+    assert {part.listed_n() for part in kept if part is not target.eligible} <= {0}
+    assert {id(view.among) for view in target.turn.zones.values() if view.among} == {id(target.eligible)}
+    assert target.eligible is not None
+    assert target.eligible.listed_n() <= LISTED
+    assert len(target.turn.zones) == MAX_ZONES
+
+
+def test_while_enough_routes_are_near_the_others_make_no_set() -> None:
+    target = ask_all(query_of(mixed(3, 10)), 3)
+    assert [(view.size(), view.rest) for view in target.turn.zones.values()] == [(10, None)] * 3
+
+
+@pytest.mark.parametrize("routes, kept", [(MAX_ROUTES // 2, [MAX_ROUTES // 2] * 2), (MAX_ROUTES // 2 + 1, [0, 2049])])
+def test_routes_in_the_sets_of_zones_are_bounded(routes: int, kept: list[int]) -> None:
+    """Beyond it there are only those of the latest zone; turns go on."""
+    target = ask_all(query_of(mixed(2, routes)), 2)
+    assert [view.size() for view in target.turn.zones.values()] == kept
+    assert kept_n(target.turn) == sum(kept)
 
 
 def test_routes_without_a_zone_are_other_ones() -> None:
