@@ -164,6 +164,8 @@ class Core(Ends):
         """Bytes from a peer: any piece of the stream when framed, else exactly one message."""
         if peer.is_ending or peer.is_lost:
             return
+        if self._fed:
+            self._let_be(now)  # what was let go since by time, or by somebody's end
         peer.heard_at = now
         peer.bytes_in += len(data)
         frame = peer.frame
@@ -184,7 +186,11 @@ class Core(Ends):
                 elif stream_id & 1:  # the peer began it: the broker is the server of every accepted connection
                     stream.from_caller(frame)
                 else:
+                    if self._fed:
+                        self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
+                    if self._fed:  # its answer let something go on that had waited
+                        self._let_be(now)
             else:
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
@@ -216,8 +222,8 @@ class Core(Ends):
         feeders = peer.feeders
         peer.feeders = {}
         for feeder in feeders.values():
-            feeder.blocked_n -= 1
-            if not feeder.blocked_n:
+            del feeder.feeds[peer.id]
+            if not feeder.feeds:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
 
@@ -358,15 +364,22 @@ class Core(Ends):
 
     # Inside
 
+    def _let_be(self, now: float) -> None:
+        """Congested peers were sent requests that no caller has just sent: nobody is to blame for that."""
+        self._end_overrun(now)
+        for fed in self._fed:
+            fed.is_fed = False
+        self._fed.clear()
+
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers, or too many to suspended ones."""
         self._end_overrun(caller.heard_at)
         for fed in self._fed:
             fed.is_fed = False
-            if caller.id not in fed.feeders and fed is not caller and not fed.is_lost:
+            if fed.is_congested and caller.id not in fed.feeders and fed is not caller and not caller.is_lost:
                 fed.feeders[caller.id] = caller
-                caller.blocked_n += 1
-                if caller.blocked_n == 1:
+                caller.feeds[fed.id] = fed
+                if len(caller.feeds) == 1:
                     self._turned.append(caller)
         self._fed.clear()
 
@@ -582,6 +595,9 @@ class Core(Ends):
         """The peer is no more."""
         peer.forget()
         self.relieved(peer, now)
+        for fed in peer.feeds.values():
+            del fed.feeders[peer.id]
+        peer.feeds = {}
         peer.look_at = NEVER
         self.crowd.leave(peer)
 

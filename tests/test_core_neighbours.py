@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import CoreSettings
 from broker.errors import CONNECTION_CLOSE, REJECTED
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import MAX_SETUP_BYTES
 from broker.rsocket.frames import (
     FOLLOWS,
+    NEXT,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
@@ -82,7 +84,57 @@ def test_callers_that_feed_a_congested_service_are_not_read_from_until_it_is_rel
     world.core.relieved(service.peer, world.now)
     world.pump()
     assert not caller.is_paused
-    assert (service.peer.feeders, caller.peer.blocked_n) == ({}, 0)
+    assert (service.peer.feeders, caller.peer.feeds) == ({}, {})
+
+
+def test_callers_that_come_feed_and_go_leave_nothing_at_a_congested_service() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    world.core.congested(service.peer)
+    for _ in range(100):
+        caller = world.caller()
+        caller.request(REQUEST_FNF, 1, ORDERS)
+        assert caller.is_paused
+        caller.lose()
+    assert service.peer.feeders == {}
+
+
+def test_a_service_is_not_held_up_for_what_its_answer_lets_go_on() -> None:
+    """A held item of the caller goes to the congested member when the slowest one asks for more."""
+    world = World()
+    slow, honest, caller = world.service("orders", 1), world.service("orders", 2), world.caller()
+    caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, service="orders"))
+    slow.ask(2, 10)
+    world.core.congested(slow.peer)
+    caller.answer(1, b"early", NEXT)
+    honest.ask(2, 10)
+    assert not honest.is_paused
+    assert slow.peer.feeders == {}
+
+
+def test_a_stranger_is_not_held_up_for_what_a_loss_let_go_on() -> None:
+    world = World()
+    slow, lost, caller = world.service("orders", 1), world.service("orders", 2), world.caller()
+    stranger = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, service="orders"))
+    slow.ask(2, 10)
+    world.core.congested(slow.peer)
+    caller.answer(1, b"early", NEXT)
+    lost.lose()
+    stranger.send(encode_keepalive(b"", True))
+    assert not stranger.is_paused
+
+
+def test_nobody_waits_for_a_peer_that_was_relieved_before_the_callers_bytes_were_looked_at() -> None:
+    world = World(CoreSettings(no_route="wait"))
+    service, caller, stranger = world.service("orders", 1), world.caller(), world.caller()
+    world.core.drains.drain_route(route_id(1), 1, 1, False, world.now)
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    world.core.congested(service.peer)
+    world.core.drains.undrain_route(route_id(1), world.now)
+    world.core.relieved(service.peer, world.now)
+    stranger.send(encode_keepalive(b"", True))
+    assert (stranger.is_paused, caller.is_paused) == (False, False)
 
 
 def test_a_caller_waits_for_all_congested_services_that_it_feeds() -> None:

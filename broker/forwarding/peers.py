@@ -53,7 +53,6 @@ class Peer:
         "address",
         "announcements_at",
         "begun",
-        "blocked_n",
         "bytes_in",
         "caller_service",
         "connected_at",
@@ -62,6 +61,7 @@ class Peer:
         "end_detail",
         "end_reason",
         "feeders",
+        "feeds",
         "flows",
         "fragments_at",
         "frame",
@@ -149,7 +149,7 @@ class Peer:
         self.is_congested = False  # the edge says: it does not take what is written to it
         self.is_fed = False  # it is in `_fed`, for one of both reasons
         self.feeders: dict[int, Peer] = {}  # by id: callers not read from until it does; bounded by the connections
-        self.blocked_n = 0  # congested peers that it feeds; it is not read from while there are any
+        self.feeds: dict[int, Peer] = {}  # congested peers that it feeds, by id; it is not read from meanwhile
         self.pending_bytes = 0  # of output that nobody has taken
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
         self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`
@@ -173,7 +173,7 @@ class Peer:
     @property
     def is_paused(self) -> bool:
         """It is not to be read from now."""
-        return self.blocked_n > 0
+        return len(self.feeds) > 0
 
     @property
     def is_open(self) -> bool:
