@@ -16,7 +16,7 @@ class PeakEwma(Chooser):
     """Of two that are drawn the one where the request will be done sooner: latency times requests in flight.
 
     For routes that differ in speed, or whose speed changes. The latency of a route jumps up with a slow answer at once
-    and comes down within some ten seconds, also when nobody asks, so that who was slow is tried again.
+    and comes down to 1/e in each ten seconds, also when nobody asks, so that who was slow is tried again.
     Source: Finagle's peak EWMA balancer.
     """
 

@@ -19,6 +19,8 @@ NEITHER: Final = 2  # cancelled, or the caller's own fault
 FIRST_SHARE: Final = 0.1  # of a full share, for a route that has just joined and warms up; Envoy's least
 DECAY_S: Final = 10.0  # a latency seen so long ago counts 1/e; Finagle's time for its peak EWMA
 KNOWN_US: Final = 1.0  # a latency that has decayed below this says nothing any more
+FAILED_US: Final = 1e6  # what an ERROR counts as when nothing is known of a route
+MAX_FAILED_US: Final = 60e6  # up to which errors in a row double a latency: it is 5 ms again after 94 s
 
 
 class ServiceLoad:
@@ -106,7 +108,7 @@ class Load:
             if self.awaited_n == self._limit:
                 self._loads.masks.take(self._loads.masks.full, self.slot)
             self.awaited_n -= 1
-            if self.is_measured and latency_us > 0:
+            if self.is_measured and (latency_us > 0 or verdict == BAD):
                 self._measure(float(latency_us), verdict, now)
         if verdict == GOOD:
             self.errors_n = 0
@@ -127,9 +129,19 @@ class Load:
         return self.ewma_us * exp(min(0.0, self.ewma_at - now) / DECAY_S)
 
     def _measure(self, latency_us: float, verdict: int, now: float) -> None:
-        """Up at once, down slowly. What was refused or given up early is no sign of speed, only its slowness counts."""
+        """Up at once, down slowly. What was refused or given up early is no sign of speed, only its slowness counts.
+
+        Nor may an ERROR ever make a route look fast, or who fails at once would get all requests: it keeps the average
+        from coming down, and each further one in a row doubles it.
+        """
         average = self.latency_us(now)
-        if latency_us > average:
+        if verdict == BAD:
+            # A single one may be bad luck; of a route that nobody knows it is all that is known.
+            average = self.ewma_us if average >= KNOWN_US else FAILED_US
+            if self.errors_n:
+                average = max(average, min(2.0 * average, MAX_FAILED_US))
+            average = max(average, latency_us)
+        elif latency_us > average:
             average = latency_us
         elif verdict == GOOD:
             kept = exp(min(0.0, self.ewma_at - now) / DECAY_S)

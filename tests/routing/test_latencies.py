@@ -1,12 +1,15 @@
 """Peak EWMA: how long requests took, and who is chosen for it."""
 
+from collections import Counter
 from math import exp
 
 import pytest
 
+from broker.routing.choosers import Turn
+from broker.routing.dice import Dice
 from broker.routing.latencies import UNKNOWN_US, PeakEwma, wait_us
-from broker.routing.loads import BAD, DECAY_S, GOOD, NEITHER, Load
-from tests.routing.made import all_of, counted, is_likely, loaded, picks, table_of
+from broker.routing.loads import BAD, DECAY_S, FAILED_US, GOOD, MAX_FAILED_US, NEITHER, Load
+from tests.routing.made import all_of, counted, is_likely, loaded, number_of, picks, table_of
 
 
 def load_of(latency_us: int = 0, now: float = 100.0) -> Load:
@@ -45,13 +48,69 @@ def test_quick_answer_brings_it_down_as_far_as_time_has_passed() -> None:
     assert load.latency_us(100.0 + DECAY_S) == pytest.approx(50_000 * kept + 1000 * (1 - kept))
 
 
-@pytest.mark.parametrize("verdict", [BAD, NEITHER])
-def test_quick_error_is_no_sign_of_speed_and_a_late_one_is_one_of_slowness(verdict: int) -> None:
+def test_what_was_given_up_early_is_no_sign_of_speed_and_late_it_is_one_of_slowness() -> None:
     load = load_of(50_000)
-    answer(load, 10, 100.0 + DECAY_S, verdict)
+    answer(load, 10, 100.0 + DECAY_S, NEITHER)
     assert load.latency_us(100.0 + DECAY_S) == pytest.approx(50_000 * exp(-1))
-    answer(load, 90_000, 100.0 + DECAY_S, verdict)
+    answer(load, 90_000, 100.0 + DECAY_S, NEITHER)
     assert load.latency_us(100.0 + DECAY_S) == 90_000.0
+
+
+def test_error_keeps_the_latency_from_coming_down_and_the_next_in_a_row_double_it() -> None:
+    load = load_of(50_000)
+    found = []
+    for latency_us in (10, 10, 0, 500_000):
+        answer(load, latency_us, 100.0 + DECAY_S, BAD)
+        found.append(load.latency_us(100.0 + DECAY_S))
+    assert found == [50_000.0, 100_000.0, 200_000.0, 500_000.0]
+    answer(load, 10, 100.0 + DECAY_S)
+    answer(load, 10, 100.0 + DECAY_S, BAD)
+    assert load.latency_us(100.0 + DECAY_S) == 500_000.0
+
+
+def test_error_of_a_route_that_nobody_knows_counts_as_a_second() -> None:
+    load = load_of()
+    answer(load, 10, 100.0, BAD)
+    assert load.latency_us(100.0) == FAILED_US
+
+
+def test_errors_double_a_latency_up_to_a_bound_and_no_slower_one() -> None:
+    load = load_of()
+    for _ in range(2000):
+        answer(load, 10, 100.0, BAD)
+    assert load.latency_us(100.0) == MAX_FAILED_US
+    answer(load, 90_000_000, 100.0, BAD)
+    answer(load, 10, 100.0, BAD)
+    assert load.latency_us(100.0) == 90_000_000.0
+
+
+@pytest.mark.parametrize("well_n", [0, 2000])
+def test_route_that_fails_at_once_gets_hardly_a_request(well_n: int) -> None:
+    """One by one, a hundred in a second, and nobody is ejected: route 2 answers in 5 ms, or fails in 0.1 ms."""
+    table = loaded({1: 0, 2: 0})
+    among, chooser, turn, dice = all_of(table), PeakEwma(), Turn(), Dice(1)
+    tally: Counter[int] = Counter()
+    for step in range(well_n + 10_000):
+        now = 100.0 + step * 0.01
+        found = chooser.choose(among, turn, dice, b"", now)
+        is_ill = number_of(found) == 2 and step >= well_n
+        answer(found.load, 100 if is_ill else 5000, now, BAD if is_ill else GOOD)
+        if step >= well_n:
+            tally[number_of(found)] += 1
+    assert 0 < tally[2] < 20
+
+
+def test_errors_now_and_then_change_nothing() -> None:
+    """One of ten answers of route 2 is an ERROR, never two in a row: it stays as fast as the other."""
+    table = loaded({1: 0, 2: 0})
+    one, other = (route.load for route in table.routes())
+    for load in (one, other):
+        load.is_measured = True
+    for step in range(1000):
+        for load in (one, other):
+            is_error = load is other and step % 10 == 9
+            answer(load, 5000, 100.0 + step * 0.01, BAD if is_error else GOOD)
+    assert other.latency_us(110.0) == pytest.approx(one.latency_us(110.0), rel=0.01)
 
 
 def test_only_request_responses_are_measured_and_only_when_somebody_wants_to_know() -> None:
