@@ -103,20 +103,32 @@ class Random(Chooser):
     __slots__ = ()
 
     def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
-        route = among.route_at(dice.below(among.size))
-        if now >= among.warm_at:
-            return route
-        draws = 1
-        while draws < MAX_DRAWS and is_passed_over(route, dice, now):
-            route = among.route_at(dice.below(among.size))
-            draws += 1
-        return route
+        return among.route_at(draw(among, dice, now))
+
+
+def draw(among: Candidates, dice: Dice, now: float) -> int:
+    """A position, each with the same chance, of a route that warms up as much less as its share is."""
+    position = dice.below(among.size)
+    if now >= among.warm_at:
+        return position
+    draws = 1
+    while draws < MAX_DRAWS and is_passed_over(among.route_at(position), dice, now):
+        position = dice.below(among.size)
+        draws += 1
+    return position
 
 
 def is_passed_over(route: Route, dice: Dice, now: float) -> bool:
     """A route that warms up is drawn and not taken, as often as its share is less than a full one."""
     load = route.load
     return now < load.warm_at and dice.below(_FINE) >= int(load.share(now) * _FINE)
+
+
+def is_left_out(route: Route, beside: Route, dice: Dice, now: float) -> bool:
+    """A route that warms up is not compared with one that was drawn, as often as its share is less than that one's."""
+    if now >= route.load.warm_at:
+        return False
+    return dice.below(_FINE) >= int(route.load.share(now) / beside.load.share(now) * _FINE)
 
 
 def plain_name(method: str) -> str:

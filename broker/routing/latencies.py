@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.routing.busyness import another
 from broker.routing.candidates import Candidates
-from broker.routing.choosers import Chooser, Turn
+from broker.routing.choosers import Chooser, Turn, draw, is_left_out
 from broker.routing.dice import Dice
 from broker.routing.loads import KNOWN_US, Load
 from broker.routing.table import Route
@@ -25,9 +25,11 @@ class PeakEwma(Chooser):
     def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
         if among.size == 1:
             return among.route_at(0)
-        first = dice.below(among.size)
+        first = draw(among, dice, now)
         one = among.route_at(first)
         other = among.route_at(another(first, among.size, dice))
+        if now < among.warm_at and is_left_out(other, one, dice, now):
+            return one
         return one if wait_us(one.load, now) <= wait_us(other.load, now) else other
 
 
@@ -37,4 +39,4 @@ def wait_us(load: Load, now: float) -> float:
     latency_us = load.latency_us(now)
     if latency_us < KNOWN_US:
         latency_us = UNKNOWN_US if load.in_flight else 0.0  # nobody knows, and it is idle: try it
-    return latency_us * float(load.in_flight + 1) / (float(load.weight) * load.share(now))
+    return latency_us * float(load.in_flight + 1) / float(load.weight)

@@ -6,20 +6,13 @@ from broker.routing.busyness import EXACT, LeastBusy, PowerOfTwo, another, busyn
 from broker.routing.candidates import LISTED
 from broker.routing.choosers import Chooser
 from broker.routing.dice import Dice
-from broker.routing.policies import Policy
-from tests.routing.made import all_of, counted, is_likely, joined, loaded, picks, route_id, table_of
+from tests.routing.made import all_of, counted, is_likely, loaded, picks, route_id, table_of
 
 
 def test_busyness_counts_the_request_to_come_and_weighs() -> None:
     table = loaded({1: 0, 2: 3, 3: 3}, weights={3: 2})
     loads = [route.load for route in table.routes()]
-    assert [busyness(load, 0.0) for load in loads] == [1.0, 4.0, 2.0]
-
-
-def test_route_that_warms_up_counts_as_lighter() -> None:
-    load = joined(table_of(0, policy=Policy(slow_start_s=100.0)), 1, now=0.0).load
-    assert busyness(load, 0.0) == pytest.approx(10.0)
-    assert busyness(load, 100.0) == 1.0
+    assert [busyness(load) for load in loads] == [1.0, 4.0, 2.0]
 
 
 def test_least_busy_takes_the_route_with_the_fewest_in_flight() -> None:

@@ -4,15 +4,17 @@ from collections import Counter
 
 import pytest
 
-from broker.routing.busyness import LeastBusy, PowerOfTwo
+from broker.routing.busyness import EXACT, LeastBusy, PowerOfTwo
 from broker.routing.choosers import MAX_DRAWS, Chooser, Random, RoundRobin, Turn, plain_name
 from broker.routing.dice import Dice
 from broker.routing.latencies import PeakEwma
+from broker.routing.loads import GOOD
 from broker.routing.methods import ROUND_ROBIN, Methods
 from broker.routing.policies import Policy
+from broker.routing.table import Table
 from broker.routing.weights import Weighted
 from broker.routing.zones import ZoneFirst
-from tests.routing.made import all_of, counted, is_likely, joined, picks, table_of
+from tests.routing.made import all_of, counted, is_likely, joined, number_of, picks, table_of
 
 WARM = Policy(slow_start_s=100.0)
 
@@ -87,12 +89,69 @@ def test_round_robin_passes_a_new_route_over_and_goes_on_with_the_next() -> None
     assert is_likely(found, {1: 10, 2: 10, 3: 1})
 
 
-@pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted()])
+@pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted(), LeastBusy(), PowerOfTwo(), PeakEwma()])
 def test_where_all_routes_are_new_all_have_the_same_share(chooser: Chooser) -> None:
     table = table_of(0, policy=WARM)
     for number in (1, 2, 3):
         joined(table, number, now=1000.0)
     assert is_likely(counted(chooser, all_of(table), 3000, now=1000.0), {1: 1, 2: 1, 3: 1})
+
+
+def one_by_one(chooser: Chooser, table: Table, now: float, count: int = 6000) -> Counter[int]:
+    """Who gets requests that come one at a time, and take 5 ms each."""
+    among, turn, dice = all_of(table), Turn(), Dice(1)
+    found: Counter[int] = Counter()
+    for _ in range(count):
+        route = chooser.choose(among, turn, dice, b"", now)
+        route.load.began(True)
+        route.load.ended(True, GOOD, 5000, now)
+        found[number_of(route)] += 1
+    return found
+
+
+@pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted(), LeastBusy(), PowerOfTwo(), PeakEwma()])
+@pytest.mark.parametrize("age_s, percent", [(0.0, 10), (50.0, 55), (100.0, 100)])
+def test_new_route_gets_its_share_also_of_requests_that_come_one_at_a_time(
+    chooser: Chooser, age_s: float, percent: int
+) -> None:
+    """Of two idle ones: share / (1 + share)."""
+    table = table_of(1, policy=WARM)
+    joined(table, 2, now=1000.0)
+    for route in table.routes():
+        route.load.is_measured = True
+        route.load.began(True)
+        route.load.ended(True, GOOD, 5000, 1000.0 + age_s)
+    assert is_likely(one_by_one(chooser, table, 1000.0 + age_s), {1: 100, 2: percent})
+
+
+@pytest.mark.parametrize("count", [5, EXACT + 8])
+def test_least_busy_of_many_gives_a_new_route_its_share(count: int) -> None:
+    table = table_of(count, policy=WARM)
+    joined(table, 99, now=1000.0)
+    parts = {**dict.fromkeys(range(1, count + 1), 100), 99: 10}
+    assert is_likely(one_by_one(LeastBusy(), table, 1000.0, 20_000), parts)
+
+
+def test_new_route_that_is_the_busier_one_waits_and_the_less_busy_one_does_not_get_all() -> None:
+    """While the old one is busy, the new one gets its share twice: drawn first, or left in when the other was."""
+    table = table_of(1, policy=WARM)
+    old, new = table.routes()[0], joined(table, 2, now=1000.0)
+    old.load.began(True)
+    for chooser in (LeastBusy(), PowerOfTwo()):
+        assert is_likely(counted(chooser, all_of(table), 6000, now=1000.0), {1: 90, 2: 20})
+    new.load.began(True)
+    new.load.began(True)
+    for chooser in (LeastBusy(), PowerOfTwo()):
+        assert set(picks(chooser, all_of(table), 200, now=1000.0)) == {1}
+
+
+def test_least_busy_of_old_ones_is_chosen_while_another_warms_up() -> None:
+    """Equals among them by chance."""
+    table = table_of(4, policy=WARM)
+    for route in table.routes()[:2]:
+        route.load.began(True)
+    joined(table, 9, now=1000.0).load.began(True)
+    assert is_likely(counted(LeastBusy(), all_of(table), 4000, now=1000.0), {3: 1, 4: 1})
 
 
 def test_only_so_many_are_passed_over_whatever_the_dice_say() -> None:
