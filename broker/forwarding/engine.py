@@ -205,7 +205,7 @@ class Engine(Asks):
             refusal = Refusal(word, f"the connection's requests that wait for a route have more than {limit} bytes")
         else:
             self.query.refresh(target)
-            why = self._obstacle(target)
+            why = self._obstacle(target, now)
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
@@ -218,7 +218,7 @@ class Engine(Asks):
                 continue  # its caller was lost over one before it
             target = waiter.target
             self.query.refresh(target)
-            if self._obstacle(target) is None:
+            if self._obstacle(target, now) is None:
                 self.waiting.leave(waiter)
                 self._let_in(waiter.held, target, now)
 
@@ -369,7 +369,7 @@ class Engine(Asks):
         else:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
             splice.open(frame)
-            if target.deadline_ms > 0:
+            if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
         if request.gathering is not None:
             self._replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
@@ -446,9 +446,9 @@ class Engine(Asks):
             peer.send(encode_payload(frame.stream_id, COMPLETE))
         self._unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
 
-    def _obstacle(self, target: Target) -> Refusal | None:
+    def _obstacle(self, target: Target, now: float) -> Refusal | None:
         """Why a target cannot be served now; None when it can."""
-        return target.refusal if target.refusal is not None else self.query.find_block(target)
+        return target.refusal if target.refusal is not None else self.query.find_block(target, now)
 
     def _let_in(self, gathering: Gathering, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""

@@ -54,6 +54,15 @@ class Slots:
         found: bool = self.bits == other.bits
         return found
 
+    def key(self) -> bytes:
+        """Bytes that stand for the set in a dict: at most 8 KiB for each 65,536 slots.
+
+        Different sets have different ones, equal sets equal ones, however they came about; but for a bitmap that was
+        made of a range.
+        """
+        found: bytes = self.bits.serialize()
+        return found
+
     def size(self) -> int:
         """How many slots."""
         return len(self.bits)

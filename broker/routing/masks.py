@@ -32,14 +32,14 @@ class Masks:
         self.congested: Final = Slots()
 
     def put(self, mask: Slots, slot: int) -> None:
-        """Puts a slot behind one of the masks; one of -1 is not in the table, and nothing happens."""
-        if slot >= 0:
+        """Puts a slot behind one of the masks. Nothing happens if it is there, or is -1: not in the table."""
+        if slot >= 0 and not mask.has(slot):
             mask.add(slot)
             self._changed(mask)
 
     def take(self, mask: Slots, slot: int) -> None:
-        """Takes a slot out again."""
-        if slot >= 0:
+        """Takes a slot out again, if it is in."""
+        if slot >= 0 and mask.has(slot):
             mask.discard(slot)
             self._changed(mask)
 

@@ -52,6 +52,10 @@ class ShardMethod:
         """The route that owns the key."""
         raise NotImplementedError
 
+    def must_build(self, routes: RouteSet) -> bool:
+        """`choose` would first build something of all the routes that takes its time, and stays."""
+        return False
+
 
 class Rendezvous(ShardMethod):
     """The route with the largest weight for the key; equal weights: the larger Route Id."""
@@ -85,6 +89,9 @@ class Maglev(ShardMethod):
             return self._of_too_many.choose(routes, key)
         return routes.by_id[routes.maglev.position_of(key)]
 
+    def must_build(self, routes: RouteSet) -> bool:
+        return routes.must_deal and len(routes.routes) <= maglev.MAX_ROUTES
+
 
 class RingHash(ShardMethod):
     """The route of the next point on the ring; of more routes than points, as rendezvous finds it."""
@@ -99,6 +106,9 @@ class RingHash(ShardMethod):
         if len(routes.routes) > rings.MAX_ROUTES:
             return self._of_too_many.choose(routes, key)
         return routes.by_id[routes.ring.position_of(key)]
+
+    def must_build(self, routes: RouteSet) -> bool:
+        return routes.must_point and len(routes.routes) <= rings.MAX_ROUTES
 
 
 class Jump(ShardMethod):
@@ -121,6 +131,9 @@ class Jump(ShardMethod):
             following = ((position + 1) << 31) // (mix(state) + 1)
         return routes.by_id[position]
 
+    def must_build(self, routes: RouteSet) -> bool:
+        return routes.must_sort
+
 
 class Modulo(ShardMethod):
     """The key's remainder is the position by Route Id."""
@@ -129,6 +142,9 @@ class Modulo(ShardMethod):
 
     def choose(self, routes: RouteSet, key: int) -> Route:
         return routes.by_id[key % len(routes.routes)]
+
+    def must_build(self, routes: RouteSet) -> bool:
+        return routes.must_sort
 
 
 class ShardMethods:

@@ -47,6 +47,19 @@ def test_sets_that_share_a_slot_meet_and_equal_ones_are_equal() -> None:
     assert (one.equals(slots(2, 1)), one.equals(other), one.equals(slots(1))) == (True, False, False)
 
 
+def test_equal_sets_have_one_key_however_they_came_about() -> None:
+    """Also when a bitmap has been so full on the way that it kept its slots otherwise."""
+    few, many = slots(*range(0, 9000, 3)), slots(*range(70_000, -1, -1))
+    again = slots(*range(20_000))
+    for slot in range(3, 20_000):
+        again.discard(slot)
+    found = [few.meet(many), many.meet(few), few.join(few), few.without(slots(1)), many.without(many.without(few))]
+    assert {each.key() for each in found} == {few.key()}
+    assert again.key() == slots(2, 1, 0).key()
+    assert len({each.key() for each in (few, many, slots(), slots(0), slots(1), slots(0, 1), slots(65_536))}) == 7
+    assert len(many.key()) < 17_000
+
+
 def test_list_of_slots_ends_with_a_change() -> None:
     made = slots(3, 5, 70_000)
     made.list_all()

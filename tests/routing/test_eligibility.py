@@ -36,7 +36,7 @@ def blocked(query: Query, raw: bytes) -> tuple[str, int]:
         assert query.choose(target, b"", CALLER, 0.0) is None
     refusal = target.blocked
     assert refusal is not None
-    could = query.find_block(target)
+    could = query.find_block(target, 0.0)
     assert could is not None
     assert could.message == refusal.message
     return refusal.message, refusal.code
@@ -161,7 +161,7 @@ def test_nobody_is_chosen_when_all_are_behind_hard_masks(mask: str, text: str) -
     assert blocked(query, ORDERS) == (text, REJECTED)
     take(table, mask, 2)
     assert chosen(query, ORDERS, 1) == [2]
-    assert query.find_block(resolve(query, ORDERS)) is None
+    assert query.find_block(resolve(query, ORDERS), 0.0) is None
 
 
 # Limits
@@ -247,7 +247,7 @@ def test_multicast_to_nobody_is_refused() -> None:
     text = "no-lease: of 2 routes with service=orders: 1 have no lease left, 1 are draining"
     assert blocked(query, raw) == (text, REJECTED)
     take(table, "unleased", 1)
-    assert query.find_block(resolve(query, raw)) is None
+    assert query.find_block(resolve(query, raw), 0.0) is None
 
 
 # Shards

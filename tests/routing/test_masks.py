@@ -46,6 +46,19 @@ def test_change_of_a_mask_is_a_generation(name: str) -> None:
     assert (masks.generation, masks.drains) == (3, 3 if name == "draining" else 1)
 
 
+def test_what_is_so_already_makes_no_generation() -> None:
+    """A route that sends the same LEASE again and again would make every address look at the masks each time."""
+    masks = masked(draining=[3], full=[3])
+    generation = masks.generation
+    for _ in range(100):
+        for mask in (masks.draining, masks.full):
+            masks.put(mask, 3)
+            masks.take(mask, 4)
+        masks.take(masks.unleased, 3)
+    assert (masks.generation, masks.drains) == (generation, 2)
+    assert (masks.draining.to_list(), masks.full.to_list()) == ([3], [3])
+
+
 def test_slot_of_nobody_is_behind_no_mask() -> None:
     masks = Masks()
     masks.put(masks.full, -1)

@@ -212,7 +212,7 @@ class RoutingModel(RuleBasedStateMachine):
         if target is None:
             return
         may = self.eligible(self.matched(wanted, keys))
-        could = self.query.find_block(target)
+        could = self.query.find_block(target, self.now)
         found = self.query.choose(target, zone, route_id(origin), self.now)
         if isinstance(may, str):
             assert found is None
