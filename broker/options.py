@@ -228,7 +228,7 @@ class RoutingOptions:
     panic_percent: int = option(
         50,
         "When more than so many of a hundred matching routes are ejected or call themselves unhealthy, something else "
-        "is wrong, and requests go to all of them as if none was. 0: never.",
+        "is wrong, and requests go to all of them as if none was. 0 or 100: never.",
         "30",
         "percent",
         within=(0, 100),

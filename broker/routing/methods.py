@@ -1,11 +1,11 @@
-"""The names of the choosers: what an LBMethod hint, a policy or the configuration may say (D-35).
+"""The names of the choosers: what an LBMethod hint or a policy may say (D-35).
 
     round_robin     random     weighted     least_busy     power_of_two     peak_ewma
     zone_first      zone_first:power_of_two     (within a zone: the chooser behind the colon, else the service's)
     sticky          sticky:random               (the first time: the chooser behind the colon, else the service's)
 
 Upper case, `-`, `_` and blanks do not matter. Who is used to Envoy, Finagle or Java may say `zone`, `rr`, `p2c`,
-`ewma`, `least_request` or `WeightedStats`.
+`ewma`, `least_request` or `WeightedStats`. The configuration takes the names above as they are written, and no others.
 """
 
 from typing import Final

@@ -42,7 +42,7 @@ class Policy:
         self.sticky_ttl_s: Final = sticky_ttl_s  # a sticky choice that is not used for so long is forgotten
         self.slow_start_s: Final = slow_start_s  # a new route's share grows from a tenth to the whole; 0: at once
         # If more than so many of a hundred candidates are masked as ejected or unhealthy, something else is wrong and
-        # the mask is ignored; 0: never.
+        # the mask is ignored; 0 or 100: never.
         self.panic_percent: Final = panic_percent
         self.eject_after_errors: Final = eject_after_errors  # in a row; 0: never
         self.eject_s: Final = eject_s  # times the number of ejections so far
