@@ -199,12 +199,25 @@ class Splice(Stream):
         self.finish(ROUTE_LOST, NEITHER, now)
 
     def expire(self, now: float) -> None:
-        """The caller's deadline has passed. A route that has not begun to answer in all that time was too slow."""
-        self.server.send(encode_cancel(self.route_id))
+        """The caller's deadline has passed."""
         waited_s = now - self._opened_at
-        text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
-        self.caller.send(encode_error(self.caller_id, CANCELED, text))
-        self.finish(FAILED, BAD if waited_s >= _BLAMED_S and not self._bytes_out else NEITHER, now)
+        verdict = BAD if self._is_to_blame(waited_s) else NEITHER
+        self.server.send(encode_cancel(self.route_id))
+        if self.route_done:  # the caller has its COMPLETE: only its own half is open
+            self.caller.send(encode_cancel(self.caller_id))
+        else:
+            text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
+            self.caller.send(encode_error(self.caller_id, CANCELED, text))
+        self.finish(FAILED, verdict, now)
+
+    def _is_to_blame(self, waited_s: float) -> bool:
+        """The route had all of a request/response, could be reached, and has not begun to answer for long (D-37).
+
+        A caller that keeps the end of its request, or gives no credit, must not get a healthy route ejected.
+        """
+        if self.model != REQUEST_RESPONSE or not self.caller_done or self._bytes_out or waited_s < _BLAMED_S:
+            return False
+        return not self.server.is_suspended and not self.server.is_congested
 
     def finish(self, outcome: int, verdict: int, now: float) -> None:
         """Forgets both streams and counts the request; called once. `verdict` on the route: GOOD, BAD or NEITHER."""

@@ -347,3 +347,15 @@ def test_a_branch_of_a_channel_that_leaves_counts_as_complete_or_ends_it(on_leav
         crowd.services[1].answer(2, b"x", NEXT | COMPLETE)
         assert crowd.caller.received() == [*items(b"x"), completed(1)]
     assert crowd.world.left_over() == []
+
+
+def test_too_much_that_is_held_after_all_have_completed_cancels_only_the_callers_half() -> None:
+    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=1000))
+    crowd.open(REQUEST_CHANNEL)
+    for service in crowd.services:
+        service.send(encode_payload(2, COMPLETE))
+    assert crowd.caller.received() == [completed(1)]
+    crowd.caller.send(encode_payload(1, NEXT, bytes(2000)))
+    assert crowd.caller.received() == [cancelled(1)]
+    assert crowd.received() == [[cancelled(2)]] * 2
+    assert crowd.world.left_over() == []

@@ -364,6 +364,40 @@ def test_a_deadline_that_passes_ends_the_request_on_both_sides(kind: int) -> Non
     assert caller.received() == []
 
 
+def test_a_route_that_has_completed_its_half_leaves_only_the_callers_to_cancel() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_CHANNEL, 1, in_time("1500"))
+    service.send(encode_payload(2, COMPLETE))
+    service.received()
+    caller.received()
+    world.advance(1.5)
+    assert (caller.received(), service.received()) == ([cancelled(1)], [cancelled(2)])
+    assert not world.left_over()
+
+
+def test_routes_that_have_all_completed_leave_only_the_callers_half_to_cancel() -> None:
+    world = World()
+    services, caller = [world.service("orders", number) for number in (1, 2)], world.caller()
+    caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, [(DEADLINE, "1500")], service="orders"))
+    for service in services:
+        service.send(encode_payload(2, COMPLETE))
+    caller.received()
+    world.advance(1.5)
+    assert caller.received() == [cancelled(1)]
+    assert not world.left_over()
+
+
+def test_a_fire_and_forget_in_fragments_gets_no_error_when_its_deadline_passes() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.send(encode_request(REQUEST_FNF, 1, b"x", addressed(in_time("1000")), 0, FOLLOWS))
+    world.advance(60)
+    caller.send(encode_payload(1, NEXT, b"y"))
+    assert caller.received() == []
+    assert [frame.data for frame in service.received()] == [b"x", b"y"]
+
+
 def test_an_answer_in_time_is_the_end_of_the_deadline() -> None:
     world = World()
     service, caller = world.service("orders", 1), world.caller()

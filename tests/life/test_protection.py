@@ -10,15 +10,19 @@ from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_R
 from broker.routing.breakers import MAX_SERVICES, QUIET_S
 from broker.routing.policies import Policy
 from broker.rsocket.frames import (
+    FOLLOWS,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
+    Setup,
     encode_keepalive,
+    encode_request,
 )
+from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from broker.wire.keys import Key
-from tests.fakes import World, address, composite, route_id, tags_of
+from tests.fakes import World, address, addressed, composite, route_id, tags_of
 
 ORDERS = address(service="orders")
 
@@ -138,6 +142,38 @@ def test_deadlines_that_pass_without_an_answer_are_errors_unless_they_are_very_s
                 crowd.services[number].answer(stream_id, b"")
         crowd.world.advance(deadline_ms / 1000)
     assert crowd.judged() == ([(ROUTE_EJECTED, "02")] if is_bad else [])
+
+
+@pytest.mark.parametrize("kind, flags", [(REQUEST_RESPONSE, FOLLOWS), (REQUEST_STREAM, 0), (REQUEST_CHANNEL, 0)])
+def test_a_caller_cannot_eject_a_route_by_deadlines_of_its_own_making(kind: int, flags: int) -> None:
+    """D-37: it keeps the last fragment of its requests, or lets streams that need not speak run out."""
+    crowd = Crowd(3)
+    raw = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders")
+    for number in range(30):
+        crowd.caller.send(encode_request(kind, 2 * number + 1, b"x", addressed(raw), 1 if flags == 0 else 0, flags))
+    crowd.world.advance(1.2)
+    assert len(crowd.caller.received()) == 30
+    assert crowd.judged() == []
+
+
+@pytest.mark.parametrize("is_suspended", [True, False])
+def test_deadlines_of_a_route_that_cannot_be_reached_are_no_errors(is_suspended: bool) -> None:
+    """D-37: its connection is suspended, or does not take what is written to it."""
+    world = World()
+    raw = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
+    setup = Setup(COMPOSITE_MIME, "text/plain", 20000, 90000, raw, wants_resume=is_suspended, token=b"token")
+    service, caller = world.connect(), world.caller()
+    service.send(setup.encode())
+    if is_suspended:
+        service.lose()
+    for number in range(6):
+        hint = (Key.text("deadline_ms"), "1000")
+        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(hints=[hint], service="orders"))
+    if not is_suspended:
+        world.core.congested(service.peer)
+    world.advance(1.2)
+    assert len(caller.received()) == 6
+    assert [event for event in world.events() if event.kind == ROUTE_EJECTED] == []
 
 
 def test_an_ejected_route_is_relieved_when_its_time_is_over_and_not_before() -> None:
