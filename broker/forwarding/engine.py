@@ -196,6 +196,13 @@ class Engine(Asks):
         flow = self._unrouted(gathering.caller, gathering.kind, target, "")
         flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0)
 
+    def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
+        """The caller's deadline passed while the rest of the metadata did not come."""
+        waited_s = now - gathering.opened_at
+        text = f"the metadata, which must be translated, has not come whole within {waited_s:.3f} s"
+        refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
+        self._refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal)
+
     def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
         """No route came in time for a request that waited, or more of it came than is held."""
         peer = gathering.caller
@@ -316,6 +323,9 @@ class Engine(Asks):
             self._refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
             return
         gathering.enter()
+        target = gathering.target
+        if target is not None and target.deadline_ms > 0:
+            gathering.timer = self.timers.put(gathering.opened_at + target.deadline_ms / 1000.0, gathering)
 
     def _ask(self, gathering: Gathering, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
@@ -353,7 +363,7 @@ class Engine(Asks):
         server = owner_of(route)
         is_merged = False
         if peer.mimes != server.mimes and not passes(self._mimes[peer.mimes], self._mimes[server.mimes]):
-            if self._must_wait(peer, frame, request):
+            if self._must_wait(peer, frame, request, target):
                 return
             raw = self._translated_first(peer, server, frame, request, target)
             if not raw:
@@ -385,7 +395,7 @@ class Engine(Asks):
         for route in routes:
             if not passes(caller_mimes, self._mimes[owner_of(route).mimes]):
                 is_strange = True
-        if is_strange and self._must_wait(peer, frame, request):
+        if is_strange and self._must_wait(peer, frame, request, target):
             return
         kind = frame.kind
         now = frame.now
@@ -463,7 +473,7 @@ class Engine(Asks):
         request.gathering = gathering
         self._route(gathering.caller, self._cursor(gathering.frames[0], now), request, target)
 
-    def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
+    def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> bool:
         """True, and the request is held, when metadata that must be translated has not arrived whole."""
         gathering = request.gathering
         if gathering is None:
@@ -473,6 +483,7 @@ class Engine(Asks):
         elif gathering.is_whole:
             return False
         gathering.needs_whole = True
+        gathering.target = target
         self._wait(gathering)
         return True
 

@@ -12,6 +12,7 @@ from typing import Final
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
+from broker.forwarding.timers import Timer
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
     CANCEL,
@@ -52,6 +53,8 @@ class Gathering(Stream):
         "needs_whole",
         "opened_at",
         "rest",
+        "target",
+        "timer",
     )
 
     def __init__(self, caller: Peer, caller_id: int, kind: int, asks: "Asks", now: float) -> None:
@@ -69,6 +72,8 @@ class Gathering(Stream):
         self.more_n = 0  # credit of REQUEST_N frames that came meanwhile: the route gets it behind the request
         self.opened_at: Final = now
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
+        self.target: Target | None = None  # once the ADDRESS is known
+        self.timer: Timer | None = None  # while it is in the caller's table, when its target has a deadline (D-41)
         self._asks: Final = asks
 
     @property
@@ -104,6 +109,9 @@ class Gathering(Stream):
         self.caller.streams.pop(self.caller_id, None)
         self.caller.begun -= 1
         self.caller.gathered_bytes -= self.held_bytes
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def merged(self, metadata: bytes | None) -> bytes:
         """One frame in place of those held, with this metadata, for a route that cannot read the caller's."""
@@ -129,9 +137,14 @@ class Gathering(Stream):
     def caller_lost(self, now: float) -> None:
         self._give_up(CALLER_LOST, now)
 
+    def expire(self, now: float) -> None:
+        """The caller's deadline has passed, and nothing of the request has been passed on."""
+        self.leave()
+        self._asks.gathered_in_vain(self, now)
+
     def _give_up(self, outcome: int, now: float) -> None:
         self.leave()
-        self._asks.given_up(self, None, outcome, now)
+        self._asks.given_up(self, self.target, outcome, now)
 
 
 class Asks:
@@ -142,6 +155,9 @@ class Asks:
 
     def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
         """The caller cancelled it or is gone; without a target before it was known where it goes."""
+
+    def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
+        """Its deadline passed before all the metadata was there that its route needs."""
 
     def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
         """It waited for a route until its time was up (`no-route`, `deadline`), or it is too large (`over-limit`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CONNECTION_ERROR, INVALID, REJECTED
+from broker.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
 from broker.forwarding.gathering import MAX_FRAMES
 from broker.rsocket.frames import (
     COMPLETE,
@@ -22,6 +22,7 @@ from broker.rsocket.frames import (
     encode_request_n,
 )
 from broker.wire.frames import MIME_TYPE
+from broker.wire.keys import Key
 from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
 from tests.forwarding.pairs import ANSWERED, MODELS, Pair
 
@@ -334,3 +335,42 @@ def test_a_passing_request_in_fragments_is_cancelled_with_one_cancel() -> None:
     pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, 90])
     pair.caller.send(*pieces[:2], encode_cancel(1))
     assert pair.received() == ([], [*[moved(raw, 2) for raw in pieces[:2]], cancelled(2)])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_deadline_that_passes_while_metadata_to_translate_is_gathered_ends_the_request(kind: int) -> None:
+    """D-41: nothing was passed on, so it is REJECTED."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    raw = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders")
+    metadata = addressed(raw, ("text/plain", bytes(200)))
+    first, second, *rest = fragments(kind, 1, metadata, b"data", [len(metadata) - 50, len(metadata) - 20])
+    caller.send(first)
+    world.advance(0.5)
+    caller.send(second)
+    world.advance(0.499)
+    assert caller.received() == []
+    world.advance(0.001)
+    text = "deadline: the metadata, which must be translated, has not come whole within 1.000 s"
+    assert caller.received() == ([] if kind == REQUEST_FNF else [error(1, REJECTED, text)])
+    assert world.left_over() == []
+    caller.send(*rest)
+    assert (caller.received(), service.received()) == ([], [])
+
+
+def test_metadata_to_translate_that_comes_in_time_leaves_the_deadline_to_the_route() -> None:
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    raw = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders")
+    metadata = addressed(raw, ("text/plain", bytes(200)))
+    first, *rest = fragments(REQUEST_RESPONSE, 1, metadata, b"data", [len(metadata) - 50])
+    caller.send(first)
+    world.advance(0.5)
+    caller.send(*rest)
+    (request,) = service.received()
+    world.advance(0.5)
+    assert service.received() == [cancelled(request.stream_id)]
+    assert caller.received() == [error(1, CANCELED, "deadline: orders has not ended the request within 0.500 s")]
+    assert world.core.engine.timers.take_due(1e9) is None
