@@ -82,13 +82,20 @@ class Offers:
         if old is not None:
             at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
         load: Load | None = None
+        renamed: Load | None = None  # of the same connection, under another service name
+        was_ejected = False
         if isinstance(mine, Route) and self._table.find(mine.id) is mine:  # else it was withdrawn
             self._tell(ROUTE_REPLACED, mine, peer, at_ms, "changed")
             if mine.service == route.service:
                 load = mine.load
+            else:
+                renamed = mine.load
+                was_ejected = renamed.ejected_until > 0
             if mine.id != route.id:  # else `join` takes its place
                 self._table.leave(mine, load is not None)
         self._table.join(route, at_ms, now, load)
+        if renamed is not None:
+            self._carry_blame(renamed, was_ejected, route.load, now)
         if peer.granting is not None:
             route.load.lease = peer.granting.lease
             route.load.lease.join(route.slot)
@@ -103,6 +110,18 @@ class Offers:
         peer.latest_flow = None
         self._engine.route_opened(route, now)
         self._tell(ROUTE_JOINED, route, peer, at_ms, "")
+
+    def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:
+        """A route with a new service name stays who it is: it must not shake off its errors and ejections so (D-37).
+
+        One that was ejected is judged anew, with the room of its new service; its time begins anew too.
+        """
+        load.errors_n = old.errors_n
+        load.ejections_n = old.ejections_n - 1 if was_ejected else old.ejections_n  # the judge counts this one again
+        load.relieved_at = now if was_ejected else old.relieved_at
+        limit = load.service.policy.eject_after_errors
+        if limit and (was_ejected or load.errors_n >= limit):
+            self._table.loads.suspects.append(load)
 
     def withdraw(self, peer: Peer, reason: str, now: float) -> None:
         """The peer's route leaves, if it is (still) in the table; requests that it serves go on."""

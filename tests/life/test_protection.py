@@ -272,6 +272,58 @@ def test_tags_that_change_do_not_end_an_ejection_and_a_new_connection_does() -> 
     assert crowd.judged() == [(ROUTE_EJECTED, "01")]
 
 
+def rename(crowd: Crowd, number: int, *names: str) -> None:
+    """The route takes these service names one after another, on the same connection."""
+    for name in names:
+        raw = RouteSetup(route_id(number), name, []).encode()
+        crowd.services[number].push(composite((MIME_TYPE, raw)))
+
+
+@pytest.mark.parametrize("names", [["stock", "orders"], ["stock", "stock", "orders"], ["stock", "bills", "orders"]])
+def test_another_service_name_and_back_does_not_end_an_ejection(names: list[str]) -> None:
+    """D-37"""
+    crowd = Crowd(3)
+    crowd.fail(1, 5)
+    rename(crowd, 1, *names)
+    assert crowd.served(4) == [0, 2, 2]
+    loads = crowd.world.core.table.loads
+    assert (loads.services["orders"].ejected_n, list(loads.services)) == (1, ["orders"])
+    events = [event for event in crowd.world.events() if event.kind == ROUTE_EJECTED]
+    services = [event.service for event in events]
+    assert services == ["orders", *dict.fromkeys(names)]
+    assert events[-1].detail == "5 errors in a row; ejection 1, for 30 s; 1 of 3 routes of orders are ejected"
+    crowd.live(30)
+    assert crowd.judged() == [(ROUTE_RELIEVED, "01")]
+    assert crowd.served(6) == [2, 2, 2]
+
+
+def test_another_service_name_keeps_errors_and_earlier_ejections() -> None:
+    """D-37"""
+    crowd = Crowd(3)
+    crowd.fail(1, 5)
+    crowd.live(30)
+    crowd.fail(1, 4)
+    rename(crowd, 1, "stock")
+    crowd.judged()
+    crowd.fail(1, 1)
+    details = [event.detail for event in crowd.world.events() if event.kind == ROUTE_EJECTED]
+    assert details == ["5 errors in a row; ejection 2, for 60 s; 1 of 1 routes of stock are ejected"]
+
+
+@pytest.mark.parametrize("after_errors, ejected", [(0, []), (3, ["stock"])])
+def test_the_policy_of_the_new_service_judges_the_errors_of_the_old(after_errors: int, ejected: list[str]) -> None:
+    """D-37"""
+    crowd = Crowd(3)
+    crowd.world = World(CoreSettings(policies={"stock": Policy(eject_after_errors=after_errors)}))
+    crowd.services = {number: crowd.world.service("orders", number) for number in (1, 2, 3)}
+    crowd.caller = crowd.world.caller()
+    crowd.fail(1, 4)
+    rename(crowd, 1, "stock")
+    assert [event.service for event in crowd.world.events() if event.kind == ROUTE_EJECTED] == ejected
+    crowd.fail(1, 4)
+    assert [event for event in crowd.world.events() if event.kind == ROUTE_EJECTED] == []
+
+
 def test_a_route_that_leaves_while_it_is_ejected_makes_room_for_another() -> None:
     crowd = Crowd(3)
     crowd.fail(1, 5)
