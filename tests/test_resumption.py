@@ -681,6 +681,26 @@ def test_all_sessions_together_retain_no_more_than_their_limit() -> None:
     assert world.core.sessions.budget.used_bytes <= 3 * cost
 
 
+def test_connected_clients_that_acknowledge_nothing_end_no_suspended_session() -> None:
+    world = World(CoreSettings(resume_buffer_bytes=10_000, resume_total_bytes=15_000))
+    service = world.service("fill", 9)
+    for at in range(2):
+        hog = Client(world, b"hog %d" % at)
+        hog.send(encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(service="fill")), 1000))
+    for stream_id in (2, 4):
+        for _ in range(80):
+            service.answer(stream_id, b"z" * 100, NEXT)
+    assert world.core.sessions.budget.used_bytes > 14_000
+    suspended = Client(world, b"s", "orders", 1)
+    suspended.wire.lose()
+    caller = world.caller()
+    for at in range(20):
+        caller.request(REQUEST_FNF, 1 + 2 * at, ORDERS, b"x" * 100)
+    assert (closed(world), caller.received()) == ([], [])
+    assert world.core.sessions.budget.used_bytes <= 15_000
+    assert len(suspended.resume()) == 1 + 20
+
+
 def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
     world = World(CoreSettings(max_connections=2))
     clients = [Client(world, bytes([at]), "orders", at) for at in (1, 2)]

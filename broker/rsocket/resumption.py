@@ -12,6 +12,9 @@ length that TCP puts before them; those are requests, REQUEST_N, CANCEL, ERROR a
     -----------+-------------------------------+---------------------------------------------------------------
     connected  | frames before it go           | the oldest go; a client that is not so far can not resume
     suspended  | -                             | overrun: all go, for ever, and whoever owns the session ends it
+
+What is retained for a connected client is a courtesy, what waits for a suspended one is needed. So where all sessions
+together have no room, the oldest frames go of a connected one that holds most, whoever needs the room. D-39
 """
 
 from collections import deque
@@ -21,13 +24,38 @@ FRAME_COST: Final = 64  # bytes of memory that a retained frame costs beside its
 
 
 class Budget:
-    """What all sessions of a broker may retain together."""
+    """What all sessions of a broker may retain together, and which of the connected ones hold most.
 
-    __slots__ = ("limit_bytes", "used_bytes")
+    They stand on levels by the bits of what they hold; "most" is exact to a factor of two, and moves are rare:
+
+        level 8   128 ..  255 bytes │ d, a
+        level 9   256 ..  511 bytes │
+        level 10  512 .. 1023 bytes │ c, b      c goes first, until it stands lower
+    """
+
+    __slots__ = ("_levels", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes: Final = limit_bytes
         self.used_bytes = 0
+        self._levels: Final[list[dict[Session, None]]] = [{} for _ in range(limit_bytes.bit_length() + 1)]
+
+    def move(self, session: "Session", old_level: int, new_level: int) -> None:
+        """The connected session holds so much now; level 0 has nothing to give, and nobody stands there."""
+        if old_level:
+            del self._levels[old_level][session]
+        if new_level:
+            self._levels[new_level][session] = None
+
+    def find_largest(self, asking: "Session") -> "Session | None":
+        """A connected session that holds most, `asking` before others on its level; None when none holds anything."""
+        for level in range(len(self._levels) - 1, 0, -1):
+            sessions = self._levels[level]
+            if asking in sessions:
+                return asking
+            for session in sessions:
+                return session
+        return None
 
 
 class Session:
@@ -37,6 +65,7 @@ class Session:
         "_budget",
         "_frames",
         "_held",
+        "_level",
         "first_position",
         "is_overrun",
         "is_suspended",
@@ -48,9 +77,12 @@ class Session:
     )
 
     def __init__(self, token: bytes, limit_bytes: int, budget: Budget) -> None:
-        """`limit_bytes` of retained frames, each with FRAME_COST; `budget` is shared by all sessions."""
+        """`limit_bytes` of retained frames, each with FRAME_COST; `budget` is shared by all sessions.
+
+        One that may hold more than all together may hold as much as all together.
+        """
         self.token: Final = token
-        self.limit_bytes: Final = limit_bytes
+        self.limit_bytes: Final = min(limit_bytes, budget.limit_bytes)
         self.received_position = 0
         self.first_position = 0
         self.sent_position = 0
@@ -60,6 +92,7 @@ class Session:
         self._budget: Final = budget
         self._frames: deque[bytes] = deque()  # from first_position to sent_position
         self._held: list[bytes] = []  # frames without a position that came while suspended
+        self._level = 0  # where it stands in the budget; 0 while suspended: nobody takes anything from it
 
     @property
     def frames_n(self) -> int:
@@ -119,6 +152,7 @@ class Session:
     def suspend(self) -> None:
         """The connection is gone, the client may come back."""
         self.is_suspended = True
+        self._stand()
 
     def resume(self, received_position: int) -> list[bytes]:
         """The client is back, and `obstacle` found none: the frames that it has not received, in order."""
@@ -129,6 +163,7 @@ class Session:
             self._give_room(len(raw) + FRAME_COST)
             frames.append(raw)
         self._held = []
+        self._stand()
         return frames
 
     def close(self) -> None:
@@ -137,24 +172,32 @@ class Session:
         self.retained_bytes = 0
         self._frames.clear()
         self._held = []
+        self._stand()
 
     def _has_room(self, cost: int) -> bool:
         """Room for one more, made where that is allowed."""
         if self.is_overrun:
             return False
-        while self._is_full(cost):
+        while self.retained_bytes + cost > self.limit_bytes:
             if self.is_suspended:
-                self.is_overrun = True
-                self.close()
+                self._overrun()
                 return False
             if not self._frames:
                 return False
             self._forget_oldest()
+        budget = self._budget
+        while budget.used_bytes + cost > budget.limit_bytes:
+            largest = budget.find_largest(self)
+            if largest is None:
+                if self.is_suspended:
+                    self._overrun()
+                return False
+            largest._forget_oldest()
         return True
 
-    def _is_full(self, cost: int) -> bool:
-        budget = self._budget
-        return self.retained_bytes + cost > self.limit_bytes or budget.used_bytes + cost > budget.limit_bytes
+    def _overrun(self) -> None:
+        self.is_overrun = True
+        self.close()
 
     def _forget_oldest(self) -> None:
         raw = self._frames.popleft()
@@ -164,7 +207,16 @@ class Session:
     def _take_room(self, cost: int) -> None:
         self.retained_bytes += cost
         self._budget.used_bytes += cost
+        self._stand()
 
     def _give_room(self, cost: int) -> None:
         self.retained_bytes -= cost
         self._budget.used_bytes -= cost
+        self._stand()
+
+    def _stand(self) -> None:
+        """What is held has changed, or who may take it: the budget knows."""
+        level = 0 if self.is_suspended else self.retained_bytes.bit_length()
+        if level != self._level:
+            self._budget.move(self, self._level, level)
+            self._level = level

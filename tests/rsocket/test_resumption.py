@@ -147,23 +147,108 @@ def test_frames_without_a_position_are_bounded_like_the_others() -> None:
 def test_all_sessions_share_one_budget() -> None:
     budget = Budget(3 * (10 + FRAME_COST))
     first, second = Session(b"1", ROOM, budget), Session(b"2", ROOM, budget)
-    sent(first, frames(2))
-    sent(second, frames(1))
+    sent(first, frames(1))
+    sent(second, frames(2))
     assert budget.used_bytes == budget.limit_bytes
-    sent(second, frames(1))  # connected: its own oldest makes room
-    assert (first.frames_n, second.frames_n, second.first_position) == (2, 1, 10)
+    sent(second, frames(1))  # connected, and nobody holds more: its own oldest makes room
+    assert (first.frames_n, second.frames_n, second.first_position) == (1, 2, 10)
+    first.suspend()
     second.suspend()
     sent(second, frames(1))
-    assert (second.is_overrun, budget.used_bytes) == (True, 2 * (10 + FRAME_COST))
+    assert (second.is_overrun, budget.used_bytes) == (True, 10 + FRAME_COST)
     first.close()
     assert budget.used_bytes == 0
 
 
-def test_a_session_finds_no_room_in_a_budget_that_others_use_up() -> None:
+def test_a_connected_session_finds_no_room_in_a_budget_that_suspended_ones_use_up() -> None:
     budget = Budget(10 + FRAME_COST)
-    sent(Session(b"1", ROOM, budget), frames(1))
+    sent(Session(b"1", ROOM, budget), frames(1)).suspend()
     second = sent(Session(b"2", ROOM, budget), frames(1))
     assert (second.frames_n, second.first_position, second.sent_position) == (0, 10, 10)
+
+
+def test_a_suspended_session_gets_its_room_from_those_connected_that_hold_most() -> None:
+    """D-39: what is kept for a connected client is a courtesy, what waits for a suspended one is not."""
+    budget = Budget(8 * (10 + FRAME_COST))
+    honest, hog, suspended = (Session(token, ROOM, budget) for token in (b"1", b"2", b"3"))
+    sent(honest, frames(1))
+    sent(hog, frames(9))
+    suspended.suspend()
+    sent(suspended, frames(5))
+    assert (honest.frames_n, hog.frames_n, hog.first_position, suspended.frames_n) == (1, 2, 70, 5)
+    assert budget.used_bytes == budget.limit_bytes
+    sent(suspended, frames(3))
+    assert (honest.frames_n, hog.frames_n, suspended.frames_n) == (0, 0, 8)
+    assert (suspended.is_overrun, budget.used_bytes) == (False, budget.limit_bytes)
+    sent(suspended, frames(1))
+    assert (suspended.is_overrun, budget.used_bytes) == (True, 0)
+
+
+def test_a_connected_session_that_holds_little_gets_room_from_one_that_holds_much() -> None:
+    budget = Budget(8 * (10 + FRAME_COST))
+    hog, honest = Session(b"1", ROOM, budget), Session(b"2", ROOM, budget)
+    sent(hog, frames(20))
+    sent(honest, frames(1))
+    assert (hog.frames_n, honest.frames_n, honest.first_position) == (7, 1, 0)
+    assert budget.used_bytes == budget.limit_bytes
+
+
+def test_what_waits_for_a_suspended_session_is_taken_by_nobody_until_it_is_back() -> None:
+    budget = Budget(4 * (10 + FRAME_COST))
+    first, second = Session(b"1", ROOM, budget), Session(b"2", ROOM, budget)
+    sent(first, frames(4))
+    first.suspend()
+    sent(second, frames(1))
+    assert (first.frames_n, second.frames_n) == (4, 0)
+    assert first.resume(0) == frames(4)
+    sent(second, frames(1))
+    assert (first.frames_n, second.frames_n, budget.used_bytes) == (3, 1, budget.limit_bytes)
+    first.close()
+    sent(second, frames(9))
+    assert (second.frames_n, budget.used_bytes) == (4, budget.limit_bytes)
+
+
+def test_a_frame_that_never_has_room_takes_none_from_others() -> None:
+    budget = Budget(4 * (10 + FRAME_COST))
+    other = sent(Session(b"1", ROOM, budget), frames(4))
+    for is_suspended in (False, True):
+        session = Session(b"2", ROOM, budget)
+        if is_suspended:
+            session.suspend()
+        session.retain(bytes(budget.limit_bytes))
+        assert (session.frames_n, session.is_overrun) == (0, is_suspended)
+        session.close()
+    assert (other.frames_n, budget.used_bytes) == (4, budget.limit_bytes)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.data())
+def test_whatever_sessions_do_the_budget_is_their_sum_and_kept(data: st.DataObject) -> None:
+    """Nobody is overrun while a connected session holds a frame."""
+    budget = Budget(1000)
+    sessions = [Session(b"%d" % at, 700, budget) for at in range(4)]
+    for _ in range(data.draw(st.integers(0, 60))):
+        session = data.draw(st.sampled_from(sessions))
+        what = data.draw(st.sampled_from(["retain", "retain", "retain", "hold", "acknowledge", "turn", "close"]))
+        if what == "retain":
+            session.retain(bytes(data.draw(st.integers(6, 300))))
+        elif what == "hold" and session.is_suspended:
+            session.hold(b"pushed")
+        elif what == "acknowledge":
+            session.acknowledge(data.draw(st.integers(0, session.sent_position)))
+        elif what == "turn" and not session.is_suspended:
+            session.suspend()
+        elif what == "turn" and not session.is_overrun:
+            session.resume(session.first_position)
+        elif what == "close" or session.is_overrun:
+            session.close()
+            sessions[sessions.index(session)] = Session(session.token, 700, budget)
+        assert budget.used_bytes == sum(each.retained_bytes for each in sessions) <= budget.limit_bytes
+    held = [each for each in sessions if not each.is_suspended]
+    last = Session(b"last", 700, budget)
+    last.suspend()
+    last.retain(bytes(300))
+    assert not last.is_overrun or not any(each.frames_n for each in held)
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
