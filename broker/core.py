@@ -199,12 +199,12 @@ class Core(Ends):
             self.end(peer, "bad-frame", frame.fault, now)
         if self._fed:
             self._pause(peer)
+        if self._announced:
+            self._read_announced(now)
         if self._suspects:
             self.protection.judge(now)
         if self._refused:
             self.protection.tell_opened(now)
-        if self._announced:
-            self._read_announced(now)
 
     def congested(self, peer: Peer) -> None:
         """The peer does not take what is written to it. Callers that send it more are not read from (`take_turned`).
