@@ -313,6 +313,8 @@ class Core(Ends):
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
         self.protection.tick(now)
+        if self.engine.waiting.size:
+            self.engine.look_again(self.table.masks.generation, now)
         if not self.drains.is_idle():
             self.drains.close_leaving(now)
         self._end_overrun(now)
@@ -321,7 +323,8 @@ class Core(Ends):
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
-        return min(self._flow_at, self._deadlines.first(), self.engine.timers.first(), self.protection.next_at())
+        rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
+        return min(self._flow_at, self._deadlines.first(), rooms_at)
 
     # What comes out
 
@@ -488,9 +491,10 @@ class Core(Ends):
         if peer.granting is None or ttl_ms < 0:
             self.engine.ignored += 1
         else:
+            was_open = peer.granting.lease.left_n > 0
             peer.granting.granted(requests_n, ttl_ms, frame.now)
             route = peer.route
-            if isinstance(route, Route) and route.slot >= 0 and requests_n:
+            if isinstance(route, Route) and route.slot >= 0 and requests_n and not was_open:
                 self.engine.route_opened(route, frame.now)
 
     def _handle_first(self, peer: Peer, frame: FrameCursor) -> None:

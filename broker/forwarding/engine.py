@@ -83,6 +83,7 @@ class Engine(Asks):
     """Requests of all peers of one broker."""
 
     __slots__ = (
+        "_looked_at",
         "_mimes",
         "_mimes_by_pair",
         "_request",
@@ -112,6 +113,7 @@ class Engine(Asks):
             settings.max_waiting_bytes,
         )
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
+        self._looked_at = 0  # generation of the masks when the waiting requests were looked at
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._mimes: list[Mimes] = []  # by number, bounded by MAX_MIMES
@@ -213,6 +215,9 @@ class Engine(Asks):
         else:
             self.query.refresh(target)
             why = self._obstacle(target, now)
+            if why is None and word == "no-route":
+                self._let_in(gathering, target, now)  # what stood in its way went without a word
+                return
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
@@ -459,6 +464,19 @@ class Engine(Asks):
     def _obstacle(self, target: Target, now: float) -> Refusal | None:
         """Why a target cannot be served now; None when it can."""
         return target.refusal if target.refusal is not None else self.query.find_block(target, now)
+
+    def look_again(self, generation: int, now: float) -> None:
+        """Routes may have become free without a join; `generation` of the masks, so that nothing is looked at twice."""
+        if generation == self._looked_at:
+            return
+        self._looked_at = generation
+        for waiter in self.waiting.some():
+            if waiter.is_over:
+                continue
+            self.query.refresh(waiter.target)
+            if self._obstacle(waiter.target, now) is None:
+                self.waiting.leave(waiter)
+                self._let_in(waiter.held, waiter.target, now)
 
     def _let_in(self, gathering: Gathering, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""

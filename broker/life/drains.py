@@ -12,6 +12,7 @@ or `grace_s` after its turn at the latest.
 Decides who is masked and whose turn it is; the closing itself is the core's.
 """
 
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.errors import CONNECTION_CLOSE, BrokerError
@@ -27,6 +28,7 @@ from broker.wire.tags import Tag
 
 MAX_DRAINS: Final = 1000  # routes and tags; more must be ended first, a thousand rules are nobody's plan
 
+NEVER: Final = float("inf")
 ROUTE: Final = "route"
 TAG: Final = "tag"
 BROKER: Final = "broker"
@@ -58,21 +60,36 @@ class Drain:
 
 
 class Leaving:
-    """A connection that is to be closed."""
+    """A connection that is to be closed for one drain; several drains may want it, the first that may closes it."""
 
-    __slots__ = ("drain", "last_at", "peer", "turn_at")
+    __slots__ = ("drain", "is_over", "last_at", "peer", "turn_at")
 
     def __init__(self, peer: Peer, drain: Drain, turn_at: float, last_at: float) -> None:
         self.peer: Final = peer
         self.drain: Final = drain
         self.turn_at: Final = turn_at  # seconds, monotonic: from here on it is closed when it is idle
         self.last_at: Final = last_at  # and here at the latest
+        self.is_over = False  # it is closed, or its drain has ended
+
+    def __lt__(self, other: "Leaving") -> bool:
+        return self.turn_at < other.turn_at
 
 
 class Drains:
     """All drains of one broker."""
 
-    __slots__ = ("_by_name", "_diary", "_ends", "_engine", "_leaving", "_peers", "_query", "_table", "_tokens")
+    __slots__ = (
+        "_by_name",
+        "_diary",
+        "_ends",
+        "_engine",
+        "_peers",
+        "_query",
+        "_table",
+        "_tokens",
+        "_turned",
+        "_waiting",
+    )
 
     def __init__(self, table: Table, engine: Engine, diary: Diary, ends: Ends, peers: dict[int, Peer]) -> None:
         """`peers`: all that there are, live."""
@@ -84,7 +101,9 @@ class Drains:
         self._peers: Final = peers
         self._by_name: dict[str, Drain] = {}  # by kind and name; bounded by MAX_DRAINS
         self._tokens: dict[bytes, str] = {}  # of the tags and Route Ids that are drained: the key in `_by_name`
-        self._leaving: dict[int, Leaving] = {}  # by peer id; bounded by the connections
+        # Both are bounded by the connections for each drain.
+        self._waiting: list[Leaving] = []  # a heap: their turn has not come
+        self._turned: list[Leaving] = []  # it has, and they are not idle yet
 
     # To begin one may raise BrokerError "over-limit": there are MAX_DRAINS others.
 
@@ -145,16 +164,31 @@ class Drains:
 
     def close_leaving(self, now: float) -> None:
         """Tells the connections whose turn has come to go."""
-        for leaving in list(self._leaving.values()):
+        while self._waiting and self._waiting[0].turn_at <= now:
+            self._turned.append(heappop(self._waiting))
+        turned = self._turned
+        self._turned = []
+        for leaving in turned:
             peer = leaving.peer
+            if leaving.is_over:
+                continue
             if peer.is_ending or peer.is_lost:
                 self._drop(leaving)
-            elif leaving.turn_at <= now and (not peer.streams or leaving.last_at <= now):
+            elif peer.streams and leaving.last_at > now:
+                self._turned.append(leaving)
+            else:
                 self._drop(leaving)
                 what = f"{leaving.drain.kind} {leaving.drain.name}".strip()
                 left = f", {len(peer.streams)} requests end with it" if peer.streams else ""
                 text = f"the {what} is taken out of service{left}"
                 self._ends.end(peer, "draining", text, now, CONNECTION_CLOSE)
+
+    def next_at(self) -> float:
+        """When the next turn comes, or the grace time of the first is over; idleness is looked for in between."""
+        at = self._waiting[0].turn_at if self._waiting else NEVER
+        for leaving in self._turned:
+            at = min(at, leaving.last_at)
+        return at
 
     def all(self) -> list[Drain]:
         """What is drained, in the order in which it was."""
@@ -162,7 +196,7 @@ class Drains:
 
     def is_idle(self) -> bool:
         """No connection is to be closed."""
-        return not self._leaving
+        return not self._waiting and not self._turned
 
     def _begin(self, drain: Drain, routes: list[Route], now: float) -> None:
         self._add(drain, [peer for peer in [route.owner for route in routes] if isinstance(peer, Peer)], now)
@@ -188,12 +222,8 @@ class Drains:
     def _send_away(self, drain: Drain, peers: list[Peer], now: float) -> None:
         for number, peer in enumerate(peers):
             turn_at = now + drain.spread_s * number / len(peers)
-            known = self._leaving.get(peer.id)
-            if known is None or turn_at < known.turn_at:
-                if known is not None:
-                    known.drain.left_n -= 1
-                self._leaving[peer.id] = Leaving(peer, drain, turn_at, turn_at + drain.grace_s)
-                drain.left_n += 1
+            heappush(self._waiting, Leaving(peer, drain, turn_at, turn_at + drain.grace_s))
+        drain.left_n = len(peers)
 
     def _end(self, kind: str, name: str, now: float) -> bool:
         drain = self._forget(f"{kind} {name}")
@@ -216,16 +246,19 @@ class Drains:
         self._diary.tell(kind, at_ms, route_id, reason=drain.kind, detail=detail)
 
     def _drop(self, leaving: Leaving) -> None:
-        del self._leaving[leaving.peer.id]
+        leaving.is_over = True
         leaving.drain.left_n -= 1
 
     def _forget(self, key: str) -> Drain | None:
         drain = self._by_name.pop(key, None)
         if drain is not None:
             self._tokens = {token: other for token, other in self._tokens.items() if other != key}
-            for leaving in list(self._leaving.values()):
-                if leaving.drain is drain:
+            for leaving in self._turned + self._waiting:
+                if leaving.drain is drain and not leaving.is_over:
                     self._drop(leaving)
+            self._waiting = [leaving for leaving in self._waiting if not leaving.is_over]
+            heapify(self._waiting)
+            self._turned = [leaving for leaving in self._turned if not leaving.is_over]
         return drain
 
 

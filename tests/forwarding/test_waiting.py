@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.core import CoreSettings
 from broker.errors import APPLICATION_ERROR, REJECTED
 from broker.forwarding.gathering import MAX_FRAMES
+from broker.routing.policies import Policy
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -489,6 +490,19 @@ def test_a_request_waits_for_a_lease() -> None:
     (frame,) = caller.received()
     assert (frame.stream_id, frame.code) == (3, REJECTED)
     assert frame.text.endswith(", after 5.0 s of waiting")
+
+
+def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_full() -> None:
+    world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
+    service, caller = leased(world, 1), world.caller()
+    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
+    assert [frame.stream_id for frame in service.received()] == [2]
+    service.answer(2, b"done")
+    world.advance(1)
+    assert [frame.stream_id for frame in service.received()] == [4]
 
 
 def test_a_request_that_only_draining_routes_match_waits_for_a_new_one() -> None:

@@ -228,6 +228,27 @@ def test_what_is_drained_again_has_the_new_times() -> None:
     assert [(drain.kind, drain.closes) for drain in world.core.drains.all()] == [("route", False)]
 
 
+def test_the_end_of_one_drain_does_not_end_the_closing_of_another() -> None:
+    world = World()
+    service = world.service("orders", 1, region="eu")
+    world.core.drains.drain_tag(EU, 100, 30, True, world.now)
+    world.core.drains.drain_route(route_id(1), 10, 5, True, world.now)
+    world.core.drains.undrain_tag(EU, world.now)
+    world.advance(1.1)
+    assert service.is_closed
+
+
+def test_the_drain_that_closes_first_closes() -> None:
+    world = World()
+    service, caller = world.service("orders", 1, region="eu"), world.caller()
+    caller.request(REQUEST_STREAM, 1, ORDERS)
+    world.core.drains.drain_tag(EU, 3600, 0, True, world.now)
+    world.core.drains.drain_route(route_id(1), 2, 0, True, world.now)
+    world.advance(2)
+    assert service.is_closed
+    assert [drain.left_n for drain in world.core.drains.all()] == [0, 0]
+
+
 def test_each_drain_is_told() -> None:
     world = World()
     world.service("orders", 1, region="eu")
