@@ -30,6 +30,7 @@ from broker.rsocket.frames import (
     request_parts,
 )
 from broker.rsocket.framing import FrameCursor
+from broker.rsocket.resumption import FRAME_COST
 
 MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
 
@@ -80,6 +81,11 @@ class Gathering(Stream):
     def is_crowded(self) -> bool:
         """It has as many frames as may be held."""
         return len(self.frames) + len(self.later) >= MAX_FRAMES
+
+    @property
+    def cost_bytes(self) -> int:
+        """What is held of it, with FRAME_COST for each frame."""
+        return self.held_bytes + FRAME_COST * (len(self.frames) + len(self.later))
 
     def enter(self) -> None:
         """Takes its place in the caller's table."""

@@ -136,7 +136,7 @@ class Peer:
         self.mimes = -1  # number of its pair of mime types, see `translate`; -1 before the SETUP
         self.gathered_bytes = 0  # fragments held back until their ADDRESS is whole; bounded by max_metadata_bytes
         self.waiting_n = 0  # requests that wait for a route; bounded by max_waiting_per_connection
-        self.waiting_bytes = 0  # of their frames; bounded by max_waiting_bytes
+        self.waiting_bytes = 0  # of their frames, with FRAME_COST for each; bounded by max_waiting_bytes
         self.merging_bytes = 0  # items of its multicasts that wait; bounded by multicast_buffer_bytes
         self.merging_n = 0  # branches of its multicasts that may send items, and share those bytes
         self.connected_at: Final = now

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.gathering import Asks, Gathering
-from broker.forwarding.peers import Peer, Stream
+from broker.forwarding.peers import Stream
 from broker.forwarding.splices import is_request_n
 from broker.forwarding.timers import Timer, Timers
 from broker.routing.table import Route
@@ -27,6 +27,7 @@ from broker.rsocket.frames import (
     initial_n,
 )
 from broker.rsocket.framing import FrameCursor
+from broker.rsocket.resumption import FRAME_COST
 
 LOOKED_AT: Final = 256  # in one tick: some hundred microseconds
 
@@ -87,10 +88,10 @@ class WaitingRoom:
         self._timers: Final = timers
         self._max: Final = max_waiting
         self._max_per_peer: Final = max_per_connection
-        self._max_bytes: Final = max_bytes  # per connection
+        self._max_bytes: Final = max_bytes  # per connection, with FRAME_COST for each frame
         self._by_token: dict[bytes, dict[int, Waiter]] = {}  # bounded by `max_waiting`; by number, so in order
         self.size = 0
-        self.bytes_n = 0  # of all of them
+        self.bytes_n = 0  # of the frames of all of them
         self.waited_n = 0  # that ever waited
 
     def refusal_of(self, held: Gathering) -> str:
@@ -100,9 +101,9 @@ class WaitingRoom:
             return f"{self.size} requests wait already, the limit is {self._max}"
         if caller.waiting_n >= self._max_per_peer:
             return f"{caller.waiting_n} requests of this connection wait already, the limit is {self._max_per_peer}"
-        if caller.waiting_bytes + held.held_bytes > self._max_bytes:
+        if caller.waiting_bytes + held.cost_bytes > self._max_bytes:
             waiting = f"{caller.waiting_bytes} bytes of requests of this connection wait already"
-            return f"{waiting}, {held.held_bytes} more would pass the limit of {self._max_bytes}"
+            return f"{waiting}, {held.cost_bytes} more would pass the limit of {self._max_bytes}"
         return ""
 
     def enter(self, held: Gathering, target: Target, until: float, is_urgent: bool) -> None:
@@ -113,7 +114,8 @@ class WaitingRoom:
         caller.streams[held.caller_id] = waiter
         caller.begun += 1
         caller.waiting_n += 1
-        self._weigh(caller, held.held_bytes)
+        caller.waiting_bytes += held.cost_bytes
+        self.bytes_n += held.held_bytes
         self.size += 1
         self._by_token.setdefault(waiter.token, {})[waiter.number] = waiter
         waiter.timer = self._timers.put(until, waiter)
@@ -149,7 +151,8 @@ class WaitingRoom:
         del caller.streams[held.caller_id]
         caller.begun -= 1
         caller.waiting_n -= 1
-        self._weigh(caller, -held.held_bytes)
+        caller.waiting_bytes -= held.cost_bytes
+        self.bytes_n -= held.held_bytes
         self.size -= 1
         waiters = self._by_token[waiter.token]
         del waiters[waiter.number]
@@ -175,7 +178,8 @@ class WaitingRoom:
         if held.is_over and held.kind != REQUEST_CHANNEL:
             return
         size = frame.end - frame.start
-        if waiter.caller.waiting_bytes + size > self._max_bytes or held.is_crowded:
+        cost = size + FRAME_COST
+        if waiter.caller.waiting_bytes + cost > self._max_bytes or held.is_crowded:
             self.leave(waiter)
             self._asks.waited_in_vain(waiter.held, waiter.target, "over-limit", frame.now)
             return
@@ -183,10 +187,7 @@ class WaitingRoom:
             held.hold_later(frame)
         else:
             held.hold(frame)
-        self._weigh(waiter.caller, size)
-
-    def _weigh(self, caller: Peer, size: int) -> None:
-        caller.waiting_bytes += size
+        waiter.caller.waiting_bytes += cost
         self.bytes_n += size
 
 

@@ -25,6 +25,7 @@ from broker.rsocket.frames import (
     encode_request_n,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.rsocket.resumption import FRAME_COST
 from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
 from broker.wire.keys import SHARD_KEY, Key
 from broker.wire.tags import Tag
@@ -305,12 +306,13 @@ def test_no_more_requests_of_one_connection_wait_than_may() -> None:
 
 def test_no_more_bytes_of_one_connection_wait_than_may() -> None:
     size = len(encode_request(REQUEST_RESPONSE, 1, b"x" * 100, addressed(ORDERS)))
-    world = waiting_world(max_waiting_bytes=2 * size)
+    cost = size + FRAME_COST
+    world = waiting_world(max_waiting_bytes=2 * cost)
     caller = world.caller()
     for stream_id in (1, 3, 5):
         caller.request(REQUEST_RESPONSE, stream_id, ORDERS, b"x" * 100)
-    waits = f"{2 * size} bytes of requests of this connection wait already"
-    text = f"over-limit: no route has service=orders, and {waits}, {size} more would pass the limit of {2 * size}"
+    waits = f"{2 * cost} bytes of requests of this connection wait already"
+    text = f"over-limit: no route has service=orders, and {waits}, {cost} more would pass the limit of {2 * cost}"
     assert caller.received() == [error(5, REJECTED, text)]
     assert held(world) == (2, 2 * size)
 
@@ -327,6 +329,21 @@ def test_a_request_that_grows_beyond_the_bytes_that_may_wait_is_refused() -> Non
     assert held(world)[0] == 1
     caller.send(encode_payload(1, NEXT, b"late"))
     assert caller.received() == []
+
+
+def test_a_small_frame_that_waits_costs_more_than_its_bytes() -> None:
+    first = len(encode_request(REQUEST_CHANNEL, 1, b"", addressed(ORDERS), 1)) + FRAME_COST
+    item = encode_payload(1, NEXT)
+    world = waiting_world(max_waiting_bytes=first + 3 * (len(item) + FRAME_COST))
+    caller = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS, b"")
+    for _ in range(3):
+        caller.send(item)
+    assert held(world)[0] == 1
+    assert caller.received() == []
+    caller.send(item)
+    assert [frame.text.partition(":")[0] for frame in caller.received()] == ["over-limit"]
+    assert nothing_left(world)
 
 
 def test_a_request_in_too_many_fragments_is_refused() -> None:
