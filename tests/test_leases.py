@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.core import CoreSettings
 from broker.errors import REJECTED
 from broker.rsocket.frames import (
     LEASE,
@@ -69,6 +70,26 @@ def test_it_is_sent_exactly_what_it_granted(kind: int, framed: bool) -> None:
     grant(service, 1)
     ask(caller, 5, kind)
     assert [frame.kind for frame in service.received()] == [kind]
+
+
+def test_a_lease_looks_at_no_more_waiting_requests_than_it_lets_in() -> None:
+    world = World(CoreSettings(no_route="wait"))
+    service, caller = leased(world), world.caller()
+    ask(caller, 50)
+    before = world.core.engine.query.hits
+    grant(service, 2)
+    assert len(service.received()) == 2
+    assert world.core.engine.query.hits - before == 2
+
+
+def test_a_lease_beside_grants_that_are_left_looks_at_no_waiting_request() -> None:
+    world = World(CoreSettings(no_route="wait"))
+    service, caller = leased(world), world.caller()
+    ask(caller, 50, raw=address(service="orders", region="eu"))
+    grant(service, 2)
+    before = world.core.engine.query.hits
+    grant(service, 2)
+    assert world.core.engine.query.hits == before
 
 
 def test_grants_end_with_their_time() -> None:

@@ -225,9 +225,12 @@ class Engine(Asks):
 
     def route_opened(self, route: Route, now: float) -> None:
         """A route has joined, or takes requests again: those that waited for it go on, in order."""
+        load = route.load
         for waiter in self.waiting.take_matching(route):
             if waiter.is_over:
                 continue  # its caller was lost over one before it
+            if load.lease is not None and load.lease.left_n <= 0:
+                return  # it has granted no more; what else has become free is seen at the next tick
             target = waiter.target
             self.query.refresh(target)
             if self._obstacle(target, now) is None:
@@ -466,11 +469,15 @@ class Engine(Asks):
         return target.refusal if target.refusal is not None else self.query.find_block(target, now)
 
     def look_again(self, generation: int, now: float) -> None:
-        """Routes may have become free without a join; `generation` of the masks, so that nothing is looked at twice."""
-        if generation == self._looked_at:
-            return
-        self._looked_at = generation
-        for waiter in self.waiting.some():
+        """Routes may have become free without a join; `generation` of the masks, so that nothing is looked at twice.
+
+        LOOKED_AT of those that wait in one tick, in order; the next tick goes on where this one ended.
+        """
+        if not self.waiting.is_behind:  # or what has changed since is for the next look, from the first one on
+            if generation == self._looked_at:
+                return
+            self._looked_at = generation
+        for waiter in self.waiting.next_some():
             if waiter.is_over:
                 continue
             self.query.refresh(waiter.target)

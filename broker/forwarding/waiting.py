@@ -73,12 +73,15 @@ class WaitingRoom:
 
     __slots__ = (
         "_asks",
+        "_by_number",
         "_by_token",
+        "_looked_to",
         "_max",
         "_max_bytes",
         "_max_per_peer",
         "_timers",
         "bytes_n",
+        "is_behind",
         "size",
         "waited_n",
     )
@@ -90,6 +93,9 @@ class WaitingRoom:
         self._max_per_peer: Final = max_per_connection
         self._max_bytes: Final = max_bytes  # per connection, with FRAME_COST for each frame
         self._by_token: dict[bytes, dict[int, Waiter]] = {}  # bounded by `max_waiting`; by number, so in order
+        self._by_number: dict[int, Waiter] = {}  # the same ones
+        self._looked_to = 0  # number of the last one that was looked at
+        self.is_behind = False  # the look at all of them has not come to the end
         self.size = 0
         self.bytes_n = 0  # of the frames of all of them
         self.waited_n = 0  # that ever waited
@@ -118,6 +124,7 @@ class WaitingRoom:
         self.bytes_n += held.held_bytes
         self.size += 1
         self._by_token.setdefault(waiter.token, {})[waiter.number] = waiter
+        self._by_number[waiter.number] = waiter
         waiter.timer = self._timers.put(until, waiter)
 
     def take_matching(self, route: Route) -> list[Waiter]:
@@ -133,15 +140,21 @@ class WaitingRoom:
             found.sort(key=_number_of)
         return found
 
-    def some(self) -> list[Waiter]:
-        """At most LOOKED_AT of them, in order: those that are looked at in one tick."""
+    def next_some(self) -> list[Waiter]:
+        """The next LOOKED_AT of them, in order; from the first one again when the last call came to the end."""
+        if not self.is_behind:
+            self._looked_to = 0
         found: list[Waiter] = []
-        for waiters in self._by_token.values():
-            found.extend(waiters.values())
-            if len(found) >= LOOKED_AT:
-                break
-        found.sort(key=_number_of)
-        return found[:LOOKED_AT]
+        self.is_behind = False
+        for number, waiter in self._by_number.items():
+            if number > self._looked_to:
+                if len(found) == LOOKED_AT:
+                    self.is_behind = True
+                    break
+                found.append(waiter)
+        if found:
+            self._looked_to = found[-1].number
+        return found
 
     def leave(self, waiter: Waiter) -> None:
         """It waits no more; its stream is in no table."""
@@ -154,6 +167,7 @@ class WaitingRoom:
         caller.waiting_bytes -= held.cost_bytes
         self.bytes_n -= held.held_bytes
         self.size -= 1
+        del self._by_number[waiter.number]
         waiters = self._by_token[waiter.token]
         del waiters[waiter.number]
         if not waiters:

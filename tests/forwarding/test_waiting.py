@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.core import CoreSettings
 from broker.errors import APPLICATION_ERROR, REJECTED
 from broker.forwarding.gathering import MAX_FRAMES
+from broker.forwarding.waiting import LOOKED_AT
 from broker.routing.policies import Policy
 from broker.rsocket.frames import (
     COMPLETE,
@@ -519,6 +520,21 @@ def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_fu
     assert [frame.stream_id for frame in service.received()] == [2]
     service.answer(2, b"done")
     world.advance(1)
+    assert [frame.stream_id for frame in service.received()] == [4]
+
+
+def test_those_that_wait_are_all_looked_at_however_many_wait_before_them() -> None:
+    world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
+    service, caller = leased(world, 1), world.caller()
+    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    for number in range(LOOKED_AT):
+        caller.request(REQUEST_RESPONSE, 3 + 2 * number, address(service="stock"))
+    caller.request(REQUEST_RESPONSE, 3 + 2 * LOOKED_AT, ORDERS)
+    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
+    service.received()
+    service.answer(2, b"done")
+    world.advance(2)
     assert [frame.stream_id for frame in service.received()] == [4]
 
 
