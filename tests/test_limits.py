@@ -52,8 +52,8 @@ MANY = 20_000  # of what a flood has a million of: enough to pass every bound th
 
 def modules() -> list[str]:
     """`life.closed`: the compiled ones, and the edge."""
-    edge = [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
-    return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in compiled_modules(ROOT) + edge]
+    paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
+    return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
 
 
 def constants() -> set[str]:
