@@ -237,6 +237,10 @@ class Core(Ends):
             elif masks.congested.has(route.slot):
                 masks.take(masks.congested, route.slot)
 
+    def has_turned(self) -> bool:
+        """Somebody is to be read from no more, or again."""
+        return len(self._turned) > 0
+
     def take_turned(self) -> list[Peer]:
         """Peers that are to be read from no more, or again: see `Peer.is_paused`."""
         turned = self._turned[:]

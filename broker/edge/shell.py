@@ -202,7 +202,8 @@ class Shell:
         self._is_waking = False
         self._was_alone = self._reads <= 1
         self._reads = 0
-        self._turn()
+        if self.core.has_turned():
+            self._turn()
         for peer in self.core.take_writes():
             link = self._links.get(peer.id)
             if link is None:
