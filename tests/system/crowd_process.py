@@ -24,7 +24,6 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request_n,
 )
-from tests.fakes import Frame
 from tests.system.wires import Closed, Wire
 
 STREAMS = b"streams"
@@ -42,7 +41,7 @@ async def serve(url: str, name: str, number: int) -> None:
         wire.send(*(encode_payload(stream_id, NEXT, b"item") for _ in range(n)))
 
     while True:
-        frame = Frame(await wire.transport.receive())
+        frame = await wire.next()
         if frame.kind == REQUEST_RESPONSE:
             data = str(len(streams)).encode() if frame.data == STREAMS else frame.data
             wire.answer(frame, b"%d:%b" % (number, data))
@@ -63,7 +62,7 @@ async def call(url: str, name: str, lifetime_ms: int) -> None:
         wire.request(name)
     answers = 0
     while True:
-        frame = Frame(await wire.transport.receive())
+        frame = await wire.next()
         if frame.kind == KEEPALIVE:
             wire.send(encode_keepalive(b"", respond=False))
         elif frame.stream_id in streams and frame.kind == PAYLOAD:

@@ -8,7 +8,6 @@ import contextlib
 import sys
 
 from broker.rsocket.frames import REQUEST_RESPONSE
-from tests.fakes import Frame
 from tests.system.wires import Closed, Wire
 
 HOLD = b"hold"  # such a request is never answered
@@ -20,7 +19,7 @@ async def main(url: str, name: str, number: int) -> None:
     print("joined", flush=True)
     with contextlib.suppress(Closed):
         while True:
-            frame = Frame(await wire.transport.receive())
+            frame = await wire.next()
             if frame.kind == REQUEST_RESPONSE and frame.data != HOLD:
                 wire.answer(frame, str(number).encode())
 

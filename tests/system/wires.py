@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -132,6 +133,7 @@ class Wire:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self._next_id = 1
+        self._early: deque[Frame] = deque()  # requests that came before the join was known
 
     @staticmethod
     async def connect(url: str, context: ssl.SSLContext | None = None, receive_buffer_bytes: int = 0) -> "Wire":
@@ -172,9 +174,14 @@ class Wire:
     ) -> "Wire":
         """A connection whose route has joined."""
         wire = await Wire.connect(url, context)
+        early: list[Frame] = []  # a caller may ask at once
         raw = RouteSetup(route_id(number), name, tags_of(tags)).encode()
         wire.setup(composite((MIME_TYPE, raw)))
-        await wire.ping()
+        wire.send(encode_keepalive(b"ping", respond=True))
+        async with asyncio.timeout(WAIT_S):
+            while (frame := await wire.next()).kind != KEEPALIVE:
+                early.append(frame)
+        wire._early.extend(early)
         return wire
 
     def setup(self, metadata: bytes | None = None, lifetime_ms: int = LIFETIME_MS) -> None:
@@ -186,10 +193,14 @@ class Wire:
         for frame in frames:
             self.transport.send(frame)
 
+    async def next(self) -> Frame:
+        """The next frame, however late; Closed."""
+        return self._early.popleft() if self._early else Frame(await self.transport.receive())
+
     async def receive(self, longest_s: float = WAIT_S) -> Frame:
         """The next frame; Closed, or TimeoutError."""
         async with asyncio.timeout(longest_s):
-            return Frame(await self.transport.receive())
+            return await self.next()
 
     async def rest(self, longest_s: float = WAIT_S) -> list[Frame]:
         """All frames until the broker closes."""
@@ -232,7 +243,7 @@ class Wire:
         """Answers requests until the broker closes."""
         with contextlib.suppress(Closed, ConnectionError):
             while True:
-                frame = Frame(await self.transport.receive())
+                frame = await self.next()
                 if REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL and frame.kind != REQUEST_FNF:
                     self.answer(frame, answer(frame.data))
                     await self.transport.flush()
