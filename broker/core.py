@@ -170,6 +170,7 @@ class Core(Ends):
         peer.bytes_in += len(data)
         frame = peer.frame
         session = peer.session
+        begins = peer.begins
         frames = 0
         frame.feed(data, now)
         while frame.advance():
@@ -183,7 +184,7 @@ class Core(Ends):
                     self._handle_new(peer, frame)
                 elif (frame.flags & _LOOKED_AT or frame.kind == ERROR) and not self._passes(peer, frame):
                     continue
-                elif stream_id & 1:  # the peer began it: the broker is the server of every accepted connection
+                elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
                 else:
                     if self._fed:
@@ -630,7 +631,7 @@ class Core(Ends):
             stream = peer.streams.get(stream_id)
             if stream is None:
                 continue  # another stream's end took it along
-            if stream_id & 1:
+            if stream_id & 1 == peer.begins:
                 stream.caller_lost(now)
             else:
                 del peer.streams[stream_id]

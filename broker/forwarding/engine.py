@@ -136,7 +136,7 @@ class Engine(Asks):
     def handle_request(self, peer: Peer, frame: FrameCursor) -> str:
         """A frame on a stream id that is not in use; a fault that ends the connection, or an empty text."""
         kind = frame.kind
-        if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or not frame.stream_id & 1:
+        if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or frame.stream_id & 1 != peer.begins:
             # "All other received frames that are not accounted for in previous sections MUST be ignored": late frames
             # of ended streams, and requests with an id that only the broker may use.
             self.ignored += 1

@@ -10,6 +10,7 @@ from librt.strings import BytesWriter, write_i64_be
 
 from broker.forwarding.flows import Flow
 from broker.forwarding.granting import Granting
+from broker.forwarding.links import Link
 from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
 from broker.routing.targets import Target
@@ -52,6 +53,7 @@ class Peer:
         "_messages",
         "address",
         "announcements_at",
+        "begins",
         "begun",
         "bytes_in",
         "caller_service",
@@ -81,6 +83,7 @@ class Peer:
         "latest_metadata",
         "latest_target",
         "latest_to",
+        "link",
         "look_at",
         "merging_bytes",
         "merging_n",
@@ -110,11 +113,14 @@ class Peer:
         fed: "list[Peer]",
         now: float,
         at_ms: int,
+        begins: int = 1,
     ) -> None:
         self.id: Final = id
         self.name = name  # "tcp 10.0.0.4:5123"; of a peer that was resumed, of its latest transport
         self.is_framed = is_framed
-        self.settings: Final = settings
+        self.settings = settings  # of clients; of links once it is one
+        self.begins: Final = begins  # parity of the stream ids that it begins: 1, or 0 when the broker has dialled it
+        self.link: Link | None = None  # when it is another broker, and has proved it
         self.connection: Final = Connection(settings.max_lifetime_s)
         self.frame = FrameCursor(is_framed, min(MAX_SETUP_BYTES, settings.max_frame_bytes))
         # By stream id; odd ones are bounded by max_streams_per_connection, even ones by the callers' bounds.
@@ -164,7 +170,7 @@ class Peer:
         self.end_reason = ""  # code word, once it is ending or lost
         self.end_detail = ""
         self.session: Session | None = None  # what it may come back to; None unless its SETUP asked for that
-        self._next_id = 2
+        self._next_id = 1 + begins  # the other parity; 0 is no stream
         self._writer = BytesWriter()  # output of a framed peer
         self._messages: list[bytes] = []  # output of one that is not
         self._dirty: Final = dirty  # the core's list of peers with output
@@ -199,11 +205,14 @@ class Peer:
         return self.pending_bytes + self.unsent_bytes + self.frame.held_bytes + held_bytes
 
     def open_id(self) -> int:
-        """A free even stream id for a request to the peer ("Stream Identifiers": after 2^31-1 wrap and skip)."""
+        """A free stream id for a request to the peer ("Stream Identifiers": after 2^31-1 wrap and skip).
+
+        Even where the broker has accepted the connection, odd where it has dialled.
+        """
         stream_id = self._next_id
         while stream_id in self.streams:
-            stream_id = stream_id + 2 if stream_id + 2 <= MAX_STREAM_ID else 2
-        self._next_id = stream_id + 2 if stream_id + 2 <= MAX_STREAM_ID else 2
+            stream_id = stream_id + 2 if stream_id + 2 <= MAX_STREAM_ID else 1 + self.begins
+        self._next_id = stream_id + 2 if stream_id + 2 <= MAX_STREAM_ID else 1 + self.begins
         return stream_id
 
     def forward(self, frame: FrameCursor, stream_id: int) -> None:
@@ -213,7 +222,7 @@ class Peer:
             return
         if not self.pending_bytes:
             self._dirty.append(self)
-        if self.is_congested and not stream_id & 1 and not self.is_fed:
+        if self.is_congested and stream_id & 1 != self.begins and not self.is_fed:
             self.is_fed = True
             self._fed.append(self)
         start = frame.start
@@ -327,7 +336,7 @@ class Peer:
 
     def _forward_in_session(self, frame: FrameCursor, stream_id: int) -> None:
         raw = u32_bytes(stream_id) + frame.data[frame.start + 4 : frame.end]
-        if stream_id & 1:
+        if stream_id & 1 == self.begins:
             self.send(raw)
         else:
             self.request(raw)

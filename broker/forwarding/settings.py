@@ -10,6 +10,9 @@ class Settings:
     """One broker's settings; the same for all its connections."""
 
     __slots__ = (
+        "annotations_from_clients",
+        "annotations_to_clients",
+        "broker_name",
         "drain_grace_s",
         "drain_spread_s",
         "flow_interval_s",
@@ -17,11 +20,14 @@ class Settings:
         "max_connections",
         "max_connections_per_address",
         "max_connections_per_principal",
+        "locality",
         "max_frame_bytes",
+        "max_hops",
         "max_keepalives_per_s",
         "max_lifetime_s",
         "max_lookup_cache",
         "max_metadata_bytes",
+        "max_pending_bytes",
         "max_route_setups_per_s",
         "max_small_fragments_per_s",
         "max_streams_per_connection",
@@ -38,6 +44,7 @@ class Settings:
         "no_route_timeout_s",
         "policies",
         "policy",
+        "require_annotations",
         "resume_buffer_bytes",
         "resume_total_bytes",
         "resume_ttl_s",
@@ -82,6 +89,13 @@ class Settings:
         max_small_fragments_per_s: int = 1000,
         max_lifetime_s: float = 300.0,
         max_buffered_bytes: int = 1 << 30,
+        broker_name: str = "",
+        annotations_from_clients: str = "reject",
+        annotations_to_clients: str = "strip",
+        require_annotations: bool = True,
+        max_hops: int = 0,
+        locality: str = "local",
+        max_pending_bytes: int = 8 << 20,
     ) -> None:
         self.policy: Final = policy if policy is not None else Policy()  # of services without their own
         self.policies: Final[dict[str, Policy]] = policies if policies is not None else {}  # by service name
@@ -120,3 +134,10 @@ class Settings:
         self.max_small_fragments_per_s: Final = max_small_fragments_per_s  # of one connection
         self.max_lifetime_s: Final = max_lifetime_s  # of silence, whatever the SETUP promised
         self.max_buffered_bytes: Final = max_buffered_bytes  # of all connections together, see `Crowd.weigh`
+        self.broker_name: Final = broker_name  # in traces, unique in a cluster; empty: made from the broker's id
+        self.annotations_from_clients: Final = annotations_from_clients  # reject, strip or accept: see `hops`
+        self.annotations_to_clients: Final = annotations_to_clients  # strip, or keep
+        self.require_annotations: Final = require_annotations  # of other brokers: without them no loop could be seen
+        self.max_hops: Final = max_hops  # brokers that a request may pass; 0: as many as are known
+        self.locality: Final = locality  # local: this broker's own routes come first; even: they do not
+        self.max_pending_bytes: Final = max_pending_bytes  # for one connection, see `edge.shell`
