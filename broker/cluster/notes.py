@@ -1,0 +1,124 @@
+"""What brokers say to each other beside the specification's frames: entries of a METADATA_PUSH on a link (D-47).
+
+    DIGEST     1 | entries, 4 bytes | digest, 8 bytes                             what I know, in short
+    TABLE      2 | hashes: a roaring bitmap of 64 bit, up to the end              what I know, see `hashes`
+    REDIRECT   3 | timestamp, 8 bytes: ms since the epoch | broker id, 16 bytes
+                 | length, 1 byte | service, 1..255 bytes of UTF-8
+                 | length, 1 byte | where to, 0..255 bytes of UTF-8; empty: removed
+
+Bytes to values and back; what is done with them is for others to decide.
+"""
+
+from typing import Final
+
+from broker.errors import BrokerError, InvalidFrame
+from broker.wire.buffer import Reader, Writer, utf8_bytes
+from broker.wire.frames import MAX_NAME_BYTES, pull_name, pull_timestamp, push_id, push_name, push_timestamp
+from broker.wire.ids import ID_BYTES
+
+CLUSTER_MIME: Final = b"message/x.rsocket.broker.cluster.v0"
+
+DIGEST: Final = 1
+TABLE: Final = 2
+REDIRECT: Final = 3
+
+DIGEST_BYTES: Final = 8
+
+
+class Note:
+    """One entry: `kind` (DIGEST …) says which."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: int) -> None:
+        self.kind: Final = kind
+
+    def encode(self) -> bytes:
+        """The entry's bytes; BrokerError for a field that cannot be written."""
+        raise NotImplementedError
+
+
+class DigestNote(Note):
+    """What one broker knows, in short: equal digests mean equal tables."""
+
+    __slots__ = ("digest", "entries_n")
+
+    def __init__(self, entries_n: int, digest: bytes) -> None:
+        super().__init__(DIGEST)
+        self.entries_n: Final = entries_n
+        self.digest: Final = digest  # 8 bytes
+
+    def encode(self) -> bytes:
+        assert len(self.digest) == DIGEST_BYTES  # it is our own, see `Adverts.digest`
+        writer = start(DIGEST)
+        writer.push_u32(self.entries_n, "DIGEST entries")
+        writer.push_bytes(self.digest)
+        return writer.to_bytes()
+
+
+class TableNote(Note):
+    """The hashes of all that one broker knows."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: bytes) -> None:
+        super().__init__(TABLE)
+        self.table: Final = table  # not looked into here, see `hashes.decode_hashes`
+
+    def encode(self) -> bytes:
+        writer = start(TABLE)
+        writer.push_bytes(self.table)
+        return writer.to_bytes()
+
+
+class RedirectNote(Note):
+    """An operator's word: requests for one service go to another; without another: no longer."""
+
+    __slots__ = ("broker_id", "service", "timestamp_ms", "to")
+
+    def __init__(self, timestamp_ms: int, broker_id: bytes, service: str, to: str) -> None:
+        super().__init__(REDIRECT)
+        self.timestamp_ms: Final = timestamp_ms  # since the epoch, 0..2**63-1
+        self.broker_id: Final = broker_id  # where it was said, 16 bytes
+        self.service: Final = service
+        self.to: Final = to  # empty: the redirect is removed
+
+    def encode(self) -> bytes:
+        writer = start(REDIRECT)
+        push_timestamp(writer, self.timestamp_ms, "REDIRECT timestamp")
+        push_id(writer, self.broker_id, "REDIRECT broker id")
+        push_name(writer, self.service, "REDIRECT service")
+        raw = utf8_bytes(self.to, "bad-name", "REDIRECT target")
+        if len(raw) > MAX_NAME_BYTES:
+            raise BrokerError("bad-name", f"REDIRECT target: has {len(raw)} bytes, 0..{MAX_NAME_BYTES} are allowed")
+        writer.push_u8(len(raw), "REDIRECT target")
+        writer.push_bytes(raw)
+        return writer.to_bytes()
+
+
+def decode_note(raw: bytes) -> Note:
+    """The entry that all of `raw` is: a DigestNote, TableNote or RedirectNote; InvalidFrame for anything else."""
+    reader = Reader(raw)
+    kind = reader.pull_u8("cluster entry kind")
+    if kind == DIGEST:
+        entries_n = reader.pull_u32("DIGEST entries")
+        digest = reader.pull_bytes(DIGEST_BYTES, "DIGEST digest")
+        reader.check_end("DIGEST")
+        return DigestNote(entries_n, digest)
+    if kind == TABLE:
+        return TableNote(reader.rest())
+    if kind == REDIRECT:
+        timestamp_ms = pull_timestamp(reader, "REDIRECT timestamp")
+        broker_id = reader.pull_bytes(ID_BYTES, "REDIRECT broker id")
+        service = pull_name(reader, "REDIRECT service")
+        to = reader.pull_text(reader.pull_u8("REDIRECT target"), "REDIRECT target")
+        reader.check_end("REDIRECT")
+        return RedirectNote(timestamp_ms, broker_id, service, to)
+    raise InvalidFrame(f"cluster entry of kind {kind} is unknown, {DIGEST}..{REDIRECT} are known")
+
+
+def start(kind: int) -> Writer:
+    """A writer that holds the kind."""
+    writer = Writer()
+    writer.push_u8(kind, "cluster entry kind")
+    return writer
