@@ -65,6 +65,10 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
         REJECTED_SETUP,
         "a frame between brokers on a connection that is no broker; the connection is closed",
     ),
+    "bad-annotations": (
+        REJECTED,
+        "the router annotations of a request from another broker cannot be read; nothing was processed",
+    ),
     "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "the peer reads too slowly: more bytes wait for it than the limit allows"),
