@@ -7,8 +7,9 @@
         ejected     -         3                unless too many are ejected or unhealthy: panic
         unhealthy   -
         congested   -                   7      unless nobody else is left
+        remote      -               6          unless nobody else is left, or locality is `even` (D-52)
                         -----------------
-        eligible        0       4   6
+        eligible        0       4
 
 One operation on bitmaps for each mask that touches the candidates, none for the others. Does not choose.
 """
@@ -31,8 +32,11 @@ class Eligible:
         self.refusal: Final = refusal  # why there is nobody
 
 
-def eligible(candidates: Slots, masks: Masks, panic_percent: int, what: str) -> Eligible:
-    """Who of at least one candidate may get a unicast request. `what` was asked for, for people."""
+def eligible(candidates: Slots, masks: Masks, panic_percent: int, what: str, prefers_local: bool = True) -> Eligible:
+    """Who of at least one candidate may get a unicast request. `what` was asked for, for people.
+
+    `prefers_local`: routes of other brokers only when this one has none left.
+    """
     left = candidates
     for mask in (masks.draining, masks.unleased, masks.full):
         left = _without(left, mask)
@@ -54,6 +58,10 @@ def eligible(candidates: Slots, masks: Masks, panic_percent: int, what: str) -> 
     relieved = _without(left, masks.congested)
     if relieved is not left and relieved.size():
         left = relieved
+    if prefers_local:
+        near = _without(left, masks.remote)
+        if near is not left and near.size():
+            left = near
     return Eligible(left, is_panic, None)
 
 

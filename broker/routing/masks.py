@@ -6,9 +6,10 @@
     ejected    panic  it failed too often in a row
     unhealthy  panic  it says so itself (tag `health=down`)
     congested  soft   it does not take what is written to it, or its socket is gone and may come back
+    remote     soft   another broker has it (D-52)
 
 hard: never chosen. panic: not chosen, unless too large a part of the candidates stands behind these two masks
-(`Policy.panic_percent`). soft: chosen when nobody else is left.
+(`Policy.panic_percent`). soft: chosen when nobody else is left; `remote` can be switched off.
 """
 
 from typing import Final
@@ -19,7 +20,18 @@ from broker.routing.bitmaps import Slots
 class Masks:
     """The masks of one table. `generation` grows with every change, as the table's own does."""
 
-    __slots__ = ("congested", "drains", "draining", "ejected", "full", "generation", "unhealthy", "unleased")
+    __slots__ = (
+        "_all",
+        "congested",
+        "drains",
+        "draining",
+        "ejected",
+        "full",
+        "generation",
+        "remote",
+        "unhealthy",
+        "unleased",
+    )
 
     def __init__(self) -> None:
         self.generation = 1
@@ -30,6 +42,16 @@ class Masks:
         self.ejected: Final = Slots()
         self.unhealthy: Final = Slots()
         self.congested: Final = Slots()
+        self.remote: Final = Slots()
+        self._all: Final = [
+            self.draining,
+            self.full,
+            self.unleased,
+            self.ejected,
+            self.unhealthy,
+            self.congested,
+            self.remote,
+        ]
 
     def put(self, mask: Slots, slot: int) -> None:
         """Puts a slot behind one of the masks. Nothing happens if it is there, or is -1: not in the table."""
@@ -47,7 +69,7 @@ class Masks:
         """The route in a slot has another one now, and stands behind the same masks."""
         if old == new:
             return
-        for mask in (self.draining, self.full, self.unleased, self.ejected, self.unhealthy, self.congested):
+        for mask in self._all:
             if mask.has(old):
                 mask.discard(old)
                 mask.add(new)
@@ -55,7 +77,7 @@ class Masks:
 
     def forget(self, slot: int) -> None:
         """The route in a slot has left."""
-        for mask in (self.draining, self.full, self.unleased, self.ejected, self.unhealthy, self.congested):
+        for mask in self._all:
             if mask.has(slot):
                 mask.discard(slot)
                 self._changed(mask)

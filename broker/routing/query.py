@@ -39,6 +39,7 @@ class Query:
         "_addresses",
         "_dice",
         "_known",
+        "_known_as",
         "_limit",
         "_limits_services",
         "_masks",
@@ -47,6 +48,8 @@ class Query:
         "misses",
         "owners",
         "panics",
+        "prefers_local",
+        "redirects",
         "sticky",
     )
 
@@ -59,6 +62,9 @@ class Query:
         self._limit: Final = limit
         self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}
+        self._known_as: dict[tuple[str, bytes], Target] = {}  # what other brokers redirected; bounded by `limit`, too
+        self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
+        self.prefers_local = True  # routes of other brokers get unicast requests only when this one has none (D-52)
         self.owners: Final = Owners()
         self.sticky: Final = Sticky()
         self.hits = 0
@@ -94,6 +100,34 @@ class Query:
         self._look_up(target)
         return target
 
+    def resolve_as(self, data: bytes, start: int, end: int, service: str) -> Target:
+        """As `resolve`, but for this service in place of what the ADDRESS names: another broker says so. D-55"""
+        if end - start < _REST_AT:
+            return self._meet(data[start:end])  # refused
+        key = (service, data[start : start + _ORIGIN_AT] + data[start + _REST_AT : end])
+        target = self._known_as.get(key)
+        if target is not None:
+            self.refresh(target)
+            return target
+        target = self._meet(data[start:end])
+        target.forced = service
+        if self._limit and len(key[1]) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
+            if len(self._known_as) >= self._limit:
+                self._known_as.clear()
+            self._known_as[key] = target
+        self._look_up(target)
+        return target
+
+    def set_redirects(self, redirects: dict[str, str]) -> None:
+        """From now on requests for these services go to others; one step only: of a -> b, b -> c, a goes to b. D-55"""
+        self.redirects = dict(redirects)
+        self._table.generation += 1  # all answers are old
+        self._masks.generation += 1  # so that who waits for a route is looked at again
+
+    def find_route(self, route_id: bytes) -> Route | None:
+        """The route with this id, whatever the address."""
+        return self._table.find(route_id)
+
     def refresh(self, target: Target) -> None:
         """Looks a target up anew if the table has changed since."""
         self.hits += 1
@@ -126,6 +160,41 @@ class Query:
                 chooser = target.chooser
                 assert chooser is not None  # read from the address, which is no refusal
                 route = chooser.choose(among, target.turn, self._dice, zone, now)
+        if self._limits_services and self._is_over(target, route.load.service):
+            return None
+        return route
+
+    def choose_besides(self, target: Target, barred: Slots, zone: bytes, origin: bytes, now: float) -> Route | None:
+        """As `choose`, but none of the routes in the slots `barred`: a shard's owner is nobody else's then. D-50"""
+        if target.routing == SHARD:
+            owner = self.choose(target, zone, origin, now)
+            if owner is None or not barred.has(owner.slot):
+                return owner
+            text = f"the route that owns the key among those with {target.label} cannot be reached from here"
+            target.blocked = Refusal("no-route", text)
+            target.blocked_service = None
+            return None
+        candidates = target.candidates
+        policy = target.policy
+        chooser = target.chooser
+        assert candidates is not None  # there is no refusal
+        assert policy is not None
+        assert chooser is not None
+        target.blocked_service = None
+        slots = candidates.slots.without(barred)
+        if not slots.size():
+            text = f"none of the {candidates.size} routes with {target.label} can be reached from here"
+            target.blocked = Refusal("no-route", text)
+            return None
+        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
+        among = candidates.among(found.slots, False) if found.refusal is None else None
+        if among is None:
+            target.blocked = found.refusal
+            return None
+        if target.is_sticky:
+            route = self._choose_again(target, among, zone, origin, now)
+        else:
+            route = chooser.choose(among, target.turn, self._dice, zone, now)
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
@@ -185,6 +254,10 @@ class Query:
         target.candidates = None
         target.eligible = None
         target.masked_at = 0
+        if target.forced or target.redirected or self.redirects:
+            service = target.forced or self.redirects.get(target.asked_service, "")
+            if service != target.redirected:
+                self._addresses.redirect(target, service)
         target.matched_by = target.wanted
         slots = self._intersect(target, target.wanted)
         if slots is None and len(target.selectors) != len(target.wanted) and target.selectors:
@@ -226,7 +299,7 @@ class Query:
             return
         policy = target.policy
         assert policy is not None  # there is no refusal for ever
-        found = eligible(candidates.slots, self._masks, policy.panic_percent, target.label)
+        found = eligible(candidates.slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
         target.is_panic = found.is_panic
         if found.refusal is not None:
             self._block(target, found.refusal, candidates.route_at(0).load)

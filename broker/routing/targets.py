@@ -34,7 +34,10 @@ class Target:
 
     __slots__ = (
         "_label",
+        "asked",
         "blocked",
+        "forced",
+        "hints",
         "blocked_service",
         "candidates",
         "chooser",
@@ -52,6 +55,7 @@ class Target:
         "owned_at",
         "owner",
         "policy",
+        "redirected",
         "refusal",
         "routing",
         "selectors",
@@ -80,7 +84,11 @@ class Target:
         self.owned_at = 0  # table and drains that `key_owner` is good for
         self.wrapped_bytes = 0  # of wrapped metadata in the ADDRESS that it was made of
         self.routing = 0  # UNICAST, MULTICAST or SHARD
-        self.wanted: list[Tag] = []  # the tags of the AND
+        self.asked: list[Tag] = []  # the tags of the ADDRESS that select, as it says them
+        self.hints: Hints | None = None  # None with a refusal for ever that came before they were read
+        self.redirected = ""  # the service that is asked for instead of that of the ADDRESS (D-55); empty: none
+        self.forced = ""  # that service, when it was another broker that redirected; empty: none did
+        self.wanted: list[Tag] = []  # the tags of the AND: what was asked, with the service of a redirect
         self.selectors: list[Tag] = []  # those of them that are neither ShardKeys nor StickyRouteKeys
         self.tags_n = 0  # entries of both maps
         self.shard_hash = 0
@@ -112,11 +120,13 @@ class Target:
 
     @property
     def service(self) -> str:
-        """Value of the ServiceName tag, or empty."""
-        for tag in self.wanted:
-            if tag.key == SERVICE_NAME:
-                return tag.value or ""
-        return ""
+        """Value of the ServiceName tag that is looked for, or empty."""
+        return service_of(self.wanted)
+
+    @property
+    def asked_service(self) -> str:
+        """Value of the ServiceName tag of the ADDRESS, or empty."""
+        return service_of(self.asked)
 
 
 class Hints:
@@ -208,9 +218,32 @@ class Addresses:
                 tags = [tag for tag in tags if not tag.key.is_hint]
         hints = Hints()
         hints.read(said)
-        target.wanted = [normal_tag(tag) for tag in tags]
-        target.selectors = target.wanted
+        target.hints = hints
+        target.asked = [normal_tag(tag) for tag in tags]
         target.deadline_ms = milliseconds_of(hints.deadline) if hints.deadline is not None else -1
+        self._ask_for(target, hints, target.asked)
+
+    def redirect(self, target: Target, service: str) -> None:
+        """Asks for another service than the ADDRESS names; an empty one: for what it names. The rest stays. D-55
+
+        For a target that has been read without a refusal for ever.
+        """
+        hints = target.hints
+        assert hints is not None  # it was read
+        target.redirected = service
+        tags = target.asked
+        if service:
+            named = Tag(SERVICE_NAME, service.encode())
+            tags = [named if tag.key == SERVICE_NAME else tag for tag in tags]
+            if named not in tags:
+                tags.append(named)
+        self._ask_for(target, hints, tags)
+        target._label = ""
+
+    def _ask_for(self, target: Target, hints: Hints, tags: list[Tag]) -> None:
+        """What these tags mean together with the hints."""
+        target.wanted = target.selectors = tags
+        target.is_sticky = target.is_by_origin = False
         policy = self._policies.of(target.service)
         target.policy = policy
         if target.routing == SHARD:
@@ -309,6 +342,14 @@ class Named:
     def others(self) -> list[Tag]:
         """The tags that were not named."""
         return [tag for tag in self._all if tag.key.wire not in self._keyed]
+
+
+def service_of(tags: list[Tag]) -> str:
+    """Value of the ServiceName tag, or empty."""
+    for tag in tags:
+        if tag.key == SERVICE_NAME:
+            return tag.value or ""
+    return ""
 
 
 def milliseconds_of(text: str) -> int:
