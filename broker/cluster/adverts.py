@@ -1,0 +1,235 @@
+"""What all brokers of a cluster have to know in common: a map in which the newest word of each kind counts (D-47).
+
+    key                         who may say it    the advert's bytes
+    R route id, broker id       that broker       ROUTE_ADD, ROUTE_REMOVE
+    I broker id                 that broker       BROKER_INFO
+    S service name              an operator       REDIRECT (`notes`)
+
+    apply ──► newer than what has the key? ──► the map ──► hashes ──► digest: the same here and there?
+                                                              └─────► table: what does the other lack?
+
+A route that moves from one broker to another is two entries, so that what the old broker says late does not touch what
+the new one has said. What is removed stays for a while as a tombstone, or the next neighbour would bring it back. All
+brokers that have heard the same words, in whatever order and however often, have the same map.
+
+Knows no links and no table of routes: which broker has a route, and who is there at all, is decided in `replica`.
+"""
+
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from broker.cluster.hashes import Hashes, decode_hashes
+from broker.cluster.notes import DIGEST_BYTES
+from broker.wire.ids import ID_BYTES
+from broker.wire.ints import u64_bytes
+
+TOMBSTONE_S: Final = 600  # by its own timestamp; longer than anything is on its way or a link is away
+_TOMBSTONE_MS: Final = TOMBSTONE_S * 1000
+_SPARE_N: Final = 64  # moments of tombstones that are gone already; more than as many as are left are thrown out
+
+_ROUTE: Final = 0x52  # R
+_INFO: Final = 0x49  # I
+_REDIRECT: Final = 0x53  # S
+_KINDS: Final[dict[int, int]] = {_INFO: 0, _ROUTE: 1, _REDIRECT: 2}  # in the order in which they are told
+
+
+class Advert:
+    """One word: what is said of a key, when, and as which bytes. Its hash is of key, timestamp and removal."""
+
+    __slots__ = ("broker_id", "hash", "is_removed", "key", "raw", "timestamp_ms")
+
+    def __init__(self, key: bytes, timestamp_ms: int, raw: bytes, is_removed: bool) -> None:
+        self.key: Final = key
+        self.timestamp_ms: Final = timestamp_ms  # since the epoch, 0..2**63-1
+        self.raw: Final = raw  # the frame or the note, as it came
+        self.is_removed: Final = is_removed
+        kind = key[0]
+        said = key + u64_bytes(timestamp_ms) + (b"\x01" if is_removed else b"\x00")
+        if kind == _REDIRECT:
+            broker_id = raw[9 : 9 + ID_BYTES]  # see `notes`
+            said += broker_id  # here it is not in the key
+        else:
+            broker_id = key[-ID_BYTES:]
+        self.broker_id: Final = broker_id  # who said it
+        self.hash: Final = int.from_bytes(blake2b(said, digest_size=8).digest(), "big")
+
+    @property
+    def route_id(self) -> bytes:
+        """Of a route: its id."""
+        return self.key[1 : 1 + ID_BYTES]
+
+
+class Adverts:
+    """The map."""
+
+    __slots__ = (
+        "_by_broker",
+        "_by_route",
+        "_digest",
+        "_entries",
+        "_hashes",
+        "_tombs",
+        "_tombs_n",
+        "max_entries",
+        "refused_n",
+    )
+
+    def __init__(self, max_entries: int) -> None:
+        self.max_entries: Final = max_entries  # tombstones included
+        self.refused_n = 0  # adverts of new keys for which there was no room
+        self._entries: dict[bytes, Advert] = {}
+        self._by_broker: dict[bytes, dict[bytes, Advert]] = {}  # routes, tombstones included: broker id -> key -> entry
+        self._by_route: dict[bytes, list[Advert]] = {}  # live ones
+        self._hashes: Final = Hashes()
+        self._digest = b""  # empty: the map has changed since
+        # Moments and keys of tombstones, the earliest first; some may be gone, or another's, by now.
+        self._tombs: list[tuple[int, bytes]] = []
+        self._tombs_n = 0  # tombstones in the map
+
+    # Changes
+
+    def apply(self, advert: Advert, at_ms: int) -> bool:
+        """It was news: what has the key now is this. `at_ms`: wall time, ms since the epoch.
+
+        D-08: an advert as old as the entry is no news; of redirects, which any broker may say, the one of the broker
+        with the larger id is (D-47). A tombstone that is too old takes the entry away and does not stay itself. False
+        also when there is no room for another key.
+        """
+        key = advert.key
+        old = self._entries.get(key)
+        if old is not None:
+            if advert.timestamp_ms < old.timestamp_ms:
+                return False
+            # Who may say it is part of all other keys, so that there it is equal.
+            if advert.timestamp_ms == old.timestamp_ms and advert.broker_id <= old.broker_id:
+                return False
+        is_kept = not advert.is_removed or at_ms - advert.timestamp_ms <= _TOMBSTONE_MS
+        if old is None:
+            if not is_kept:
+                return False
+            if len(self._entries) >= self.max_entries:
+                self.refused_n += 1
+                return False
+        else:
+            self._drop(old)
+        if is_kept:
+            self._put(advert)
+        return True
+
+    def expire(self, at_ms: int) -> None:
+        """Forgets the tombstones that are too old; costs nothing when there are none."""
+        tombs = self._tombs
+        while tombs and at_ms - tombs[0][0] > _TOMBSTONE_MS:
+            timestamp_ms, key = heappop(tombs)
+            entry = self._entries.get(key)
+            if entry is not None and entry.is_removed and entry.timestamp_ms == timestamp_ms:
+                self._drop(entry)
+
+    def forget_broker(self, broker_id: bytes) -> None:
+        """Drops what that broker has said of itself and of its routes, without tombstones."""
+        for entry in list(self._by_broker.get(broker_id, {}).values()):
+            self._drop(entry)
+        info = self._entries.get(b"I" + broker_id)
+        if info is not None:
+            self._drop(info)
+
+    # Comparing with a neighbour
+
+    def size(self) -> int:
+        """How many entries, tombstones included."""
+        return len(self._entries)
+
+    def digest(self) -> bytes:
+        """8 bytes that are the same where the map is the same."""
+        if not self._digest:
+            self._digest = blake2b(self._hashes.to_bytes(), digest_size=DIGEST_BYTES).digest()
+        return self._digest
+
+    def table(self) -> bytes:
+        """The hashes of all entries, see `hashes`."""
+        return self._hashes.to_bytes()
+
+    def lacking(self, table: bytes) -> list[Advert]:
+        """The entries whose hashes are not in another's `table`, ordered as `entries`; InvalidFrame if it is none."""
+        theirs = decode_hashes(table)
+        return _ordered([entry for entry in self._entries.values() if entry.hash not in theirs])
+
+    def lacks_any(self, table: bytes) -> bool:
+        """Another's `table` has hashes that are not here; InvalidFrame if it is none."""
+        hashes = self._hashes
+        return any(not hashes.has(hash) for hash in decode_hashes(table))
+
+    # Looking
+
+    def entries(self) -> list[Advert]:
+        """All: brokers, then routes, then redirects; each by timestamp and key, tombstones included."""
+        return _ordered(list(self._entries.values()))
+
+    def find(self, key: bytes) -> Advert | None:
+        """What has the key, which may be a tombstone."""
+        return self._entries.get(key)
+
+    def routes_of(self, broker_id: bytes) -> list[Advert]:
+        """What a broker says of the routes that it has."""
+        return [entry for entry in self._by_broker.get(broker_id, {}).values() if not entry.is_removed]
+
+    def route_entries(self, route_id: bytes) -> list[Advert]:
+        """What the brokers that have this route say of it, in the order in which they said so here."""
+        return list(self._by_route.get(route_id, []))
+
+    def brokers(self) -> list[bytes]:
+        """Ids of the brokers that have said something of themselves."""
+        return [key[1:] for key in self._entries if key[0] == _INFO]
+
+    # Indexes
+
+    def _put(self, advert: Advert) -> None:
+        key = advert.key
+        self._entries[key] = advert
+        self._hashes.add(advert.hash)
+        self._digest = b""
+        if key[0] == _ROUTE:
+            routes = self._by_broker.get(advert.broker_id)
+            if routes is None:
+                routes = self._by_broker[advert.broker_id] = {}
+            routes[key] = advert
+            if not advert.is_removed:
+                others = self._by_route.get(advert.route_id)
+                if others is None:
+                    self._by_route[advert.route_id] = [advert]
+                else:
+                    others.append(advert)
+        if advert.is_removed:
+            self._tombs_n += 1
+            if len(self._tombs) >= 2 * self._tombs_n + _SPARE_N:
+                self._tombs = [(entry.timestamp_ms, entry.key) for entry in self._entries.values() if entry.is_removed]
+                heapify(self._tombs)
+            else:
+                heappush(self._tombs, (advert.timestamp_ms, key))
+
+    def _drop(self, entry: Advert) -> None:
+        key = entry.key
+        del self._entries[key]
+        self._hashes.discard(entry.hash)
+        self._digest = b""
+        if entry.is_removed:
+            self._tombs_n -= 1
+        if key[0] != _ROUTE:
+            return
+        routes = self._by_broker[entry.broker_id]
+        del routes[key]
+        if not routes:
+            del self._by_broker[entry.broker_id]
+        if not entry.is_removed:
+            others = self._by_route[entry.route_id]
+            others.remove(entry)
+            if not others:
+                del self._by_route[entry.route_id]
+
+
+def _ordered(entries: list[Advert]) -> list[Advert]:
+    """Whoever hears them knows a broker before its routes."""
+    keyed = [(_KINDS[entry.key[0]], entry.timestamp_ms, entry.key, place) for place, entry in enumerate(entries)]
+    keyed.sort()
+    return [entries[each[3]] for each in keyed]

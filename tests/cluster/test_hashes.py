@@ -1,0 +1,127 @@
+"""Sets of hashes, and their bytes."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from broker.cluster.hashes import MAX_CONTAINER_N, Hashes, decode_hashes
+from broker.errors import InvalidFrame
+
+TOP = 0xFFFFFFFF_FFFFFFFF
+ONE = bytes.fromhex("0100000000000000 44332211 3a300000 01000000 6655 0000 10000000 7788")  # 0x1122334455668877
+# Numbers that share buckets and containers much more often than hashes do, also at the ends.
+MEMBERS = st.sets(
+    st.one_of(st.integers(0, TOP), st.builds(lambda a, b, c: a << 32 | b << 16 | c, *[st.sampled_from([0, 1, 9])] * 3))
+)
+
+
+def hashes(*members: int) -> Hashes:
+    made = Hashes()
+    for member in members:
+        made.add(member)
+    return made
+
+
+def test_a_set_is_these_bytes() -> None:
+    assert hashes().to_bytes() == bytes(8)
+    assert hashes(0x11223344_55668877).to_bytes() == ONE
+    assert decode_hashes(ONE) == {0x11223344_55668877}
+
+
+def test_members_are_once_and_leave_once() -> None:
+    made = hashes(1, TOP, 1)
+    assert (made.size(), made.has(1), made.has(TOP), made.has(0)) == (2, True, True, False)
+    made.discard(1)
+    made.discard(1)
+    assert (made.size(), made.has(1)) == (1, False)
+    assert made.to_bytes() == hashes(TOP).to_bytes()
+
+
+@given(MEMBERS, st.sets(st.integers(0, TOP)), st.randoms(use_true_random=False))
+def test_equal_sets_have_equal_bytes_however_they_came_about(
+    members: set[int], passing: set[int], chance: Random
+) -> None:
+    order = [*members, *(passing - members)]
+    chance.shuffle(order)
+    made = hashes(*order)
+    for each in passing - members:
+        made.discard(each)
+    assert made.to_bytes() == hashes(*sorted(members)).to_bytes()
+
+
+def test_there_is_nothing_to_optimize_in_a_set_of_hashes() -> None:
+    """Otherwise the bytes would depend on who has optimized when."""
+    chance = Random(4)
+    members = [chance.getrandbits(64) for _ in range(2000)]
+    plain, optimized = BitMap64(), BitMap64(members)
+    for each in members:
+        plain.add(each)
+    optimized.run_optimize()
+    assert plain.serialize() == optimized.serialize() == hashes(*members).to_bytes()
+
+
+@given(MEMBERS)
+def test_bytes_of_a_set_are_read_again(members: set[int]) -> None:
+    assert decode_hashes(hashes(*members).to_bytes()) == members
+
+
+@given(MEMBERS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4), st.integers(0, 400))
+def test_what_is_read_has_these_bytes_and_no_others(members: set[int], flips: list[tuple[int, int]], cut: int) -> None:
+    """One set, one table: what is accepted is what `to_bytes` writes."""
+    raw = bytearray(hashes(*members).to_bytes())
+    for at, byte in flips:
+        raw[at % len(raw)] = byte
+    broken = bytes(raw[: len(raw) - cut] if cut < len(raw) and cut % 4 == 0 else raw)
+    try:
+        found = decode_hashes(broken)
+    except InvalidFrame:
+        return
+    assert hashes(*found).to_bytes() == broken
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_set_or_refused(raw: bytes) -> None:
+    try:
+        found = decode_hashes(raw)
+    except InvalidFrame:
+        return
+    assert hashes(*found).to_bytes() == raw
+
+
+def test_every_truncation_is_refused() -> None:
+    raw = hashes(5, 6, 1 << 16, 1 << 40, TOP).to_bytes()
+    for end in range(len(raw)):
+        with pytest.raises(InvalidFrame, match="TABLE: "):
+            decode_hashes(raw[:end])
+
+
+@pytest.mark.parametrize(
+    "raw, sentence",
+    [
+        (b"", "TABLE: needs 8 bytes, 0 are there"),
+        (ONE[:-1], "TABLE: needs 22 bytes at offset 8, 21 are left"),
+        (b"\x02" + ONE[1:], "TABLE: says 2 buckets, 1 are there"),
+        (bytes(7) + b"\x80", "TABLE: says -9223372036854775808 buckets, 0 are there"),
+        (b"\x02" + ONE[1:] + ONE[8:], "TABLE: the bucket at 30 does not ascend"),
+        (ONE[:12] + b"\x3b" + ONE[13:], "TABLE: the bucket at 8 has kind 12347 and 1 containers"),
+        (ONE[:16] + bytes(4) + ONE[20:], "TABLE: the bucket at 8 has kind 12346 and 0 containers"),
+        (ONE[:16] + b"\xff\xff\x00\x00" + ONE[20:], "TABLE: needs 524292 bytes at offset 8, 22 are left"),
+        (ONE[:24] + b"\x11" + ONE[25:], "TABLE: the bucket at 8 has a container 21862 behind -1, 1 values at 17"),
+        (ONE[:22] + b"\x01\x00" + ONE[24:] + ONE[-2:], "TABLE: the value at 30 does not ascend"),
+    ],
+)
+def test_what_is_no_set_is_refused_with_a_sentence(raw: bytes, sentence: str) -> None:
+    with pytest.raises(InvalidFrame) as caught:
+        decode_hashes(raw)
+    assert caught.value.text == sentence
+
+
+def test_a_container_has_as_many_values_as_a_list_may_have() -> None:
+    full = hashes(*range(0, 2 * MAX_CONTAINER_N, 2))
+    assert len(decode_hashes(full.to_bytes())) == MAX_CONTAINER_N
+    full.add(1)
+    with pytest.raises(InvalidFrame, match=r"a container 0 behind -1, 4097 values"):
+        decode_hashes(full.to_bytes())
