@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from broker.cluster_config import cluster_mistakes
 from broker.errors import BrokerError
-from broker.listen import LISTEN_SCHEMES, Listen
+from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Dial, Listen
 from broker.options import (
     MAX_NAME_BYTES,
     MAX_SERVICES,
@@ -86,6 +87,8 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, objec
     _check_listeners(found)
     _check_tls(found)
     _check_files(found)
+    for name, text, needle in cluster_mistakes(found.values, found.wrong):
+        found.blame(name, text, needle)
     if found.mistakes:
         raise ConfigErrors(found.mistakes)
     sections = {name: kind(**found.values_of(name)) for name, kind in SECTIONS.items()}
@@ -118,7 +121,7 @@ class _Findings:
     def take(self, doc: OptionDoc, raw: object, source: _Source, shown: str) -> None:
         """Read one value, or note what is wrong with it."""
         try:
-            self.values[doc.name] = _read_list(raw) if doc.option.form == "URL" else _read_value(doc, raw)
+            self.values[doc.name] = _read_list(doc, raw) if doc.is_list else _read_value(doc, raw)
             self.sources[doc.name] = (source, shown)
             return
         except _WrongItems as wrong:
@@ -179,6 +182,8 @@ def _read_file(path: str, found: _Findings) -> None:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # the others: a number of 5000 digits, 500 open brackets
         line, wrong = syntax_mistake(text, str(error))
+        if re.search(r"\bsecret\b", text):  # the line that is quoted may be its value
+            wrong = wrong.rpartition(": ")[0]
         found.mistakes.append(Mistake(path, line, "", wrong))
         return
     source = _Source(path, TomlLines(text))
@@ -284,7 +289,8 @@ def _check_files(found: _Findings) -> None:
             elif Path(path).exists() and not Path(path).is_dir():
                 found.blame(doc.name, f"{shown_value(path)} is no directory")
         except OSError as error:
-            found.blame(doc.name, f"{shown_value(path)} cannot be read: {error.strerror}")
+            shown = "the file" if doc.option.is_secret else shown_value(path)
+            found.blame(doc.name, f"{shown} cannot be read: {error.strerror}")
 
 
 def _read_value(doc: OptionDoc, raw: object) -> object:
@@ -308,26 +314,37 @@ def _read_value(doc: OptionDoc, raw: object) -> object:
     except BrokerError:  # what it says is for bytes on the wire
         fits = False
     if not fits:
-        raise BrokerError("bad-config", f"must be {doc.takes}, not {shown_value(raw)}")
+        given = "" if doc.option.is_secret else f", not {shown_value(raw)}"
+        raise BrokerError("bad-config", f"must be {doc.takes}{given}")
     return float(raw) if doc.hint is float and isinstance(raw, int) else raw
 
 
-def _read_list(raw: object) -> tuple[Listen, ...]:
-    """The listeners, from TOML's list; BrokerError "bad-config", or _WrongItems with all that are no listener."""
-    if not isinstance(raw, list | tuple) or not raw:
-        raise BrokerError("bad-config", f"must be a list of one or more URLs, not {shown_value(raw)}")
-    urls: list[Listen] = []
+def _read_list(doc: OptionDoc, raw: object) -> tuple[object, ...]:
+    """The values of a list, from TOML's; BrokerError "bad-config", or _WrongItems with all that are none."""
+    if not isinstance(raw, list | tuple) or not (raw or doc.may_be_empty):
+        raise BrokerError("bad-config", f"must be {doc.takes}, not {shown_value(raw)}")
+    items: list[object] = []
     texts: list[tuple[str, str]] = []
     for item in raw:
         try:
-            if not isinstance(item, str):
-                raise BrokerError("bad-config", f"{shown_value(item)} is no URL of {either(LISTEN_SCHEMES)}")
-            urls.append(Listen.parse(item))
+            items.append(_read_item(doc.option.form, item))
         except BrokerError as error:
             texts.append((error.text, str(item)))
     if texts:
         raise _WrongItems(texts)
-    return tuple(urls)
+    return tuple(items)
+
+
+def _read_item(form: str, item: object) -> object:
+    """One value of a list of this form; BrokerError "bad-config"."""
+    if form == "subject":
+        if not isinstance(item, str) or not item.isprintable() or not item:
+            raise BrokerError("bad-config", f"{shown_value(item)} is no printable text")
+        return item
+    if not isinstance(item, str):
+        schemes = DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES
+        raise BrokerError("bad-config", f"{shown_value(item)} is no URL of {either(schemes)}")
+    return Dial.parse(item) if form == "dial" else Listen.parse(item)
 
 
 def _from_text(doc: OptionDoc, text: str) -> object:
@@ -338,7 +355,10 @@ def _from_text(doc: OptionDoc, text: str) -> object:
         return int(text)
     if doc.hint is float and re.fullmatch(r"[+-]?[0-9]{1,30}(\.[0-9]+)?", text):
         return float(text)
-    return [item.strip() for item in text.split(",")] if doc.option.form == "URL" else text
+    if not doc.is_list:
+        return text
+    separator = ";" if doc.option.form == "subject" else ","  # subjects of certificates hold commas
+    return [item.strip() for item in text.split(separator)] if text.strip() or not doc.may_be_empty else []
 
 
 def _near_option(section: str, key: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a listener listens, and the URLs and HOST:PORT texts that say so.
+"""Where a listener listens and where another broker is dialled, and the URLs and HOST:PORT texts that say so.
 
 Decides which schemes there are and what an address must have. Opens no socket and asks no resolver: whether the host
 exists and the port is free, the edge finds out.
@@ -12,6 +12,7 @@ from broker.errors import BrokerError
 from broker.toml_lines import either, shown_value
 
 LISTEN_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
+DIAL_SCHEMES: Final = (*LISTEN_SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
 
 
@@ -61,6 +62,47 @@ class Listen:
 
     def __str__(self) -> str:
         return f"unix://{self.path}" if self.scheme == "unix" else f"{self.scheme}://{self.address}{self.path}"
+
+
+@dataclass(frozen=True)
+class Dial:
+    """Where another broker is, or how it is found: `tls://b1:7000`, `dns+tcp://brokers:7000`, `srv+tcp://_b._tcp.x`."""
+
+    scheme: str  # one of LISTEN_SCHEMES
+    finder: str = ""  # "dns": the host has several addresses; "srv": it is a name with SRV records; empty: neither
+    host: str = ""  # without brackets; empty for unix
+    port: int = 0  # 0 with srv and for unix
+    path: str = ""  # as of a Listen
+
+    @staticmethod
+    def parse(text: str) -> "Dial":
+        """What the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
+        parts = _split(text)
+        if parts is None or parts.scheme not in DIAL_SCHEMES:
+            raise _bad(f"{shown_value(text)} is no URL of {either(DIAL_SCHEMES)}")
+        finder, _, scheme = parts.scheme.rpartition("+")
+        has_more = bool(parts.path or parts.query or parts.fragment) or "@" in parts.netloc
+        if finder == "srv":
+            if has_more or not parts.hostname or parts.netloc.lower() != parts.hostname:
+                raise _bad(f"{shown_value(text)} must be a scheme and a name: its SRV records say the rest")
+            return Dial(scheme, finder, parts.hostname)
+        if finder and has_more:
+            raise _bad(f"{shown_value(text)} must be a scheme, a name and a port")
+        place = Listen(scheme, *_place(text, parts)) if finder else Listen.parse(text)
+        if not place.port and scheme != "unix":
+            raise _bad(f"{shown_value(text)} has port 0, at which nobody can be reached")
+        return Dial(scheme, finder, place.host, place.port, place.path)
+
+    @property
+    def is_tls(self) -> bool:
+        """Who is dialled shows a certificate."""
+        return self.scheme in ("tls", "wss")
+
+    def __str__(self) -> str:
+        if self.finder == "srv":
+            return f"srv+{self.scheme}://{self.host}"
+        url = str(Listen(self.scheme, self.host, self.port, self.path))
+        return f"{self.finder}+{url}" if self.finder else url
 
 
 def _split(text: str) -> SplitResult | None:

@@ -1,8 +1,9 @@
 """Every option of the broker: its name, type, default, unit, range, reason and example.
 
-An option is declared once, as an annotated field of its section's class below; the command line, the environment, the
-TOML file, the table in `docs/configuration.md` and the output of `rsocket-broker check --options` all come from that
-line. How options are read and checked is the matter of `broker.config`; the broker does not know who reads them.
+An option is declared once, as an annotated field of its section's class below or in `broker.cluster_options`; the
+command line, the environment, the TOML file, the table in `docs/configuration.md` and the output of `rsocket-broker
+check --options` all come from that line. How options are read and checked is the matter of `broker.config`; the broker
+does not know who reads them.
 """
 
 # ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
@@ -10,14 +11,15 @@ line. How options are read and checked is the matter of `broker.config`; the bro
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from broker.cluster_options import AnnotationOptions, ClusterOptions
 from broker.listen import Listen
+from broker.option import Option, option
 from broker.toml_lines import either, toml_text
 from broker.wire.tags import MAX_VALUE_BYTES
 
 VARIABLE_PREFIX: Final = "RSB_"
-MAX_TEXT_BYTES: Final = 4095  # PATH_MAX of Linux without the closing NUL
 MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a service's name can hold
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
@@ -30,35 +32,6 @@ OnLeave = Literal["ignore", "error"]
 TlsVersion = Literal["1.2", "1.3"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Option:
-    """What stands beside an option's name, type and default."""
-
-    why: str  # what it does and why it has this default, one or two sentences
-    example: str  # a value other than the default, as TOML
-    unit: str
-    within: tuple[float, float]  # both ends included; of a text: its bytes of UTF-8
-    flag: str  # of `rsocket-broker serve`; empty when there is none
-    form: str  # of a text that is more than a text: "chooser", "uuid", "file", "directory", "HOST:PORT", …
-    per_service: bool  # [service.NAME] may have it, too
-
-
-def option(
-    default: T,
-    why: str,
-    example: str,
-    unit: str = "",
-    within: tuple[float, float] = (0, MAX_TEXT_BYTES),
-    flag: str = "",
-    form: str = "",
-    per_service: bool = False,
-) -> T:
-    """A field with this default that knows its `Option`."""
-    made: T = field(default=default, metadata={"option": Option(why, example, unit, within, flag, form, per_service)})
-    return made
 
 
 @dataclass(frozen=True)
@@ -67,7 +40,8 @@ class BrokerOptions:
 
     name: str = option(
         "broker",
-        "What people call this broker: in the REST API, in logs and in events.",
+        "What people call this broker: in the REST API, in logs and in events; in a cluster also in traces, where each "
+        'needs a name of its own. "broker" is none: in traces it is broker- and the first 8 digits of the id.',
         '"eu-1"',
         within=(1, MAX_NAME_BYTES),
     )
@@ -120,11 +94,12 @@ class ServerOptions:
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """Certificates of the tls and wss listeners."""
+    """Certificates: of the tls and wss listeners, and of the links to other brokers."""
 
     certificate: str = option(
         "",
-        "The broker's certificate and those between it and the root, PEM. Required by tls and wss listeners.",
+        "The broker's certificate and those between it and the root, PEM. Required by tls and wss listeners; shown to "
+        "brokers that are dialled, too.",
         '"/etc/rsocket-broker/broker.pem"',
         form="file",
     )
@@ -563,6 +538,8 @@ class Config:
     routing: RoutingOptions = field(default_factory=RoutingOptions)
     protection: ProtectionOptions = field(default_factory=ProtectionOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    annotations: AnnotationOptions = field(default_factory=AnnotationOptions)
     log: LogOptions = field(default_factory=LogOptions)
     service: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name, then by key
 
@@ -595,6 +572,16 @@ class OptionDoc:
         return toml_text(self.default.address if isinstance(self.default, Listen) else self.default)
 
     @property
+    def is_list(self) -> bool:
+        """It has several values; the form is that of each."""
+        return isinstance(self.default, tuple)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """It is a list that may have no value."""
+        return self.default == ()
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The words that it may be; empty when it is not one of a few words."""
         return get_args(self.hint) if get_origin(self.hint) is Literal else ()
@@ -617,7 +604,9 @@ class OptionDoc:
             "file": "the path of a file or empty",
             "directory": "the path of a directory or empty",
             "HOST:PORT": 'HOST:PORT or "off"',
-            "URL": "a list of one or more URLs",
+            "URL": f"a list of {'' if self.may_be_empty else 'one or more '}URLs",
+            "dial": "a list of URLs",
+            "subject": "a list of printable texts",
         }
         return forms[self.option.form]
 

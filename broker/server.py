@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker import VERSION
+from broker.cluster_config import NO_NAME
 from broker.core import COMPILED, Core, CoreSettings
 from broker.edge.event_pipe import EventPipe, PipeState
 from broker.edge.shell import Shell
@@ -309,6 +310,13 @@ def settings_of(config: Config) -> CoreSettings:
         resume_ttl_s=limits.resume_ttl_s,
         resume_buffer_bytes=limits.resume_buffer_bytes,
         resume_total_bytes=limits.resume_total_bytes,
+        broker_name=config.broker.name if config.broker.name != NO_NAME else "",
+        annotations_from_clients=config.annotations.from_clients,
+        annotations_to_clients=config.annotations.to_clients,
+        require_annotations=config.annotations.require,
+        max_hops=config.annotations.max_hops,
+        locality=config.cluster.locality,
+        max_pending_bytes=limits.max_pending_bytes,
     )
 
 

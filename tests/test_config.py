@@ -380,14 +380,21 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
     }
 
 
-EDGE_OPTIONS = ("limits.max_pending_bytes", "limits.stuck_s")  # that concern sockets, not the core
-CORE_OPTIONS = ("server.drain_grace_s", "server.drain_spread_s", "events.flow_interval_s")  # of other sections
+EDGE_OPTIONS = ("limits.stuck_s",)  # that concern sockets, not the core
+CORE_OPTIONS = ("server.drain_grace_s", "server.drain_spread_s", "events.flow_interval_s", "cluster.locality")
+CALLED = {  # options whose settings have other names
+    "broker.name": "broker_name",
+    "annotations.from_clients": "annotations_from_clients",
+    "annotations.to_clients": "annotations_to_clients",
+    "annotations.require": "require_annotations",
+    "annotations.max_hops": "max_hops",
+}
 
 
 def is_of_core(doc: OptionDoc) -> bool:
     """The core wants to know it."""
     is_there = doc.section in ("routing", "protection", "limits") and doc.name not in EDGE_OPTIONS
-    return is_there or doc.name in CORE_OPTIONS
+    return is_there or doc.name in CORE_OPTIONS or doc.name in CALLED
 
 
 def values_of(policy: Policy) -> dict[str, object]:
@@ -421,7 +428,7 @@ def test_without_a_configuration_the_core_is_set_as_by_itself() -> None:
 
 def test_every_setting_of_the_core_is_an_option() -> None:
     settings = {key for key in dir(Settings()) if not key.startswith("_")}
-    assert settings - {doc.key for doc in describe()} == {"policy", "policies"}
+    assert settings - {CALLED.get(doc.name, doc.key) for doc in describe()} == {"policy", "policies"}
 
 
 @pytest.mark.parametrize("doc", [doc for doc in describe() if is_of_core(doc)], ids=lambda doc: doc.name)
@@ -429,7 +436,8 @@ def test_what_an_option_says_reaches_the_core(folder: Path, doc: OptionDoc) -> N
     config = of_file(folder, f"[{doc.section}]\n{doc.key} = {doc.option.example}")
     settings = settings_of(config)
     owner = settings.policy if doc.option.per_service else settings
-    assert getattr(owner, doc.key) == getattr(getattr(config, doc.section), doc.key) != doc.default
+    said = getattr(getattr(config, doc.section), doc.key)
+    assert getattr(owner, CALLED.get(doc.name, doc.key)) == said != doc.default
 
 
 @pytest.mark.parametrize(
@@ -585,14 +593,20 @@ def test_every_option_has_a_reason_an_example_and_a_unit_where_it_counts(doc: Op
     assert tomllib.loads(f"x = {doc.option.example}") != tomllib.loads(f"x = {doc.default_text}")
 
 
+NEEDS = {  # lines of its section without which an option is wrong
+    "cluster.peers": ('secret = "one that is long enough"',),
+    "cluster.auth": ('principals = ["commonName=b"]',),
+}
+
+
 @pytest.mark.parametrize("doc", describe(), ids=lambda doc: doc.name)
 def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
     lines = [f"{doc.key} = {doc.option.example}"]
-    for name in ("certificate", "key"):  # which an example listener needs
+    for name in ("certificate", "key", "client_ca"):  # which an example listener needs, and cluster.auth
         (folder / name).touch()
         if doc.section != "tls":
             lines.append(f'[tls]\n{name} = "{name}"' if name == "certificate" else f'{name} = "{name}"')
-    text = "\n".join([f"[{doc.section}]", *lines])
+    text = "\n".join([f"[{doc.section}]", *NEEDS.get(doc.name, ()), *lines])
     if doc.option.form == "file":  # the example's file is not here; it is the only thing wrong
         (mistake,) = mistakes_of(folder, text)
         assert mistake.endswith("cannot be read: No such file or directory")

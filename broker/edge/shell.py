@@ -22,6 +22,7 @@ from broker.forwarding.peers import Peer
 HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
 FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
+LINK_PENDING_BYTES = 64 << 20  # may wait for another broker, if clients may have less: the answers of many callers
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
 QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
@@ -95,6 +96,7 @@ class Shell:
         """`loop`: None is the running one."""
         self.core = core
         self._max_pending_bytes = max_pending_bytes
+        self._link_pending_bytes = max(max_pending_bytes, LINK_PENDING_BYTES)
         self._stuck_s = stuck_s
         self._congested: dict[int, Stuck] = {}  # by peer id
         self._on_events = on_events
@@ -209,7 +211,10 @@ class Shell:
             if link is None:
                 continue
             waiting = link.pending_bytes()
-            limit = self._max_pending_bytes + (FED_BYTES if peer.feeders else 0)
+            peer.unsent_bytes = waiting
+            limit = self._max_pending_bytes if peer.link is None else self._link_pending_bytes
+            if peer.feeders:
+                limit += FED_BYTES
             if waiting > limit:
                 # Only what waited before this write counts: one frame may be larger than the limit.
                 text = f"{waiting} bytes wait to be read, the limit is {limit}"

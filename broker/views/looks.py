@@ -23,7 +23,7 @@ from broker.life.closed import ClosedPeer
 from broker.life.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.life.durations import Durations
 from broker.listen import Listen
-from broker.options import SERVICE_KEYS, Config, describe
+from broker.options import OPTIONS, SERVICE_KEYS, Config, describe
 from broker.routing.bitmaps import Slots
 from broker.routing.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
@@ -57,6 +57,7 @@ from broker.wire.tags import Tag
 CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
 STATES: Final = ("draining", "full", "unleased", "ejected", "unhealthy", "congested")  # of routes, see routing.masks
+HIDDEN: Final = "***"  # stands for a secret
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
 T = TypeVar("T")
 
@@ -295,7 +296,7 @@ def config_view(config: Config) -> dict[str, dict[str, object]]:
     """The configuration in use as plain values: section, key, value; listeners as their URLs; a service's own keys."""
     sections = {section.name: getattr(config, section.name) for section in fields(config)}
     shown: dict[str, dict[str, object]] = {
-        name: {each.name: _plain(getattr(section, each.name)) for each in fields(section)}
+        name: {each.name: _shown(f"{name}.{each.name}", getattr(section, each.name)) for each in fields(section)}
         for name, section in sections.items()
         if is_dataclass(section)
     }
@@ -491,6 +492,12 @@ def _durations_view(durations: Durations) -> DurationsView:
     histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
     p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
     return DurationsView(durations.number, p50_us, p99_us, durations.max_us)
+
+
+def _shown(name: str, value: object) -> object:
+    """An option's value as `_plain`, of a secret only that there is one."""
+    is_secret = name in OPTIONS and OPTIONS[name].option.is_secret
+    return HIDDEN if is_secret and value else _plain(value)
 
 
 def _plain(value: object) -> object:

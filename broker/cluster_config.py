@@ -1,0 +1,124 @@
+"""What the configuration says about the cluster: which options go together, and what the broker is told of them."""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from broker.cluster.settings import ClusterSettings
+from broker.cluster_options import MIN_SECRET_BYTES, ClusterOptions
+from broker.listen import Dial, Listen
+from broker.options import OPTIONS, Config
+from broker.toml_lines import shown_value
+
+WILDCARDS: Final = ("0.0.0.0", "::")  # hosts at which nobody can be reached
+NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
+ANONYMOUS: Final = ("tcp", "ws")  # schemes that tell nobody who is at the other end
+
+
+def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[str, str, str]]:
+    """What does not go together in these values: the option to blame, a sentence, and the item of a list or nothing.
+
+    `values` by name as `load` has read them; nothing follows from those that are `wrong`.
+    """
+    cluster = ClusterOptions(**{key: values[f"cluster.{key}"] for key in _KEYS})  # type: ignore[arg-type]
+    found: list[tuple[str, str, str]] = []
+    if not wrong & {"cluster.secret", "cluster.secret_file"}:
+        found += _secret_mistakes(cluster)
+    if cluster.peers and cluster.auth == "secret" and not (cluster.secret or cluster.secret_file):
+        text = 'need cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers prove who they are'
+        found.append(("cluster.peers", text, str(cluster.peers[0])))
+    if cluster.auth == "tls":
+        for name in ("tls.client_ca", "cluster.principals"):
+            if not values[name] and name not in wrong:
+                found.append(("cluster.auth", f'"tls" needs {name}', ""))
+        for peer in cluster.peers:
+            if peer.scheme in ANONYMOUS:
+                text = f'{shown_value(str(peer))} shows no certificate, which cluster.auth = "tls" wants to see'
+                found.append(("cluster.peers", text, str(peer)))
+    if cluster.silent_s <= cluster.hello_s:
+        if cluster.silent_s == ClusterOptions().silent_s:  # then it is the other one that somebody wrote
+            found.append(("cluster.hello_s", f"must be less than cluster.silent_s, {cluster.silent_s:g}", ""))
+        else:
+            found.append(("cluster.silent_s", f"must be more than cluster.hello_s, {cluster.hello_s:g}", ""))
+    for key in ("advertise", "client_urls"):
+        for url in getattr(cluster, key):
+            if url.host in WILDCARDS or (not url.port and url.scheme != "unix"):
+                text = f"{shown_value(str(url))} is a place to listen at, not one that others could dial"
+                found.append((f"cluster.{key}", text, str(url)))
+    return [mistake for mistake in found if mistake[0] not in wrong]
+
+
+def is_in_cluster(cluster: ClusterOptions) -> bool:
+    """It could be linked to other brokers."""
+    return bool(cluster.secret or cluster.secret_file or cluster.peers or cluster.auth == "tls")
+
+
+def cluster_settings_of(config: Config) -> ClusterSettings | None:
+    """What of the configuration concerns the cluster; None when there is to be none. OSError of `secret_file`.
+
+    Where others reach this broker is known when it listens: see `reachable`.
+    """
+    cluster = config.cluster
+    if not is_in_cluster(cluster):
+        return None
+    return ClusterSettings(
+        secret=secret_of(cluster),
+        auth=cluster.auth,
+        principals=list(cluster.principals),
+        peers=[str(peer) for peer in cluster.peers if not peer.finder],
+        is_mesh=cluster.mesh,
+        link_cost=cluster.cost,
+        hello_s=cluster.hello_s,
+        silent_s=cluster.silent_s,
+        digest_s=cluster.digest_s,
+        redial_max_s=cluster.redial_max_s,
+        max_brokers=cluster.max_brokers,
+        max_links=cluster.max_links,
+        max_routes=cluster.max_routes,
+        version=config.annotations.version,
+    )
+
+
+def secret_of(cluster: ClusterOptions) -> bytes:
+    """The secret; empty when there is none. OSError when its file cannot be read."""
+    if cluster.secret_file:
+        return Path(cluster.secret_file).read_bytes().rstrip(b"\r\n")
+    return cluster.secret.encode()
+
+
+def reachable(wanted: tuple[Listen, ...], listeners: list[str]) -> list[str]:
+    """URLs to tell others: those wanted, or those that are listened on, with this machine's name for all its addresses.
+
+    `listeners`: with the ports that the system gave them.
+    """
+    if wanted:
+        return [str(url) for url in wanted]
+    urls: list[str] = []
+    for text in listeners:
+        url = Listen.parse(text)
+        if url.host in WILDCARDS:
+            url = Listen(url.scheme, socket.gethostname(), url.port, url.path)
+        urls.append(str(url))
+    return urls
+
+
+def found_peers(config: Config) -> list[Dial]:
+    """The peers that have to be looked up."""
+    return [peer for peer in config.cluster.peers if peer.finder]
+
+
+def _secret_mistakes(cluster: ClusterOptions) -> list[tuple[str, str, str]]:
+    if cluster.secret and cluster.secret_file:
+        return [("cluster.secret", "and cluster.secret_file are both there, one is enough", "")]
+    name = "cluster.secret_file" if cluster.secret_file else "cluster.secret"
+    try:
+        secret = secret_of(cluster)
+    except OSError:
+        return []  # said already: it is a file that cannot be read
+    if (cluster.secret or cluster.secret_file) and len(secret) < MIN_SECRET_BYTES:
+        return [(name, f"has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed", "")]
+    return []
+
+
+_KEYS: Final = [doc.key for doc in OPTIONS.values() if doc.section == "cluster"]
