@@ -32,6 +32,14 @@ DRAIN_STARTED: Final = 13
 DRAIN_ENDED: Final = 14
 PEER_SUSPENDED: Final = 15
 PEER_RESUMED: Final = 16
+LINK_UP: Final = 17
+LINK_DOWN: Final = 18
+BROKER_JOINED: Final = 19
+BROKER_LEFT: Final = 20
+ANNOTATIONS_REFUSED: Final = 21
+REDIRECT_SET: Final = 22
+REDIRECT_REMOVED: Final = 23
+DIGEST_MISMATCH: Final = 24
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -50,6 +58,14 @@ KIND_NAMES: Final[dict[int, str]] = {
     DRAIN_ENDED: "DrainEnded",
     PEER_SUSPENDED: "PeerSuspended",
     PEER_RESUMED: "PeerResumed",
+    LINK_UP: "LinkUp",
+    LINK_DOWN: "LinkDown",
+    BROKER_JOINED: "BrokerJoined",
+    BROKER_LEFT: "BrokerLeft",
+    ANNOTATIONS_REFUSED: "AnnotationsRefused",
+    REDIRECT_SET: "RedirectSet",
+    REDIRECT_REMOVED: "RedirectRemoved",
+    DIGEST_MISMATCH: "DigestMismatch",
 }
 
 LIFECYCLE_FIELDS: Final = (
@@ -133,7 +149,7 @@ class LifecycleEvent:
         self.reason: Final = reason  # a code word, see errors.CODE_WORDS, or "left"
         self.detail: Final = detail  # a sentence for people
         self.uptime_ms: Final = uptime_ms  # of the route, connection or broker that ended
-        self.requests: Final = requests  # that the route had served
+        self.requests: Final = requests  # that the route had served; whose annotations were refused
 
     @property
     def name(self) -> str:

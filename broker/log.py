@@ -18,7 +18,15 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from broker.errors import CODE_WORDS
-from broker.events import EVENTS_DROPPED, LIFECYCLE_FIELDS, ROUTE_EJECTED, LifecycleEvent
+from broker.events import (
+    ANNOTATIONS_REFUSED,
+    BROKER_LEFT,
+    DIGEST_MISMATCH,
+    EVENTS_DROPPED,
+    LIFECYCLE_FIELDS,
+    ROUTE_EJECTED,
+    LifecycleEvent,
+)
 from broker.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
@@ -26,7 +34,8 @@ OUR_LOGGERS: Final = ("broker", "admin_api", "spark_sink", "client_sdk")  # what
 MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
 
 # Ways to go that are nobody's fault; any other code word is a warning.
-_ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator"})
+_ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator", "duplicate-link"})
+_WARNINGS: Final = frozenset({EVENTS_DROPPED, ROUTE_EJECTED, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH})
 
 
 class TextFormatter(logging.Formatter):
@@ -75,13 +84,13 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
 
 
 def log_event(event: LifecycleEvent, line: str = "") -> None:
-    """The event's line: a warning when events were dropped, a route was ejected, a service refuses requests, or a peer
-    or route went by its own fault, else info.
+    """The event's line: a warning when events were dropped, a route was ejected, a service refuses requests, a broker
+    is out of reach, neighbours differ, annotations were refused, or a peer or route went by its own fault; else info.
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
     is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
-    level = logging.WARNING if is_fault or event.kind in (EVENTS_DROPPED, ROUTE_EJECTED) else logging.INFO
+    level = logging.WARNING if is_fault or event.kind in _WARNINGS else logging.INFO
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 
@@ -114,6 +123,22 @@ def event_line(event: LifecycleEvent) -> str:
             return _with(f"service {event.service}: requests are taken again", event.detail)
         case "DrainStarted" | "DrainEnded":  # the detail of all but the broker's begins with a name
             return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
+        case "LinkUp":
+            return _with(f"link {event.peer}: up", event.detail)
+        case "LinkDown":
+            return _with(f"link {event.peer}: down after {_seconds(event)}", _why(event))
+        case "BrokerJoined":
+            return _with("cluster: a broker can be reached", event.detail)
+        case "BrokerLeft":
+            return _with("cluster: a broker is out of reach", event.detail)
+        case "AnnotationsRefused":
+            return _with(f"peer {event.peer}: annotations of {event.requests} requests refused", _why(event))
+        case "RedirectSet":
+            return _with(f"service {event.service}: redirected", event.detail)
+        case "RedirectRemoved":
+            return _with(f"service {event.service}: no longer redirected", event.detail)
+        case "DigestMismatch":
+            return _with(f"link {event.peer}: both ends know different things", _why(event))
         case _:
             return _with("broker: events dropped", _why(event))
 

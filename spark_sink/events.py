@@ -63,11 +63,23 @@ LIFECYCLE_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     "tags": (Column("tags", TAGS, "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`"),),
     "peer": (Column("peer", TEXT, "the connection, `tcp 10.0.0.4:5123`"),),
     "reason": (
-        Column("reason", TEXT, "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`"),
+        Column(
+            "reason",
+            TEXT,
+            "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`; of AnnotationsRefused "
+            "what is wrong with them",
+        ),
     ),
     "detail": (Column("detail", TEXT, "a sentence for people"),),
     "uptime_ms": (Column("uptime_ms", BIGINT, "how long the route or connection that ended had lived"),),
-    "requests": (Column("requests", BIGINT, "requests that the route had served; of EventsDropped: that are missing"),),
+    "requests": (
+        Column(
+            "requests",
+            BIGINT,
+            "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that were "
+            "refused since the last such event",
+        ),
+    ),
 }
 FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     "at_ms": (Column("at", TIME, "when the interval ended"),),

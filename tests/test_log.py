@@ -9,18 +9,26 @@ from collections.abc import Iterator
 import pytest
 
 from broker.events import (
+    ANNOTATIONS_REFUSED,
     BREAKER_CLOSED,
     BREAKER_OPENED,
+    BROKER_JOINED,
+    BROKER_LEFT,
     BROKER_STARTED,
     BROKER_STOPPED,
+    DIGEST_MISMATCH,
     DRAIN_ENDED,
     DRAIN_STARTED,
     EVENTS_DROPPED,
     KIND_NAMES,
+    LINK_DOWN,
+    LINK_UP,
     PEER_CLOSED,
     PEER_CONNECTED,
     PEER_RESUMED,
     PEER_SUSPENDED,
+    REDIRECT_REMOVED,
+    REDIRECT_SET,
     ROUTE_EJECTED,
     ROUTE_JOINED,
     ROUTE_LEFT,
@@ -107,6 +115,29 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
             LifecycleEvent(DRAIN_ENDED, 14, 0, reason="broker", detail="in service again after 0.1 s"),
             "drain of broker: in service again after 0.1 s",
         ),
+        (LifecycleEvent(LINK_UP, 15, 0, peer=PEER, detail="eu-2"), f"link {PEER}: up: eu-2"),
+        (
+            LifecycleEvent(LINK_DOWN, 16, 0, peer=PEER, reason="left", detail="eu-2: reset", uptime_ms=3_000),
+            f"link {PEER}: down after 3.0 s: left: eu-2: reset",
+        ),
+        (
+            LifecycleEvent(BROKER_JOINED, 17, 0, detail="eu-3 (7), 2 hops by way of eu-2"),
+            "cluster: a broker can be reached: eu-3 (7), 2 hops by way of eu-2",
+        ),
+        (LifecycleEvent(BROKER_LEFT, 18, 0, detail="eu-3 (7)"), "cluster: a broker is out of reach: eu-3 (7)"),
+        (
+            LifecycleEvent(ANNOTATIONS_REFUSED, 19, 0, peer=PEER, reason="loop", detail="a>b>a", requests=4),
+            f"peer {PEER}: annotations of 4 requests refused: loop: a>b>a",
+        ),
+        (
+            LifecycleEvent(REDIRECT_SET, 20, 0, service="orders", detail="requests go to green"),
+            "service orders: redirected: requests go to green",
+        ),
+        (LifecycleEvent(REDIRECT_REMOVED, 21, 0, service="orders"), "service orders: no longer redirected"),
+        (
+            LifecycleEvent(DIGEST_MISMATCH, 22, 0, peer=PEER, detail="eu-2: 12 entries there, 10 here"),
+            f"link {PEER}: both ends know different things: eu-2: 12 entries there, 10 here",
+        ),
     ],
 )
 def test_each_kind_of_event_has_its_line_with_the_subject_first(event: LifecycleEvent, line: str) -> None:
@@ -190,6 +221,24 @@ def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
     assert line.isascii()
     assert "\n" not in line
     assert json.loads(line)["text"] == "a\nb\u2028\udc80"
+
+
+def test_what_goes_wrong_between_brokers_is_a_warning_and_a_second_link_is_not(out: io.StringIO) -> None:
+    setup("warning", "text", out)
+    log_event(LifecycleEvent(LINK_UP, 1, 0, peer="a", detail="eu-2"))
+    log_event(LifecycleEvent(LINK_DOWN, 2, 0, peer="b", reason="duplicate-link"))
+    log_event(LifecycleEvent(LINK_DOWN, 3, 0, peer="c", reason="keepalive-timeout"))
+    log_event(LifecycleEvent(BROKER_JOINED, 4, 0, detail="eu-2"))
+    log_event(LifecycleEvent(BROKER_LEFT, 5, 0, detail="eu-2"))
+    log_event(LifecycleEvent(ANNOTATIONS_REFUSED, 6, 0, peer="d", reason="from-client", requests=1))
+    log_event(LifecycleEvent(DIGEST_MISMATCH, 7, 0, peer="e"))
+    log_event(LifecycleEvent(REDIRECT_SET, 8, 0, service="orders"))
+    assert [line[25:] for line in out.getvalue().splitlines()] == [
+        "warning link c: down after 0.0 s: keepalive-timeout",
+        "warning cluster: a broker is out of reach: eu-2",
+        "warning peer d: annotations of 1 requests refused: from-client",
+        "warning link e: both ends know different things",
+    ]
 
 
 def test_ends_that_are_a_peers_fault_ejections_refusals_and_dropped_events_are_warnings(out: io.StringIO) -> None:
