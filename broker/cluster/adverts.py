@@ -26,6 +26,10 @@ from broker.wire.ints import u64_bytes
 
 TOMBSTONE_S: Final = 600  # by its own timestamp; longer than anything is on its way or a link is away
 _TOMBSTONE_MS: Final = TOMBSTONE_S * 1000
+# Steps of wall time in which tombstones are forgotten: brokers that look at other moments, with clocks that are not
+# quite the same, still have the same map, but for an instant in each step.
+EXPIRY_STEP_S: Final = 10
+_EXPIRY_STEP_MS: Final = EXPIRY_STEP_S * 1000
 _SPARE_N: Final = 64  # moments of tombstones that are gone already; more than as many as are left are thrown out
 
 _ROUTE: Final = 0x52  # R
@@ -104,7 +108,7 @@ class Adverts:
             # Who may say it is part of all other keys, so that there it is equal.
             if advert.timestamp_ms == old.timestamp_ms and advert.broker_id <= old.broker_id:
                 return False
-        is_kept = not advert.is_removed or at_ms - advert.timestamp_ms <= _TOMBSTONE_MS
+        is_kept = not advert.is_removed or advert.timestamp_ms >= _oldest_ms(at_ms)
         if old is None:
             if not is_kept:
                 return False
@@ -118,9 +122,10 @@ class Adverts:
         return True
 
     def expire(self, at_ms: int) -> None:
-        """Forgets the tombstones that are too old; costs nothing when there are none."""
+        """Forgets the tombstones that are too old; to be called before each `digest`; costs nothing without any."""
         tombs = self._tombs
-        while tombs and at_ms - tombs[0][0] > _TOMBSTONE_MS:
+        oldest_ms = _oldest_ms(at_ms)
+        while tombs and tombs[0][0] < oldest_ms:
             timestamp_ms, key = heappop(tombs)
             entry = self._entries.get(key)
             if entry is not None and entry.is_removed and entry.timestamp_ms == timestamp_ms:
@@ -226,6 +231,11 @@ class Adverts:
             others.remove(entry)
             if not others:
                 del self._by_route[entry.route_id]
+
+
+def _oldest_ms(at_ms: int) -> int:
+    """The timestamp of the oldest tombstone that is kept at that wall time."""
+    return at_ms - at_ms % _EXPIRY_STEP_MS - _TOMBSTONE_MS
 
 
 def _ordered(entries: list[Advert]) -> list[Advert]:

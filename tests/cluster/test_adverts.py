@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.adverts import _SPARE_N, TOMBSTONE_S, Advert, Adverts
+from broker.cluster.adverts import _SPARE_N, EXPIRY_STEP_S, TOMBSTONE_S, Advert, Adverts
 from broker.cluster.notes import RedirectNote
 from broker.errors import InvalidFrame
 
 AT_MS = 1_700_000_000_000
 TOMBSTONE_MS = TOMBSTONE_S * 1000
+STEP_MS = EXPIRY_STEP_S * 1000  # AT_MS begins a step
 
 
 def id_of(number: int) -> bytes:
@@ -107,15 +108,29 @@ def test_hashes_tell_keys_timestamps_and_removal_apart() -> None:
 
 
 def test_a_tombstone_stays_for_its_time_and_keeps_the_old_word_away() -> None:
-    made = adverts(removed(1, 7, 5))
-    made.expire(AT_MS + 5 + TOMBSTONE_MS)
+    """D-47"""
+    made = adverts(removed(1, 7, STEP_MS))
+    made.expire(AT_MS + STEP_MS + TOMBSTONE_MS)
     assert not made.apply(route(1, 7, 4), AT_MS)
-    made.expire(AT_MS + 6 + TOMBSTONE_MS)
+    made.expire(AT_MS + 2 * STEP_MS + TOMBSTONE_MS)
     assert (made.size(), made.digest(), made.table()) == (0, Adverts(1).digest(), bytes(8))
 
 
+def test_brokers_that_look_at_other_moments_forget_the_same_tombstones() -> None:
+    """D-47: in the same step of wall time."""
+    after = [-3 * STEP_MS, -2 * STEP_MS - 1, -2 * STEP_MS, -STEP_MS - 1, -STEP_MS, -1, 0, 1, STEP_MS]
+    one, other = [adverts(*[removed(n, 7, each) for n, each in enumerate(after)]) for _ in range(2)]
+    one.expire(AT_MS - STEP_MS + TOMBSTONE_MS)
+    other.expire(AT_MS - 1 + TOMBSTONE_MS)
+    assert [entry.timestamp_ms - AT_MS for entry in one.entries()] == after[4:]
+    assert one.digest() == other.digest()
+    other.expire(AT_MS + TOMBSTONE_MS)
+    assert [entry.timestamp_ms - AT_MS for entry in other.entries()] == after[6:]
+
+
 def test_a_tombstone_that_comes_too_late_removes_and_does_not_stay() -> None:
-    late_ms = AT_MS + 5 + TOMBSTONE_MS + 1
+    """D-47"""
+    late_ms = AT_MS + STEP_MS + TOMBSTONE_MS
     made = adverts(route(1, 7))
     assert made.apply(removed(1, 7, 5), late_ms)
     assert (made.size(), made.routes_of(id_of(7)), made.route_entries(id_of(1))) == (0, [], [])
@@ -137,7 +152,7 @@ def test_a_route_that_comes_and_goes_again_and_again_leaves_no_trace() -> None:
         made.apply(removed(1, 7, 2 * number + 1), AT_MS)
     assert made.size() == 1
     assert len(made._tombs) <= _SPARE_N + 2
-    made.expire(AT_MS + 4000 + TOMBSTONE_MS)
+    made.expire(AT_MS + STEP_MS + TOMBSTONE_MS)
     assert (made.size(), made._tombs, made._by_broker, made._by_route) == (0, [], {}, {})
 
 
@@ -151,7 +166,7 @@ def test_one_entry_too_many_is_refused_and_those_that_are_there_can_change() -> 
     assert (made.size(), made.refused_n) == (2, 2)
     assert made.apply(removed(1, 7, 1), AT_MS)
     assert made.apply(info(7, 1), AT_MS)
-    made.expire(AT_MS + 2 + TOMBSTONE_MS)
+    made.expire(AT_MS + STEP_MS + TOMBSTONE_MS)
     assert made.apply(route(2, 7), AT_MS)
     assert (raws(made.entries()), made.refused_n) == ([b"INFO 7 1", b"ADD 2 7 0"], 2)
 
