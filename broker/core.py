@@ -11,6 +11,8 @@ Requests are the engine's. Nothing here reads a clock, waits, logs or raises on 
 
 from typing import Final
 
+from broker.cluster.cluster import Cluster
+from broker.cluster.settings import ClusterSettings
 from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from broker.events import (
     BROKER_STARTED,
@@ -44,6 +46,7 @@ from broker.rsocket.frames import (
     ERROR,
     EXT,
     FOLLOWS,
+    HEADER_BYTES,
     IGNORE,
     KEEPALIVE,
     KIND_NAMES,
@@ -66,7 +69,7 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.framing import LENGTH_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN
-from broker.wire.frames import ADDRESS
+from broker.wire.frames import ADDRESS, BROKER_INFO
 from broker.wire.ids import id_text
 
 CoreSettings = Settings
@@ -96,6 +99,7 @@ class Core(Ends):
         "_offers",
         "added",
         "broker_id",
+        "cluster",
         "crowd",
         "drains",
         "engine",
@@ -110,8 +114,20 @@ class Core(Ends):
         "table",
     )
 
-    def __init__(self, settings: Settings, broker_id: bytes, dice: Dice, now: float, at_ms: int) -> None:
-        """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch."""
+    def __init__(
+        self,
+        settings: Settings,
+        broker_id: bytes,
+        dice: Dice,
+        now: float,
+        at_ms: int,
+        cluster: ClusterSettings | None = None,
+        entropy: bytes = b"",
+    ) -> None:
+        """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch.
+
+        `cluster`: None for a broker to which no other may link. `entropy`: see `Cluster`.
+        """
         self.settings: Final = settings
         self.broker_id: Final = broker_id
         self.id_text: Final = id_text(broker_id)
@@ -127,7 +143,22 @@ class Core(Ends):
         self._deadlines: Final = Deadlines()
         self.crowd: Final = Crowd(settings, self)
         self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.crowd.peers)
-        self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self)
+        self.cluster: Final = Cluster(
+            cluster if cluster is not None else ClusterSettings(),
+            broker_id,
+            settings.broker_name if settings.broker_name else f"broker-{self.id_text[:8]}",
+            settings.require_annotations,
+            self.table,
+            self.engine,
+            self.drains,
+            self._diary,
+            self,
+            dice,
+            entropy,
+            now,
+            at_ms,
+        )
+        self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self, self.cluster)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
         self._announced: Final = self.engine.announced
         self._suspects: Final = self.table.loads.suspects
@@ -158,6 +189,31 @@ class Core(Ends):
             self.end(peer, "over-limit", crowd, now, REJECTED_SETUP)
         else:
             self._watch(peer, now + self.settings.setup_timeout_s)
+        return peer
+
+    def dialled(self, name: str, framed: bool, now: float, url: str, address: str = "", principal: str = "") -> Peer:
+        """A connection to another broker is there, which `cluster.take_dials` had asked for; else as `connected`."""
+        peer = Peer(
+            self.crowd.accepted_n + 1,
+            name,
+            framed,
+            self.settings,
+            self._dirty,
+            self._fed,
+            now,
+            self._diary.wall(now),
+            0,
+        )
+        crowd = self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
+        setup = self.cluster.dialled(peer, url, now)
+        peer.connection.begin(setup)
+        peer.mimes = self.engine.number_mimes(setup)
+        peer.frame.max_bytes = self.settings.max_frame_bytes
+        if crowd:
+            self.end(peer, "over-limit", crowd, now)
+            return peer
+        peer.send(setup.encode())
+        self._watch(peer, now + peer.connection.lifetime_s)
         return peer
 
     def receive(self, peer: Peer, data: bytes, now: float) -> None:
@@ -288,6 +344,9 @@ class Core(Ends):
         if is_suspended:
             self._forget(peer, now)
 
+    def outbid(self, peer: Peer, text: str, now: float) -> None:
+        self.end(peer, "replaced", text, now)
+
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
         self.engine.is_draining = True
@@ -311,6 +370,7 @@ class Core(Ends):
         while peer is not None:
             self._look_at(peer, now)
             peer = self._deadlines.take_due(now)
+        self.cluster.tick(now)
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
@@ -329,7 +389,7 @@ class Core(Ends):
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
         rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
-        return min(self._flow_at, self._deadlines.first(), rooms_at)
+        return min(self._flow_at, self._deadlines.first(), rooms_at, self.cluster.next_at())
 
     # What comes out
 
@@ -380,11 +440,16 @@ class Core(Ends):
         self._fed.clear()
 
     def _pause(self, caller: Peer) -> None:
-        """The caller has just sent requests to congested peers, or too many to suspended ones."""
+        """The caller has just sent requests to congested peers, or too many to suspended ones.
+
+        A link is always read from: others speak on it, too.
+        """
         self._end_overrun(caller.heard_at)
         for fed in self._fed:
             fed.is_fed = False
-            if fed.is_congested and caller.id not in fed.feeders and fed is not caller and not caller.is_lost:
+            if fed is caller or caller.is_lost or caller.link is not None:
+                continue
+            if fed.is_congested and caller.id not in fed.feeders:
                 fed.feeders[caller.id] = caller
                 caller.feeds[fed.id] = fed
                 if len(caller.feeds) == 1:
@@ -414,6 +479,8 @@ class Core(Ends):
         session = peer.session
         if session is not None:
             session.acknowledge(keepalive_position(frame.data, frame.start, frame.end))
+        elif not frame.flags & RESPOND and self.cluster.knows(peer):
+            self.cluster.heard(peer, frame.data[frame.start + 14 : frame.end], frame.now)
         answer = peer.connection.handle_keepalive(frame, session.received_position if session is not None else 0)
         if answer is not None:
             peer.send(answer)
@@ -478,7 +545,9 @@ class Core(Ends):
                 self.sessions.close(peer)
                 self._offers.withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
             elif verdict != NOTHING:
-                peer.end("left", "the peer sent an ERROR on stream 0")
+                text = frame.data[frame.start + 10 : min(frame.end, frame.start + 266)].decode("utf-8", "replace")
+                said = f": {text}" if connection.is_dialled and text else ""
+                peer.end("left", f"the peer sent an ERROR on stream 0{said}")
                 self._let_go(peer, frame.now)
         elif kind == RESUME:
             # "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an ERROR[CONNECTION_ERROR]", and
@@ -540,7 +609,9 @@ class Core(Ends):
         metadata = setup.metadata
         if metadata:
             at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
-            if at >= 0:
+            if at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO:
+                self.cluster.greeted(peer, metadata[at:to], frame.now)
+            elif at >= 0:
                 self._offers.announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
             elif at != ABSENT:
                 what = "has too many entries" if at == BROKEN else "breaks off"
@@ -612,9 +683,12 @@ class Core(Ends):
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         at, to = self.engine.find_in_push(peer, frame)
-        if to - at < 6:
+        is_request = to - at >= 6 and frame.data[at + 4] >> 2 == ADDRESS
+        if self.cluster.knows(peer) and not is_request:
+            self.cluster.pushed(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now)
+        elif to - at < 6:
             self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
-        elif frame.data[at + 4] >> 2 == ADDRESS:
+        elif is_request:
             self.engine.handle_push(peer, frame, at, to)
         else:
             self._offers.announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
@@ -624,6 +698,7 @@ class Core(Ends):
         at_ms = self._diary.wall(now)
         self.sessions.close(peer)
         self._offers.withdraw(peer, peer.end_reason, now)
+        self.cluster.lost(peer, now)
         self.relieved(peer, now)
         if peer.granting is not None:
             peer.granting.close()

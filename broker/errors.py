@@ -69,6 +69,20 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
         REJECTED,
         "the router annotations of a request from another broker cannot be read; nothing was processed",
     ),
+    "bad-broker": (
+        REJECTED_SETUP,
+        "a broker wants to link and says something of itself that cannot be, or does not prove in time who it is; "
+        "the connection is closed",
+    ),
+    "wrong-secret": (
+        REJECTED_SETUP,
+        "a broker wants to link and does not know the secret of the cluster, or has no certificate that it may have; "
+        "the connection is closed",
+    ),
+    "duplicate-link": (
+        CONNECTION_CLOSE,
+        "two brokers have two connections, or one of them has begun anew; one of the connections is closed",
+    ),
     "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "the peer reads too slowly: more bytes wait for it than the limit allows"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from broker.cluster.settings import ClusterSettings
 from broker.core import Core, CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
@@ -163,9 +164,18 @@ class Frame:
 class World:
     """One broker, a clock, and any number of wires."""
 
-    def __init__(self, settings: CoreSettings | None = None, seed: int = 1, number: int = 1) -> None:
-        self.now = 100.0
-        self.core = Core(settings or CoreSettings(), route_id(0xB0 + number), Dice(seed), self.now, START_MS)
+    def __init__(
+        self,
+        settings: CoreSettings | None = None,
+        seed: int = 1,
+        number: int = 1,
+        cluster: ClusterSettings | None = None,
+        now: float = 100.0,
+    ) -> None:
+        self.now = now
+        broker_id = route_id(0xB0 + number)
+        entropy = broker_id * 2
+        self.core = Core(settings or CoreSettings(), broker_id, Dice(seed), now, self.at_ms, cluster, entropy)
         self.wires: dict[int, Wire] = {}
         self.routes: set[Route] = set()  # all that ever were
 

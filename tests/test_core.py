@@ -523,7 +523,8 @@ def test_a_connection_that_takes_the_route_id_of_another_ends_it() -> None:
         ),
         (
             BrokerInfo(route_id(1), 1, []).encode(),
-            "no-cluster: a broker frame of kind 4 from a connection that is no broker",
+            "no-cluster: this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each "
+            "other",
         ),
     ],
 )

@@ -85,6 +85,7 @@ class Peer:
         "latest_to",
         "link",
         "look_at",
+        "max_streams",
         "merging_bytes",
         "merging_n",
         "mimes",
@@ -118,7 +119,7 @@ class Peer:
         self.id: Final = id
         self.name = name  # "tcp 10.0.0.4:5123"; of a peer that was resumed, of its latest transport
         self.is_framed = is_framed
-        self.settings = settings  # of clients; of links once it is one
+        self.settings: Final = settings
         self.begins: Final = begins  # parity of the stream ids that it begins: 1, or 0 when the broker has dialled it
         self.link: Link | None = None  # when it is another broker, and has proved it
         self.connection: Final = Connection(settings.max_lifetime_s)
@@ -134,6 +135,7 @@ class Peer:
         self.latest_target: Target | None = None  # of that ADDRESS
         self.latest_flow: Flow | None = None  # of the latest request that was routed
         self.begun = 0  # open streams that the peer began
+        self.max_streams = settings.max_streams_per_connection  # as many as it may
         self.route: object | None = None  # the Route it offers; None: a caller only (D-17)
         self.caller_service = ""  # service name of that route
         self.zone = settings.zone.encode()  # where it is, as zones are compared; its route's Zone tag, or the broker's

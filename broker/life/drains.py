@@ -148,11 +148,11 @@ class Drains:
         return self._end(BROKER, "", now)
 
     def covers(self, route: Route) -> bool:
-        """The route gets no new requests because of itself or one of its tags."""
+        """The route gets no new requests because of itself or one of its tags, or because its own broker says so."""
         for token in route.tokens:
             if token in self._tokens:
                 return True
-        return route.id in self._tokens
+        return route.load.is_leaving or route.id in self._tokens
 
     def mask(self, route: Route) -> None:
         """A route has just joined, or has other tags: whether it gets requests."""

@@ -11,3 +11,6 @@ class Ends:
 
         `code` 0 means the RSocket code of the word, or what stands for it in the state of the connection.
         """
+
+    def outbid(self, peer: Peer, text: str, now: float) -> None:
+        """Another connection has come with its Route Id, elsewhere in the cluster: its route leaves (D-09)."""

@@ -17,6 +17,7 @@ from broker.life.diary import Diary
 from broker.life.drains import Drains
 from broker.life.ends import Ends
 from broker.life.guards import SPENT, Rate
+from broker.life.heralds import Herald
 from broker.routing.loads import Load
 from broker.routing.table import Route, Table
 from broker.wire.frames import Address, RouteSetup, decode_frame
@@ -26,10 +27,17 @@ from broker.wire.keys import ZONE
 class Offers:
     """The routes of one broker's own connections."""
 
-    __slots__ = ("_diary", "_drains", "_ends", "_engine", "_rate", "_settings", "_table")
+    __slots__ = ("_diary", "_drains", "_ends", "_engine", "_herald", "_rate", "_settings", "_table")
 
     def __init__(
-        self, settings: Settings, table: Table, engine: Engine, drains: Drains, diary: Diary, ends: Ends
+        self,
+        settings: Settings,
+        table: Table,
+        engine: Engine,
+        drains: Drains,
+        diary: Diary,
+        ends: Ends,
+        herald: Herald,
     ) -> None:
         self._settings: Final = settings
         self._table: Final = table
@@ -37,6 +45,7 @@ class Offers:
         self._drains: Final = drains
         self._diary: Final = diary
         self._ends: Final = ends
+        self._herald: Final = herald
         self._rate: Final = Rate(settings.max_route_setups_per_s)
 
     def announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
@@ -75,8 +84,8 @@ class Offers:
         if old is not None and old is not mine:
             # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
             owner = old.owner
-            assert isinstance(owner, Peer)
-            self._ends.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
+            if isinstance(owner, Peer):  # else its own broker does, when it hears of this one
+                self._ends.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
         at_ms = self._diary.wall(now)
         if old is not None:
@@ -93,6 +102,7 @@ class Offers:
                 was_ejected = renamed.ejected_until > 0
             if mine.id != route.id:  # else `join` takes its place
                 self._table.leave(mine, load is not None)
+                self._herald.route_left(mine, now)
         self._table.join(route, at_ms, now, load)
         if renamed is not None:
             self._carry_blame(renamed, was_ejected, route.load, now)
@@ -109,6 +119,7 @@ class Offers:
         peer.flows = {}  # they name the old route as the caller
         peer.latest_flow = None
         self._engine.route_opened(route, now)
+        self._herald.route_joined(route, now)
         self._tell(ROUTE_JOINED, route, peer, at_ms, "")
 
     def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:
@@ -128,6 +139,7 @@ class Offers:
         route = peer.route
         if isinstance(route, Route) and self._table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
+            self._herald.route_left(route, now)
             self._tell(kind, route, peer, self._diary.wall(now), reason)
 
     def _tell(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The state of one accepted RSocket connection: its SETUP, its keepalive, its end. No streams, no routing, no I/O.
+"""The state of one RSocket connection, accepted or dialled: its SETUP, its keepalive, its end. No streams, no routing, no I/O.
 
 A connection begins without rights; the first frame must be a SETUP on stream 0 ("Connection Establishment"). Then it is
 open until one side ends it. What arrives on stream 0:
@@ -56,11 +56,12 @@ _SETUP_CODES: Final = (INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTE
 class Connection:
     """One connection in the server's role."""
 
-    __slots__ = ("_max_lifetime_ms", "setup", "state")
+    __slots__ = ("_max_lifetime_ms", "is_dialled", "setup", "state")
 
     def __init__(self, max_lifetime_s: float = 300.0) -> None:
         """`max_lifetime_s`: of silence, see `lifetime_s`."""
         self._max_lifetime_ms: Final = int(max_lifetime_s * 1000)
+        self.is_dialled = False  # we are the client
         self.state = NEW
         self.setup: Setup | None = None  # None until the SETUP was accepted, then for ever what it said
 
@@ -119,6 +120,12 @@ class Connection:
         self.state = OPEN
         return None
 
+    def begin(self, setup: Setup) -> None:
+        """We have dialled, and say this SETUP: the connection is open, and what it promises counts for both ends."""
+        self.is_dialled = True
+        self.setup = setup
+        self.state = OPEN
+
     def handle_keepalive(self, frame: FrameCursor, position: int = 0) -> bytes | None:
         """The KEEPALIVE to answer with, or None when no answer is asked for. `position`: received, 0 if not counted."""
         if not frame.flags & RESPOND:
@@ -134,7 +141,7 @@ class Connection:
             return NOTHING
         code = u32_at(frame.data, frame.start + HEADER_BYTES)
         # "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame."
-        if code in _SETUP_CODES:
+        if code in _SETUP_CODES and not self.is_dialled:
             return NOTHING
         # "Sender or Receiver of this frame MUST wait for outstanding streams to terminate before closing."
         if code == CONNECTION_CLOSE:

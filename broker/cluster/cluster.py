@@ -1,0 +1,474 @@
+"""This broker among others: who they are, how to reach them, which routes they have.
+
+    SETUP with BROKER_INFO ─► greeted ┐                                  ┌─► frames on links: flood, compare, hello
+    METADATA_PUSH on links ─► pushed  ├─► members, paths ─► replica ─────┼─► table: routes behind links join and leave
+    links come and go      ─► lost    ┘   (who, which way)  (routes)     └─► events
+
+    spec "BROKER_INFO", "Emitting ROUTE_ADD Frames", "Emitting ROUTE_REMOVE Frames", "Routing Table"
+
+Decides what is told to whom. Forwards no requests: the engine does, and finds the way in `Remote.via`. No I/O: which
+URLs are to be dialled, `take_dials` says.
+"""
+
+from typing import Final
+
+from broker.cluster.adverts import Advert
+from broker.cluster.dials import Dials
+from broker.cluster.handshakes import GREET_S, Handshakes, Watcher
+from broker.cluster.infos import DRAINING, Info, read_info
+from broker.cluster.members import Member
+from broker.cluster.neighbours import Neighbour, broker_entry
+from broker.cluster.notes import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
+from broker.cluster.paths import Paths
+from broker.cluster.redirects import Redirect, Redirects
+from broker.cluster.replica import Replica
+from broker.cluster.settings import ClusterSettings
+from broker.errors import BrokerError, Refusal
+from broker.events import BROKER_JOINED, BROKER_LEFT, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
+from broker.forwarding.engine import Engine
+from broker.forwarding.peers import Peer
+from broker.life.diary import Diary
+from broker.life.drains import Drains
+from broker.life.ends import Ends
+from broker.routing.dice import Dice
+from broker.routing.table import Route, Table
+from broker.rsocket.frames import Setup
+from broker.rsocket.metadata import encode_entry, entries
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, RouteRemove, decode_frame
+
+NEVER: Final = float("inf")
+FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
+STATES_S: Final = 0.25  # how often the states of our own routes are compared with what the others were told
+EXPIRE_S: Final = 10.0  # how often old tombstones are looked for
+
+
+class Cluster(Watcher):
+    """One broker's view of its cluster; alone in it until somebody links."""
+
+    __slots__ = (
+        "_diary",
+        "_engine",
+        "_epoch_ms",
+        "_expire_at",
+        "_id",
+        "_is_leaving",
+        "_paths",
+        "_settings",
+        "_states_at",
+        "digest_mismatches",
+        "handshakes",
+        "members",
+        "name",
+        "redirections",
+        "replica",
+    )
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        broker_id: bytes,
+        name: str,
+        requires_annotations: bool,
+        table: Table,
+        engine: Engine,
+        drains: Drains,
+        diary: Diary,
+        ends: Ends,
+        dice: Dice,
+        entropy: bytes,
+        now: float,
+        at_ms: int,
+    ) -> None:
+        """`entropy`: bytes that nobody can guess, for nonces; none where nobody links."""
+        self.name: Final = name
+        self.members: dict[bytes, Member] = {}  # by id, this broker included; bounded by max_brokers
+        self.digest_mismatches = 0
+        self._settings: Final = settings
+        self._id: Final = broker_id
+        self._epoch_ms: Final = at_ms
+        self._engine: Final = engine
+        self._diary: Final = diary
+        self._paths: Final = Paths(broker_id)
+        self.handshakes: Final = Handshakes(
+            settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
+        )
+        self.replica: Final = Replica(broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends)
+        self.redirections: Final = Redirects(engine.query, diary)
+        self._is_leaving = False
+        self._states_at = now
+        self._expire_at = now + EXPIRE_S
+        self._say_info(now)
+
+    # What others look at
+
+    def links(self) -> list[Neighbour]:
+        """All neighbours, those in the handshake too, oldest first."""
+        return list(self.handshakes.neighbours.values())
+
+    @property
+    def dials(self) -> Dials:
+        """Where this broker calls."""
+        return self.handshakes.dials
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Connections that wanted to be links and are none, by code word."""
+        return self.handshakes.refused
+
+    @property
+    def redirects(self) -> dict[str, Redirect]:
+        """Services whose requests go to another one, by name."""
+        return self.redirections.by_service
+
+    @property
+    def adverts_applied(self) -> int:
+        """What others said of routes and was news."""
+        return self.replica.applied_n
+
+    @property
+    def adverts_ignored(self) -> int:
+        """And was none, or one too many."""
+        return self.replica.ignored_n + self.replica.adverts.refused_n
+
+    def digest(self) -> bytes:
+        """Equal on two brokers that know the same."""
+        return self.replica.adverts.digest()
+
+    # Dialling, for the edge
+
+    def take_dials(self, now: float) -> list[str]:
+        """URLs to dial now."""
+        return self.dials.take(now) if self.handshakes.is_open and not self._is_leaving else []
+
+    def dial_failed(self, url: str, text: str, now: float) -> None:
+        """Nobody answered there."""
+        self.dials.failed(url, text, now)
+
+    def set_targets(self, source: str, urls: list[str]) -> None:
+        """Where else this broker shall call: what a name stands for now."""
+        self.dials.set_targets(source, urls)
+
+    def dialled(self, peer: Peer, url: str, now: float) -> Setup:
+        """A connection to that URL is there: what to say on it."""
+        return self.handshakes.setup(self.handshakes.dialled(peer, url, now))
+
+    # What comes in
+
+    def knows(self, peer: Peer) -> bool:
+        """The connection is a link, or wants to be one."""
+        return peer.id in self.handshakes.neighbours
+
+    def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
+        """A SETUP carried a BROKER_INFO."""
+        self.handshakes.greeted(peer, raw, now)
+
+    def pushed(self, peer: Peer, metadata: bytes, now: float) -> None:
+        """A METADATA_PUSH of a neighbour."""
+        neighbour = self.handshakes.neighbours[peer.id]
+        found = entries(metadata)
+        if found is None:
+            self.handshakes.refuse(
+                peer, Refusal("bad-broker", "the composite metadata of a METADATA_PUSH breaks off"), now
+            )
+            return
+        for entry in found:
+            raw = metadata[entry.start : entry.end]
+            try:
+                if entry.mime == CLUSTER_MIME:
+                    if neighbour.is_up:
+                        self._note(neighbour, raw, now)
+                elif entry.mime in (MIME_TYPE.encode(), MIME_TYPE_V0.encode()):
+                    self._frame(neighbour, raw, now)
+            except BrokerError as error:
+                self.handshakes.refuse(peer, Refusal("bad-broker", error.text), now)
+            if peer.is_ending:
+                break
+        self.flush()
+
+    def heard(self, peer: Peer, data: bytes, now: float) -> None:
+        """The answer to one of our KEEPALIVEs."""
+        neighbour = self.handshakes.neighbours.get(peer.id)
+        if neighbour is not None:
+            neighbour.heard(data, now)
+
+    def lost(self, peer: Peer, now: float) -> None:
+        """A connection has ended, or is about to."""
+        self.handshakes.lost(peer, now)
+
+    def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
+        self._tell_link(LINK_UP, neighbour, "", "", now)
+        self._say_info(now)
+        self._hear_info(neighbour, info, info.public().encode(), now)
+        self.flush()
+        neighbour.push([_entry_of(advert) for advert in self.replica.adverts.entries()])  # the full picture
+
+    def unlinked(self, neighbour: Neighbour, now: float) -> None:
+        peer = neighbour.peer
+        self._tell_link(LINK_DOWN, neighbour, peer.end_reason, peer.end_detail, now)
+        self._say_info(now)
+        self._find_ways(now)
+        self.flush()
+
+    def own_info(self) -> Info:
+        return self.members[self._id].info.public()
+
+    def route_joined(self, route: Route, now: float) -> None:
+        self.replica.say_route(route, now)
+        self.flush()
+
+    def route_left(self, route: Route, now: float) -> None:
+        self.replica.say_gone(route.id, now)
+        self.flush()
+
+    # What operators do
+
+    def set_redirect(self, service: str, to: str, now: float) -> None:
+        """Requests for a service go to another one, at every broker. BrokerError "over-limit", "bad-redirect"."""
+        note = self.redirections.set(service, to, self._id, self._diary.wall(now))
+        self.replica.publish_redirect(note, note.encode(), 0, now)
+        self.flush()
+
+    def remove_redirect(self, service: str, now: float) -> bool:
+        """They go where they ask for again; False when there was no redirect."""
+        note = self.redirections.remove(service, self._id, self._diary.wall(now))
+        if note is None:
+            return False
+        self.replica.publish_redirect(note, note.encode(), 0, now)
+        self.flush()
+        return True
+
+    def leave(self, now: float) -> None:
+        """This broker is about to go: the others send nothing new here, and clients look for another one."""
+        self._is_leaving = True
+        self._say_info(now)
+        self.replica.say_states(now)
+        self.flush()
+
+    def stay(self, now: float) -> None:
+        """It is not."""
+        self._is_leaving = False
+        self._say_info(now)
+        self.replica.say_states(now)
+        self.flush()
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Says hello, compares, gives up."""
+        settings = self._settings
+        self.handshakes.end_late(now)
+        for neighbour in self.handshakes.up.values():
+            if now >= neighbour.hello_at:
+                neighbour.say_hello(now, settings.hello_s)
+            if now >= neighbour.digest_at:
+                neighbour.digest_at = now + settings.digest_s
+                adverts = self.replica.adverts
+                neighbour.push([_note_entry(DigestNote(adverts.size(), adverts.digest()).encode())])
+        if now >= self._states_at:
+            self._states_at = now + STATES_S
+            if self._is_leaving != self._engine.is_draining:
+                if self._engine.is_draining:
+                    self.leave(now)
+                else:
+                    self.stay(now)
+            self.replica.say_states(now)
+            self.flush()
+        if now >= self._expire_at:
+            self._expire_at = now + EXPIRE_S
+            self.replica.adverts.expire(self._diary.wall(now))
+            self._forget_unreachable(now)
+
+    def next_at(self) -> float:
+        """When it has something to do at the latest, seconds, monotonic."""
+        if not self.handshakes.neighbours and len(self.members) == 1:
+            return NEVER  # alone: nobody waits for anything
+        at = min(self._states_at, self._expire_at)
+        for neighbour in self.handshakes.neighbours.values():
+            if neighbour.is_up:
+                at = min(at, neighbour.hello_at, neighbour.digest_at)
+            else:
+                at = min(at, neighbour.since_at + GREET_S)
+        return at
+
+    def flush(self) -> None:
+        """Tells the neighbours what is news to them."""
+        news = self.replica.news
+        if not news:
+            return
+        self.replica.news = []
+        for neighbour in self.handshakes.up.values():
+            peer_id = neighbour.peer.id
+            neighbour.push([_entry_of(one.advert) for one in news if one.from_peer != peer_id])
+
+    # Inside
+
+    def _frame(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+        frame = decode_frame(raw)
+        if not neighbour.is_up:
+            if isinstance(frame, BrokerInfo):
+                self.handshakes.go_on(neighbour, read_info(frame), now)
+            return
+        if isinstance(frame, RouteAdd | RouteRemove):
+            self.replica.hear(raw, frame, neighbour.peer.id, now)
+        elif isinstance(frame, BrokerInfo):
+            self._hear_info(neighbour, read_info(frame), raw, now)
+
+    def _hear_info(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
+        """What some broker says of itself, from whomever."""
+        if info.id == self._id:
+            mine = self.members[self._id]
+            if info.timestamp_ms > mine.timestamp_ms or (
+                info.timestamp_ms == mine.timestamp_ms and info.epoch_ms != self._epoch_ms
+            ):
+                self._say_info(now, info.timestamp_ms + 1)
+            return
+        member = self.members.get(info.id)
+        if member is None:
+            if len(self.members) >= self._settings.max_brokers:
+                self.handshakes.count("over-limit")
+                return
+            member = self.members[info.id] = Member(info, raw, False, now)
+        elif info.timestamp_ms <= member.timestamp_ms:
+            return
+        else:
+            member.info = info
+            member.raw = raw
+        self._paths.set_neighbours(info.id, info.neighbours)
+        if member.is_reachable:
+            self.replica.publish_info(member, neighbour.peer.id, now)
+        self._find_ways(now, neighbour.peer.id)
+
+    def _note(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+        note = decode_note(raw)
+        if isinstance(note, DigestNote):
+            self._compare(neighbour, note, now)
+        elif isinstance(note, TableNote):
+            self._exchange(neighbour, note, now)
+        elif isinstance(note, RedirectNote) and self.redirections.hear(note, self._diary.wall(now)):
+            self.replica.publish_redirect(note, raw, neighbour.peer.id, now)
+
+    def _compare(self, neighbour: Neighbour, note: DigestNote, now: float) -> None:
+        """A neighbour says what it knows, in short. Is it something else twice in a row, all hashes go over."""
+        if note.digest == self.replica.adverts.digest():
+            neighbour.is_agreed = True
+            neighbour.differs_n = 0
+            return
+        neighbour.is_agreed = False
+        neighbour.differs_n += 1
+        if now - neighbour.table_at < self._settings.digest_s / 2:
+            return
+        neighbour.mismatches += 1
+        self.digest_mismatches += 1
+        if neighbour.differs_n == 2:  # once may be what is on its way
+            text = f"{note.entries_n} entries there, {self.replica.adverts.size()} here"
+            self._tell_link(DIGEST_MISMATCH, neighbour, "", text, now)
+        self._send_table(neighbour, now)
+
+    def _exchange(self, neighbour: Neighbour, note: TableNote, now: float) -> None:
+        """The hashes of all that a neighbour knows: it gets what it lacks."""
+        adverts = self.replica.adverts
+        neighbour.push([_entry_of(advert) for advert in adverts.lacking(note.table)])
+        if adverts.lacks_any(note.table) and now - neighbour.table_at >= self._settings.digest_s / 2:
+            self._send_table(neighbour, now)
+
+    def _send_table(self, neighbour: Neighbour, now: float) -> None:
+        neighbour.table_at = now
+        neighbour.push([_note_entry(TableNote(self.replica.adverts.table()).encode())])
+
+    def _say_info(self, now: float, at_least_ms: int = 0) -> None:
+        """What we say of ourselves has changed."""
+        mine = self.members.get(self._id)
+        at_ms = max(self._diary.wall(now), at_least_ms)
+        if mine is not None:
+            at_ms = max(at_ms, mine.timestamp_ms + 1)
+        info = Info(self._id, self.name, at_ms, self._epoch_ms, self._settings.version)
+        info.urls = self._settings.urls
+        info.client_urls = self._settings.client_urls
+        info.state = DRAINING if self._is_leaving else ""
+        info.neighbours = dict.fromkeys(sorted(self.handshakes.up), self._settings.link_cost)
+        raw = info.encode()
+        if mine is None:
+            mine = self.members[self._id] = Member(info, raw, True, now)
+        else:
+            mine.info = info
+            mine.raw = raw
+        self._paths.set_neighbours(self._id, info.neighbours)
+        self.replica.publish_info(mine, 0, now)
+
+    def _find_ways(self, now: float, from_peer: int = 0) -> None:
+        """Links have changed, here or elsewhere: who is reached which way, and who no more."""
+        ways = self._paths.ways()
+        came: list[Member] = []
+        gone: list[Member] = []
+        for member in self.members.values():
+            if member.is_self:
+                continue
+            way = ways.get(member.id)
+            hop = self.handshakes.up.get(way.next_hop) if way is not None else None
+            was_reachable = member.is_reachable
+            if way is None or hop is None:
+                member.hops_n = -1
+                member.cost = -1
+                member.next_hop = ""
+                member.remote.via = None
+                if was_reachable:
+                    member.unreachable_at = now
+                    gone.append(member)
+            else:
+                member.hops_n = way.hops_n
+                member.cost = way.cost
+                member.next_hop = hop.name
+                member.remote.via = hop.peer
+                if not was_reachable:
+                    came.append(member)
+        reachable_n = sum([1 for member in self.members.values() if member.is_reachable])
+        for member in gone:
+            self.replica.lost(member.id, now)
+            self._tell_broker(BROKER_LEFT, member, now)
+        for member in came:
+            self.replica.publish_info(member, from_peer, now)
+            self.replica.reached(member.id, now)
+            self._tell_broker(BROKER_JOINED, member, now)
+        self._learn_urls()
+
+    def _learn_urls(self) -> None:
+        """Brokers that we have only heard of are dialled, too; and nobody who is linked."""
+        self.dials.set_linked_ids(set(self.handshakes.up))
+        if not self._settings.is_mesh:
+            return
+        urls: list[str] = []
+        for member in self.members.values():
+            if not member.is_self and member.urls and member.id not in self.handshakes.up and member.is_reachable:
+                urls.append(member.urls[0])
+        self.dials.set_targets("learned", urls)
+
+    def _forget_unreachable(self, now: float) -> None:
+        for member in list(self.members.values()):
+            if not member.is_reachable and now - member.unreachable_at >= FORGET_S:
+                del self.members[member.id]
+                self._paths.forget(member.id)
+                self.replica.forget_early(member.id)
+        for broker_id in list(self.replica.early):
+            if broker_id not in self.members:
+                self.replica.forget_early(broker_id)
+
+    def _tell_link(self, kind: int, neighbour: Neighbour, reason: str, detail: str, now: float) -> None:
+        at_ms = self._diary.wall(now)
+        uptime_ms = int((now - neighbour.since_at) * 1000) if kind == LINK_DOWN else 0
+        said = f"{neighbour.name}: {detail}" if detail else neighbour.name
+        self._diary.tell(kind, at_ms, peer=neighbour.peer.name, reason=reason, detail=said, uptime_ms=uptime_ms)
+
+    def _tell_broker(self, kind: int, member: Member, now: float) -> None:
+        way = f", {member.hops_n} hops by way of {member.next_hop}" if member.is_reachable else ""
+        self._diary.tell(kind, self._diary.wall(now), detail=f"{member.name} ({member.id_text}){way}")
+
+
+def _note_entry(raw: bytes) -> bytes:
+    return encode_entry(CLUSTER_MIME, raw)
+
+
+def _entry_of(advert: Advert) -> bytes:
+    """How an advert travels."""
+    if advert.key[:1] == b"S":
+        return _note_entry(advert.raw)
+    return broker_entry(MIME_TYPE, advert.raw)

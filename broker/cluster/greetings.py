@@ -1,0 +1,85 @@
+"""Whether a connection may become a link: what a broker must say and prove (D-46).
+
+    spec "BROKER_INFO": this is unidirectional: who has not received one from us is never sent requests by us.
+
+Decides that and nothing else; the frames that go to and fro are the cluster's.
+"""
+
+from typing import Final
+
+from broker.cluster.infos import NONCE_BYTES, Info
+from broker.cluster.members import Member
+from broker.cluster.neighbours import Neighbour
+from broker.cluster.proof import accept_proof, dial_proof, is_equal
+from broker.cluster.settings import ClusterSettings
+from broker.errors import Refusal
+
+
+class Greetings:
+    """What one broker demands of others."""
+
+    __slots__ = ("_id", "_name", "_requires_annotations", "_settings")
+
+    def __init__(self, settings: ClusterSettings, broker_id: bytes, name: str, requires_annotations: bool) -> None:
+        self._settings: Final = settings
+        self._id: Final = broker_id
+        self._name: Final = name
+        self._requires_annotations: Final = requires_annotations
+
+    @property
+    def is_open(self) -> bool:
+        """Others may link to this broker: there is something by which they can prove who they are."""
+        return len(self._settings.principals) > 0 if self._settings.auth == "tls" else len(self._settings.secret) > 0
+
+    def refusal_of(self, info: Info, members: dict[bytes, Member], links_n: int) -> Refusal | None:
+        """Why the broker that says this cannot be a neighbour; None when it can, once it has proved it."""
+        settings = self._settings
+        if info.id == self._id:
+            return Refusal("bad-broker", "this is the broker that has dialled, or another one with its id")
+        if info.name == self._name:
+            return Refusal("bad-broker", f"its name {info.name!r} is this broker's; names must be unique in a cluster")
+        for member in members.values():
+            if member.name == info.name and member.id != info.id and member.is_reachable:
+                text = (
+                    f"another broker, {member.id_text}, has the name {info.name!r}; names must be unique in a cluster"
+                )
+                return Refusal("bad-broker", text)
+        if min(info.version, settings.version) < 1 and self._requires_annotations:
+            text = f"it speaks router annotations {info.version} and this broker {settings.version}, 1 is required"
+            return Refusal("bad-broker", f"{text}: without them no loop could be seen")
+        if links_n >= settings.max_links:
+            return Refusal("over-limit", f"{links_n} links are up, the limit is {settings.max_links}")
+        if info.id not in members and len(members) >= settings.max_brokers:
+            return Refusal("over-limit", f"{len(members)} brokers are known, the limit is {settings.max_brokers}")
+        return None
+
+    def refusal_of_nonce(self, info: Info) -> Refusal | None:
+        """Why what it sent cannot begin a proof."""
+        if self._settings.auth == "tls" or len(info.nonce) == NONCE_BYTES:
+            return None
+        return Refusal("bad-broker", f"its nonce has {len(info.nonce)} bytes, it must have {NONCE_BYTES}")
+
+    def own_proof(self, neighbour: Neighbour, theirs: Info) -> bytes:
+        """What proves to the neighbour who we are; empty where certificates do."""
+        if self._settings.auth == "tls":
+            return b""
+        if neighbour.url:
+            return dial_proof(self._settings.secret, theirs.id, self._id, neighbour.nonce, theirs.nonce)
+        return accept_proof(self._settings.secret, self._id, theirs.id, theirs.nonce, neighbour.nonce)
+
+    def refusal_of_proof(self, neighbour: Neighbour, first: Info, proof: bytes) -> Refusal | None:
+        """Why the neighbour, who said `first` and now sends `proof`, has not proved who it is; None when it has."""
+        settings = self._settings
+        if settings.auth == "tls":
+            principal = neighbour.peer.principal
+            if principal in settings.principals:
+                return None
+            who = f"{principal!r}, which is not among" if principal else "none, it must be one of"
+            return Refusal("wrong-secret", f"the subject of its certificate is {who} cluster.principals")
+        if neighbour.url:
+            expected = accept_proof(settings.secret, first.id, self._id, neighbour.nonce, first.nonce)
+        else:
+            expected = dial_proof(settings.secret, self._id, first.id, first.nonce, neighbour.nonce)
+        if is_equal(expected, proof):
+            return None
+        return Refusal("wrong-secret", f"{first.name} does not know the secret of this cluster (cluster.secret)")

@@ -1,0 +1,246 @@
+"""The links of one broker: from a connection's first BROKER_INFO to the proof, and one link for each broker (D-46).
+
+Decides which connections are links. What is said on them then is the cluster's, which is told of each that comes and
+goes.
+"""
+
+from typing import Final
+
+from broker.cluster.dials import Dials
+from broker.cluster.greetings import Greetings
+from broker.cluster.infos import Info, read_info
+from broker.cluster.members import Member
+from broker.cluster.neighbours import ASKED, GREETED, PROVING, UP, Neighbour, broker_entry
+from broker.cluster.proof import nonce
+from broker.cluster.settings import ClusterSettings
+from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
+from broker.forwarding.links import Link
+from broker.forwarding.peers import Peer
+from broker.life.ends import Ends
+from broker.life.heralds import Herald
+from broker.routing.dice import Dice
+from broker.rsocket.frames import Setup
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
+
+DATA_MIME: Final = "application/octet-stream"  # of links; callers with another one say so in each request
+GREET_S: Final = 3.0  # from the first BROKER_INFO to the proof
+MAX_GREETING: Final = 64  # connections between the two: strangers must not fill memory
+LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have begun: those of all clients of a broker
+
+
+class Watcher(Herald):
+    """Who is told of links, and of routes: a base, and no more. mypyc's classes have one, so it has that of both."""
+
+    def own_info(self) -> Info:
+        """What this broker says of itself now; a copy."""
+        raise NotImplementedError
+
+    def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
+        """A link is up; the latest that the broker said of itself."""
+
+    def unlinked(self, neighbour: Neighbour, now: float) -> None:
+        """One is no more."""
+
+
+class Handshakes:
+    """All connections to other brokers."""
+
+    __slots__ = (
+        "_ends",
+        "_entropy",
+        "_greeting_n",
+        "_greetings",
+        "_id",
+        "_members",
+        "_nonces_n",
+        "_settings",
+        "_watcher",
+        "dials",
+        "neighbours",
+        "refused",
+        "up",
+    )
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        broker_id: bytes,
+        name: str,
+        requires_annotations: bool,
+        members: dict[bytes, Member],
+        ends: Ends,
+        dice: Dice,
+        entropy: bytes,
+        watcher: Watcher,
+    ) -> None:
+        self.dials: Final = Dials(dice, settings.redial_max_s)
+        self.neighbours: Final[dict[int, Neighbour]] = {}  # by number of the connection, those in the handshake too
+        self.up: Final[dict[bytes, Neighbour]] = {}  # links that are up, by broker id; bounded by max_links
+        self.refused: Final[dict[str, int]] = {}  # connections that wanted to be links, by code word
+        self._settings: Final = settings
+        self._id: Final = broker_id
+        self._members: Final = members
+        self._ends: Final = ends
+        self._entropy: Final = entropy
+        self._nonces_n = 0
+        self._greeting_n = 0  # neighbours that have dialled us and are no links yet
+        self._greetings: Final = Greetings(settings, broker_id, name, requires_annotations)
+        self._watcher: Final = watcher
+        self.dials.set_targets("config", settings.peers)
+
+    @property
+    def is_open(self) -> bool:
+        """There can be links."""
+        return self._greetings.is_open
+
+    def setup(self, metadata: bytes) -> Setup:
+        """What this broker says first on a connection that it has dialled."""
+        hello_ms = int(self._settings.hello_s * 1000)
+        return Setup(COMPOSITE_MIME, DATA_MIME, hello_ms, int(self._settings.silent_s * 1000), metadata)
+
+    def dialled(self, peer: Peer, url: str, now: float) -> bytes:
+        """A connection to that URL is there: the metadata of the SETUP on it."""
+        neighbour = Neighbour(peer, url, ASKED, self._nonce(), now)
+        self.neighbours[peer.id] = neighbour
+        return broker_entry(MIME_TYPE, self._greeting(neighbour, b""))
+
+    def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
+        """A SETUP carried a BROKER_INFO."""
+        if not self.is_open:
+            text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
+            self.refuse(peer, Refusal("no-cluster", text), now)
+            return
+        if self._greeting_n >= MAX_GREETING:
+            text = f"{self._greeting_n} connections are proving that they are brokers, the limit is {MAX_GREETING}"
+            self.refuse(peer, Refusal("over-limit", text), now)
+            return
+        neighbour = Neighbour(peer, "", GREETED, self._nonce(), now)
+        self._greeting_n += 1
+        self.neighbours[peer.id] = neighbour
+        try:
+            info = _read(raw)
+        except BrokerError as error:
+            self.refuse(peer, Refusal("bad-broker", error.text), now)
+            return
+        refusal = self._greetings.refusal_of(info, self._members, len(self.up) - (info.id in self.up))
+        if refusal is None:
+            refusal = self._greetings.refusal_of_nonce(info)
+        if refusal is not None:
+            self.refuse(peer, refusal, now)
+            return
+        neighbour.info = info
+        neighbour.name = info.name
+        neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, b""))])
+
+    def go_on(self, neighbour: Neighbour, info: Info, now: float) -> None:
+        """The next BROKER_INFO of a connection that is no link yet."""
+        peer = neighbour.peer
+        greetings = self._greetings
+        links_n = len(self.up) - (info.id in self.up)
+        if neighbour.stage == ASKED:
+            refusal = greetings.refusal_of(info, self._members, links_n)
+            if info.id == self._id:
+                self.dials.is_self(neighbour.url)
+            if refusal is None:
+                refusal = greetings.refusal_of_nonce(info)
+            if refusal is not None:
+                self.refuse(peer, refusal, now)
+                return
+            neighbour.info = info
+            neighbour.name = info.name
+            neighbour.go_on(PROVING, now)
+            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, greetings.own_proof(neighbour, info)))])
+            return
+        first = neighbour.info
+        if first is None:
+            return  # it was refused
+        refusal = greetings.refusal_of_proof(neighbour, first, info.proof)
+        if refusal is None and info.id != first.id:
+            refusal = Refusal("bad-broker", "it has changed its id while it greeted")
+        if refusal is None:
+            refusal = greetings.refusal_of(first, self._members, links_n)
+        if refusal is not None:
+            self.refuse(peer, refusal, now)
+            return
+        if not neighbour.url:
+            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, greetings.own_proof(neighbour, first)))])
+        self._link(neighbour, first, info, now)
+
+    def lost(self, peer: Peer, now: float) -> None:
+        """A connection has ended, or is about to."""
+        neighbour = self.neighbours.pop(peer.id, None)
+        if neighbour is None:
+            return
+        if neighbour.url:
+            self.dials.failed(neighbour.url, peer.end_detail, now)
+        info = neighbour.info
+        if neighbour.stage == GREETED:
+            self._greeting_n -= 1
+        elif info is not None and self.up.get(info.id) is neighbour:
+            del self.up[info.id]
+            self._watcher.unlinked(neighbour, now)
+
+    def refuse(self, peer: Peer, refusal: Refusal, now: float) -> None:
+        """The connection cannot be a link, or is one no more."""
+        self.count(refusal.word)
+        code = CONNECTION_ERROR if peer.begins == 0 or peer.link is not None else REJECTED_SETUP
+        self._ends.end(peer, refusal.word, refusal.text, now, code)
+
+    def count(self, word: str) -> None:
+        """One was refused for that."""
+        self.refused[word] = self.refused.get(word, 0) + 1
+
+    def end_late(self, now: float) -> None:
+        """Those that have not proved who they are in time are refused."""
+        for neighbour in list(self.neighbours.values()):
+            if not neighbour.is_up and now - neighbour.since_at >= GREET_S:
+                text = f"no proof came within {GREET_S:g} s, it is no broker of this cluster"
+                self.refuse(neighbour.peer, Refusal("bad-broker", text), now)
+
+    def _link(self, neighbour: Neighbour, first: Info, info: Info, now: float) -> None:
+        """Both have proved who they are: the connection is a link, unless there is a better one."""
+        peer = neighbour.peer
+        if neighbour.url:
+            self.dials.know(neighbour.url, first.id)
+        old = self.up.get(first.id)
+        if old is not None:
+            assert old.info is not None  # it is up
+            is_restarted = old.info.epoch_ms != first.epoch_ms
+            # Both ends must keep the same one: that which the broker with the smaller id has dialled.
+            is_better = (self._id < first.id) == bool(neighbour.url) and bool(old.url) != bool(neighbour.url)
+            if not is_restarted and not is_better:
+                text = f"there is a link to {first.name} already"
+                self._ends.end(peer, "duplicate-link", text, now, CONNECTION_CLOSE)
+                return
+            text = "the broker has begun anew" if is_restarted else f"there is another link to {first.name}"
+            self._ends.end(old.peer, "duplicate-link", text, now, CONNECTION_CLOSE)
+        if neighbour.stage == GREETED:
+            self._greeting_n -= 1
+        neighbour.go_on(UP, now)
+        neighbour.hello_at = now
+        neighbour.digest_at = now + self._settings.digest_s
+        self.up[first.id] = neighbour
+        peer.max_streams = LINK_STREAMS_N
+        peer.link = Link(first.id, first.name, min(first.version, self._settings.version))
+        if neighbour.url:
+            self.dials.linked(neighbour.url, first.id)
+        self._watcher.linked(neighbour, info, now)
+
+    def _greeting(self, neighbour: Neighbour, proof: bytes) -> bytes:
+        """Our BROKER_INFO for a neighbour that is about to be one."""
+        info = self._watcher.own_info()
+        info.nonce = neighbour.nonce
+        info.proof = proof
+        return info.encode()
+
+    def _nonce(self) -> bytes:
+        self._nonces_n += 1
+        return nonce(self._entropy, self._nonces_n)
+
+
+def _read(raw: bytes) -> Info:
+    frame = decode_frame(raw)
+    if not isinstance(frame, BrokerInfo):
+        raise InvalidFrame("a broker greets with a BROKER_INFO", "bad-broker")
+    return read_info(frame)

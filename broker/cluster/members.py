@@ -1,0 +1,60 @@
+"""The brokers of a cluster: who they are, and how far."""
+
+from typing import Final
+
+from broker.cluster.infos import DRAINING, Info
+from broker.forwarding.remotes import Remote
+from broker.wire.ids import id_text
+
+
+class Member:
+    """One broker that was heard of, this one included."""
+
+    __slots__ = ("cost", "hops_n", "id", "id_text", "info", "is_self", "next_hop", "raw", "remote", "unreachable_at")
+
+    def __init__(self, info: Info, raw: bytes, is_self: bool, now: float) -> None:
+        self.id: Final = info.id
+        self.id_text: Final = id_text(info.id)
+        self.is_self: Final = is_self
+        self.info = info  # the latest
+        self.raw = raw  # and as it came
+        self.remote = Remote(info.id, info.name, None)  # owner of its routes
+        self.hops_n = 0 if is_self else -1  # links on the way; -1: there is none
+        self.cost = 0 if is_self else -1
+        self.next_hop = ""  # name; empty: itself, or none
+        self.unreachable_at = now  # seconds, monotonic: since when there is no way
+
+    @property
+    def name(self) -> str:
+        """In traces."""
+        return self.info.name
+
+    @property
+    def urls(self) -> list[str]:
+        """Where brokers reach it."""
+        return self.info.urls
+
+    @property
+    def client_urls(self) -> list[str]:
+        """Where clients reach it."""
+        return self.info.client_urls
+
+    @property
+    def version(self) -> int:
+        """Of the router annotations that it speaks."""
+        return self.info.version
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When it said so."""
+        return self.info.timestamp_ms
+
+    @property
+    def is_reachable(self) -> bool:
+        """There is a way."""
+        return self.hops_n >= 0
+
+    @property
+    def is_draining(self) -> bool:
+        """It is about to leave."""
+        return self.info.state == DRAINING

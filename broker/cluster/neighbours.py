@@ -1,0 +1,107 @@
+"""A neighbour: the broker at the other end of one connection, from the first BROKER_INFO to its end.
+
+    who dials                       who accepts                     stage (dialler | acceptor)
+    SETUP: BROKER_INFO, nonce  ──►                                  ASKED   | GREETED
+                               ◄──  BROKER_INFO, nonce
+    BROKER_INFO, proof         ──►                                  PROVING | UP
+                               ◄──  BROKER_INFO, proof, routes …    UP
+
+Who dials proves first: a stranger learns nothing from which the secret could be guessed. Decides what is written to the
+neighbour and when it is told that we live. D-46
+"""
+
+from typing import Final
+
+from broker.cluster.infos import Info
+from broker.forwarding.peers import Peer
+from broker.rsocket.frames import encode_keepalive, encode_metadata_push
+from broker.rsocket.metadata import encode_entry
+
+ASKED: Final = 0
+GREETED: Final = 1
+PROVING: Final = 2
+UP: Final = 3
+
+# Of one METADATA_PUSH: other frames get a word in between, and no more entries than composite metadata may have.
+BATCH_BYTES: Final = 64 << 10
+BATCH_N: Final = 200
+
+
+class Neighbour:
+    """One connection to another broker."""
+
+    __slots__ = (
+        "differs_n",
+        "digest_at",
+        "hello_at",
+        "info",
+        "is_agreed",
+        "lag_us",
+        "mismatches",
+        "name",
+        "nonce",
+        "peer",
+        "since_at",
+        "stage",
+        "table_at",
+        "url",
+    )
+
+    def __init__(self, peer: Peer, url: str, stage: int, nonce: bytes, now: float) -> None:
+        self.peer: Final = peer
+        self.url: Final = url  # that was dialled; empty: it has dialled us
+        self.nonce: Final = nonce  # ours
+        self.stage = stage
+        self.since_at = now  # of the stage, seconds, monotonic
+        self.info: Info | None = None  # what it said first; None: nothing yet
+        self.name = ""
+        self.hello_at = now  # when it is due to hear from us
+        self.digest_at = now  # when both compare what they know
+        self.table_at = 0.0  # when it was sent all hashes the last time
+        self.is_agreed = False  # both knew the same at the last comparison
+        self.differs_n = 0  # comparisons in a row that said otherwise
+        self.mismatches = 0  # that led to an exchange
+        self.lag_us = -1
+
+    @property
+    def is_up(self) -> bool:
+        """It has proved who it is, and so have we."""
+        return self.stage == UP
+
+    def go_on(self, stage: int, now: float) -> None:
+        """The next stage."""
+        self.stage = stage
+        self.since_at = now
+
+    def push(self, entries: list[bytes]) -> None:
+        """Tells it so many entries, each whole, in as few frames as the batches allow."""
+        batch: list[bytes] = []
+        size = 0
+        for entry in entries:
+            if batch and (size + len(entry) > BATCH_BYTES or len(batch) == BATCH_N):
+                self.peer.send(encode_metadata_push(b"".join(batch)))
+                batch = []
+                size = 0
+            batch.append(entry)
+            size += len(entry)
+        if batch:
+            self.peer.send(encode_metadata_push(b"".join(batch)))
+
+    def say_hello(self, now: float, hello_s: float) -> None:
+        """A sign of life that is to be answered; it carries the time, so that the answer tells the lag."""
+        self.hello_at = now + hello_s
+        self.peer.send(encode_keepalive(int(now * 1e6).to_bytes(8, "big"), True))
+
+    def heard(self, data: bytes, now: float) -> None:
+        """The answer to one of our signs of life."""
+        if len(data) == 8:
+            lag_us = int(now * 1e6) - int.from_bytes(data, "big")
+            if lag_us >= 0:
+                self.lag_us = lag_us
+                if self.peer.link is not None:
+                    self.peer.link.lag_us = lag_us
+
+
+def broker_entry(mime: str, raw: bytes) -> bytes:
+    """A broker frame as an entry of composite metadata."""
+    return encode_entry(mime.encode(), raw)

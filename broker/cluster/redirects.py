@@ -1,0 +1,87 @@
+"""Redirects: an operator sends the requests of one service to another, at every broker of the cluster (D-55).
+
+Decides which redirect of a service counts: the newest. Where requests go because of it, `routing.query` decides; the
+ADDRESS that the destination sees is the caller's.
+"""
+
+from typing import Final
+
+from broker.cluster.notes import RedirectNote
+from broker.errors import BrokerError
+from broker.events import REDIRECT_REMOVED, REDIRECT_SET
+from broker.life.diary import Diary
+from broker.routing.query import Query
+from broker.wire.frames import MAX_NAME_BYTES
+
+MAX_REDIRECTS: Final = 1000  # services; more than a thousand rules are nobody's plan
+
+
+class Redirect:
+    """The requests of one service go to another."""
+
+    __slots__ = ("at_ms", "broker_id", "service", "to")
+
+    def __init__(self, service: str, to: str, at_ms: int, broker_id: bytes) -> None:
+        self.service: Final = service
+        self.to: Final = to
+        self.at_ms: Final = at_ms  # when somebody said so, milliseconds since the epoch
+        self.broker_id: Final = broker_id  # and where
+
+
+class Redirects:
+    """All of them."""
+
+    __slots__ = ("_diary", "_latest", "_query", "by_service")
+
+    def __init__(self, query: Query, diary: Diary) -> None:
+        self.by_service: dict[str, Redirect] = {}  # bounded by MAX_REDIRECTS
+        self._latest: dict[str, RedirectNote] = {}  # also of those that were removed; bounded as `by_service`
+        self._query: Final = query
+        self._diary: Final = diary
+
+    def set(self, service: str, to: str, broker_id: bytes, at_ms: int) -> RedirectNote:
+        """From now on; what to tell the others. BrokerError "bad-redirect", "over-limit"."""
+        for name in (service, to):
+            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+                text = f"a service's name of {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
+                raise BrokerError("bad-redirect", text)
+        if service == to:
+            raise BrokerError("bad-redirect", f"{service!r} cannot be redirected to itself")
+        if service not in self._latest and len(self._latest) >= MAX_REDIRECTS:
+            raise BrokerError("over-limit", f"{len(self._latest)} redirects are set, the limit is {MAX_REDIRECTS}")
+        note = RedirectNote(self._stamp(service, at_ms), broker_id, service, to)
+        self.hear(note, at_ms)
+        return note
+
+    def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectNote | None:
+        """No longer; what to tell the others, None when there was none."""
+        if service not in self.by_service:
+            return None
+        note = RedirectNote(self._stamp(service, at_ms), broker_id, service, "")
+        self.hear(note, at_ms)
+        return note
+
+    def hear(self, note: RedirectNote, at_ms: int) -> bool:
+        """What some broker's operator said; False when something newer is known, or there are too many."""
+        latest = self._latest.get(note.service)
+        if latest is not None:
+            if (note.timestamp_ms, note.broker_id) <= (latest.timestamp_ms, latest.broker_id):
+                return False
+        elif len(self._latest) >= MAX_REDIRECTS:
+            return False
+        self._latest[note.service] = note
+        if note.to:
+            self.by_service[note.service] = Redirect(note.service, note.to, note.timestamp_ms, note.broker_id)
+            self._diary.tell(REDIRECT_SET, at_ms, service=note.service, detail=f"requests go to {note.to}")
+        elif self.by_service.pop(note.service, None) is not None:
+            self._diary.tell(REDIRECT_REMOVED, at_ms, service=note.service, detail="requests go there again")
+        self._query.set_redirects({name: redirect.to for name, redirect in self.by_service.items()})
+        return True
+
+    def forget_removed(self) -> None:
+        """Those that were removed, once nobody can bring them back."""
+        self._latest = {name: note for name, note in self._latest.items() if note.to}
+
+    def _stamp(self, service: str, at_ms: int) -> int:
+        latest = self._latest.get(service)
+        return at_ms if latest is None or latest.timestamp_ms < at_ms else latest.timestamp_ms + 1

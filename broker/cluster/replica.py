@@ -1,0 +1,291 @@
+"""The routes of the whole cluster, as this broker knows them: what brokers say of routes becomes routes in the table.
+
+    ROUTE_ADD, ROUTE_REMOVE ──► adverts (per route and broker, the newest counts) ──► the newest live one ──► table
+    our own routes          ──► adverts ──► news for the neighbours
+
+    spec "Emitting ROUTE_ADD Frames": frames will be ignored if the information in the table has a newer timestamp.
+    spec "Handling ROUTE_SETUP Frames": a broker cluster MUST only allow one connection for a given Route Id.
+
+Decides which broker has a route (D-08, D-09, D-47). Does not know links: what is to be told stands in `news`.
+"""
+
+from typing import Final
+
+from broker.cluster.adverts import Advert, Adverts
+from broker.cluster.members import Member
+from broker.cluster.notes import RedirectNote
+from broker.errors import BrokerError
+from broker.forwarding.engine import Engine
+from broker.forwarding.peers import Peer
+from broker.forwarding.remotes import Remote
+from broker.life.diary import Diary
+from broker.life.drains import Drains
+from broker.life.ends import Ends
+from broker.routing.table import Route, Table
+from broker.wire.frames import RouteAdd, RouteRemove, decode_frame
+from broker.wire.ids import ID_BYTES
+from broker.wire.keys import BROKER_EXTENSION, Key
+from broker.wire.tags import Tag
+
+# What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"): D-52. Letters, together.
+STATE: Final = Key.extension(BROKER_EXTENSION, 1)
+IS_DRAINING: Final = b"d"  # it gets no new requests
+IS_CONGESTED: Final = b"c"  # it gets some only when nobody else is left
+
+
+class News:
+    """One advert that the neighbours are to be told, but for the one that has told us."""
+
+    __slots__ = ("advert", "from_peer")
+
+    def __init__(self, advert: Advert, from_peer: int) -> None:
+        self.advert: Final = advert
+        self.from_peer: Final = from_peer  # number of a connection; 0: none
+
+
+class Replica:
+    """One broker's copy."""
+
+    __slots__ = (
+        "_diary",
+        "_drains",
+        "_ends",
+        "_engine",
+        "_id",
+        "_members",
+        "_said",
+        "_table",
+        "adverts",
+        "applied_n",
+        "early",
+        "early_n",
+        "ignored_n",
+        "news",
+        "unsayable_n",
+    )
+
+    def __init__(
+        self,
+        broker_id: bytes,
+        max_entries: int,
+        members: dict[bytes, Member],
+        table: Table,
+        engine: Engine,
+        drains: Drains,
+        diary: Diary,
+        ends: Ends,
+    ) -> None:
+        self._id: Final = broker_id
+        self._members: Final = members
+        self._table: Final = table
+        self._engine: Final = engine
+        self._drains: Final = drains
+        self._diary: Final = diary
+        self._ends: Final = ends
+        self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
+        self.adverts: Final = Adverts(max_entries)
+        # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_entries` in all.
+        self.early: dict[bytes, dict[bytes, Advert]] = {}
+        self.early_n = 0
+        self.news: list[News] = []
+        self.applied_n = 0
+        self.ignored_n = 0
+        self.unsayable_n = 0  # routes of ours that no ROUTE_ADD can say
+
+    # Our own routes
+
+    def say_route(self, route: Route, now: float, at_least_ms: int = 0) -> None:
+        """One of our own routes is in the table: the others shall know. `at_least_ms`: the timestamp must be as new."""
+        state = self._state_of(route)
+        key = route_key(route.id, self._id)
+        at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms, self._diary.wall(now)))
+        tags = route.tags if not state else [*route.tags, Tag(STATE, state)]
+        try:
+            raw = RouteAdd(self._id, route.id, at_ms, route.service, tags).encode()
+        except BrokerError:  # values that could be read and cannot be written (D-21), or too many tags
+            self.unsayable_n += 1
+            return
+        self._said[route.id] = state
+        route.timestamp_ms = at_ms
+        self._publish(Advert(key, at_ms, raw, False), now)
+
+    def say_gone(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
+        """We do not have that route (any more)."""
+        self._said.pop(route_id, None)
+        key = route_key(route_id, self._id)
+        at_ms = self._stamp(key, max(at_least_ms, self._diary.wall(now)))
+        self._publish(Advert(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), now)
+
+    def say_states(self, now: float) -> None:
+        """Tells of our own routes whose state has changed: draining, congested."""
+        for route_id, said in list(self._said.items()):
+            route = self._table.find(route_id)
+            if route is not None and isinstance(route.owner, Peer) and self._state_of(route) != said:
+                self.say_route(route, now)
+
+    # Of brokers and redirects
+
+    def publish_info(self, member: Member, from_peer: int, now: float) -> None:
+        """What a broker that can be reached, or this one, says of itself."""
+        advert = Advert(b"I" + member.id, member.timestamp_ms, member.raw, False)
+        if self.adverts.apply(advert, self._diary.wall(now)):
+            self.news.append(News(advert, from_peer))
+
+    def publish_redirect(self, note: RedirectNote, raw: bytes, from_peer: int, now: float) -> None:
+        """What an operator said, here or elsewhere."""
+        advert = Advert(b"S" + note.service.encode(), note.timestamp_ms, raw, not note.to)
+        if self.adverts.apply(advert, self._diary.wall(now)):
+            self.news.append(News(advert, from_peer))
+
+    # What others say
+
+    def hear(self, raw: bytes, frame: RouteAdd | RouteRemove, from_peer: int, now: float) -> None:
+        """A ROUTE_ADD or ROUTE_REMOVE of a neighbour, about a route of any broker."""
+        is_removed = isinstance(frame, RouteRemove)
+        if frame.broker_id == self._id:
+            self._hear_of_us(frame, now)
+            return
+        advert = Advert(route_key(frame.route_id, frame.broker_id), frame.timestamp_ms, raw, is_removed)
+        member = self._members.get(frame.broker_id)
+        if member is None or not member.is_reachable:
+            self._keep_early(frame.broker_id, advert)
+            return
+        if self._apply(advert, from_peer, now):
+            self.settle(frame.route_id, now, frame if isinstance(frame, RouteAdd) else None)
+
+    def reached(self, broker_id: bytes, now: float) -> None:
+        """There is a way to that broker now: what was heard of its routes counts."""
+        early = self.early.pop(broker_id, None)
+        if early is None:
+            return
+        self.early_n -= len(early)
+        for advert in early.values():
+            if self._apply(advert, 0, now):
+                self.settle(advert.key[1 : 1 + ID_BYTES], now, None)
+
+    def lost(self, broker_id: bytes, now: float) -> None:
+        """There is no way any more: its routes leave at once."""
+        route_ids = [advert.key[1 : 1 + ID_BYTES] for advert in self.adverts.routes_of(broker_id)]
+        self.adverts.forget_broker(broker_id)
+        for route_id in route_ids:
+            self.settle(route_id, now, None)
+
+    def forget_early(self, broker_id: bytes) -> None:
+        """Nobody has reached it for long."""
+        early = self.early.pop(broker_id, None)
+        if early is not None:
+            self.early_n -= len(early)
+
+    def settle(self, route_id: bytes, now: float, frame: RouteAdd | None) -> None:
+        """Puts the newest of what brokers say of a route into the table. `frame`: what has just been said, decoded."""
+        best: Advert | None = None
+        for advert in self.adverts.route_entries(route_id):
+            if best is None or (advert.timestamp_ms, advert.key) > (best.timestamp_ms, best.key):
+                best = advert
+        route = self._table.find(route_id)
+        if best is None:
+            if route is not None and isinstance(route.owner, Remote):
+                self._table.leave(route)
+            return
+        broker_id = best.key[1 + ID_BYTES :]
+        if broker_id == self._id:
+            return
+        if frame is None or frame.broker_id != broker_id or frame.timestamp_ms != best.timestamp_ms:
+            decoded = decode_frame(best.raw)
+            assert isinstance(decoded, RouteAdd)  # no other is live
+            frame = decoded
+        self._put(frame, self._members[broker_id], route, now)
+
+    def _put(self, frame: RouteAdd, member: Member, route: Route | None, now: float) -> None:
+        state = b""
+        tags: list[Tag] = []
+        for tag in frame.tags:
+            if tag.key == STATE:
+                state = tag.raw if tag.raw is not None else b""
+            else:
+                tags.append(tag)
+        if route is not None:
+            owner = route.owner
+            if isinstance(owner, Peer):
+                # D-09: a newer connection with this Route Id came at another broker.
+                text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
+                self._ends.outbid(owner, text, now)
+            elif owner is member.remote and route.service == frame.service_name and route.tags == tags:
+                route.timestamp_ms = frame.timestamp_ms
+                self._mask(route, state, now)
+                return
+        new = Route(frame.route_id, frame.service_name, tags, member.remote)
+        self._table.join(new, frame.timestamp_ms, now)
+        masks = self._table.masks
+        masks.put(masks.remote, new.slot)
+        self._mask(new, state, now)
+        self._engine.route_opened(new, now)
+
+    def _mask(self, route: Route, state: bytes, now: float) -> None:
+        """Whether its own broker wants it to get requests."""
+        route.load.is_leaving = IS_DRAINING in state
+        was_draining = self._table.masks.draining.has(route.slot)
+        self._drains.mask(route)
+        masks = self._table.masks
+        if IS_CONGESTED in state:
+            masks.put(masks.congested, route.slot)
+        else:
+            masks.take(masks.congested, route.slot)
+        if was_draining and not masks.draining.has(route.slot):
+            self._engine.route_opened(route, now)
+
+    def _hear_of_us(self, frame: RouteAdd | RouteRemove, now: float) -> None:
+        """Somebody passes on what we have said ourselves, in this life or before."""
+        ours = self.adverts.find(route_key(frame.route_id, self._id))
+        if ours is not None and ours.timestamp_ms >= frame.timestamp_ms:
+            return
+        route = self._table.find(frame.route_id)
+        if route is not None and isinstance(route.owner, Peer):
+            self.say_route(route, now, frame.timestamp_ms + 1)
+        elif isinstance(frame, RouteAdd):
+            self.say_gone(frame.route_id, now, frame.timestamp_ms + 1)
+
+    def _keep_early(self, broker_id: bytes, advert: Advert) -> None:
+        early = self.early.get(broker_id)
+        old = early.get(advert.key) if early is not None else None
+        if old is not None and old.timestamp_ms >= advert.timestamp_ms:
+            return
+        if old is None:
+            if self.early_n >= self.adverts.max_entries:
+                self.ignored_n += 1
+                return
+            self.early_n += 1
+        if early is None:
+            early = self.early[broker_id] = {}
+        early[advert.key] = advert
+
+    def _apply(self, advert: Advert, from_peer: int, now: float) -> bool:
+        if not self.adverts.apply(advert, self._diary.wall(now)):
+            self.ignored_n += 1
+            return False
+        self.applied_n += 1
+        self.news.append(News(advert, from_peer))
+        return True
+
+    def _publish(self, advert: Advert, now: float) -> None:
+        if self.adverts.apply(advert, self._diary.wall(now)):
+            self.news.append(News(advert, 0))
+
+    def _stamp(self, key: bytes, at_ms: int) -> int:
+        """A timestamp for what we say of a route: newer than what we have said of it, whatever the clock did (D-08)."""
+        old = self.adverts.find(key)
+        return at_ms if old is None or old.timestamp_ms < at_ms else old.timestamp_ms + 1
+
+    def _state_of(self, route: Route) -> bytes:
+        masks = self._table.masks
+        state = b""
+        if self._engine.is_draining or masks.draining.has(route.slot):
+            state += IS_DRAINING
+        if masks.congested.has(route.slot):
+            state += IS_CONGESTED
+        return state
+
+
+def route_key(route_id: bytes, broker_id: bytes) -> bytes:
+    """Of what one broker says of one route, see `adverts`."""
+    return b"R" + route_id + broker_id
