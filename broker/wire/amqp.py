@@ -149,7 +149,8 @@ def skip_content(reader: Reader, code: int, depth: int, subject: str) -> None:
             if code in (MAP8, MAP32) and count % 2:
                 raise InvalidFrame(f"{subject}: a map of {count} items at offset {items.at}, keys and values are pairs")
             skip_values(items, count, depth + 1, subject)
-        items.check_end(f"{subject}, {type_name(code)} of {count} items")
+        if items.left:  # no sentence is made for nothing
+            items.check_end(f"{subject}, {type_name(code)} of {count} items")
 
 
 def skip_elements(items: Reader, count: int, depth: int, subject: str) -> None:

@@ -28,6 +28,7 @@ from tests.wire.annotation_vectors import (
 
 # Those that are none: bytes, how many, and the sentence. Extra fields begin at offset 31 here.
 ILLEGAL: list[tuple[bytes, int, str]] = [
+    (b"", 1, "extra fields: needs 1 bytes at offset 31, 0 are left"),
     (b"\x01", 1, "extra fields: 0x01 at offset 31 is no constructor of AMQP 1.0"),
     (b"\x3f", 1, "extra fields: 0x3f at offset 31 is no constructor of AMQP 1.0"),
     (b"\x00\x40", 1, "extra fields: needs 1 bytes at offset 33, 0 are left"),
