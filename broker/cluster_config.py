@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from broker.cluster.infos import fault_of_name
 from broker.cluster.settings import ClusterSettings
 from broker.cluster_options import MIN_SECRET_BYTES, ClusterOptions
-from broker.listen import Dial, Listen
+from broker.listen import Listen, PeerUrl
 from broker.options import OPTIONS, Config
 from broker.toml_lines import shown_value
 
@@ -46,6 +47,9 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
             if url.host in WILDCARDS or (not url.port and url.scheme != "unix"):
                 text = f"{shown_value(str(url))} is a place to listen at, not one that others could dial"
                 found.append((f"cluster.{key}", text, str(url)))
+    fault = fault_of_name(str(values["broker.name"]))
+    if fault and is_in_cluster(cluster):
+        found.append(("broker.name", f"cannot stand in traces: {fault}", ""))
     return [mistake for mistake in found if mistake[0] not in wrong]
 
 
@@ -57,17 +61,20 @@ def is_in_cluster(cluster: ClusterOptions) -> bool:
 def cluster_settings_of(config: Config) -> ClusterSettings | None:
     """What of the configuration concerns the cluster; None when there is to be none. OSError of `secret_file`.
 
-    Where others reach this broker is known when it listens: see `reachable`.
+    Where others reach this broker is known for certain when it listens: see `reachable`.
     """
     cluster = config.cluster
     if not is_in_cluster(cluster):
         return None
+    listeners = [str(listen) for listen in config.server.listen]
     return ClusterSettings(
         secret=secret_of(cluster),
         auth=cluster.auth,
         principals=list(cluster.principals),
         peers=[str(peer) for peer in cluster.peers if not peer.finder],
         is_mesh=cluster.mesh,
+        urls=reachable(cluster.advertise, listeners),
+        client_urls=reachable(cluster.client_urls, listeners),
         link_cost=cluster.cost,
         hello_s=cluster.hello_s,
         silent_s=cluster.silent_s,
@@ -90,7 +97,7 @@ def secret_of(cluster: ClusterOptions) -> bytes:
 def reachable(wanted: tuple[Listen, ...], listeners: list[str]) -> list[str]:
     """URLs to tell others: those wanted, or those that are listened on, with this machine's name for all its addresses.
 
-    `listeners`: with the ports that the system gave them.
+    `listeners`: with the ports that the system gave them; those without are left out.
     """
     if wanted:
         return [str(url) for url in wanted]
@@ -99,11 +106,12 @@ def reachable(wanted: tuple[Listen, ...], listeners: list[str]) -> list[str]:
         url = Listen.parse(text)
         if url.host in WILDCARDS:
             url = Listen(url.scheme, socket.gethostname(), url.port, url.path)
-        urls.append(str(url))
+        if url.port or url.scheme == "unix":
+            urls.append(str(url))
     return urls
 
 
-def found_peers(config: Config) -> list[Dial]:
+def found_peers(config: Config) -> list[PeerUrl]:
     """The peers that have to be looked up."""
     return [peer for peer in config.cluster.peers if peer.finder]
 

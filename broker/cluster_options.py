@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from broker.listen import Dial, Listen
+from broker.listen import Listen, PeerUrl
 from broker.option import option
 
 MIN_SECRET_BYTES: Final = 16  # fewer can be guessed from one handshake that somebody overheard
@@ -48,7 +48,7 @@ class ClusterOptions:
         '["organizationName=Acme, commonName=broker-1"]',
         form="subject",
     )
-    peers: tuple[Dial, ...] = option(
+    peers: tuple[PeerUrl, ...] = option(
         (),
         "Brokers to dial: URLs as listeners have them; dns+tcp://NAME:PORT and dns+tls://NAME:PORT, all addresses that "
         "a name has; srv+tcp://_SERVICE._tcp.NAME and srv+tls://…, all that its SRV records say. One that is reached "

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from broker.cluster_config import cluster_mistakes
 from broker.errors import BrokerError
-from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Dial, Listen
+from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
 from broker.options import (
     MAX_NAME_BYTES,
     MAX_SERVICES,
@@ -344,7 +344,7 @@ def _read_item(form: str, item: object) -> object:
     if not isinstance(item, str):
         schemes = DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES
         raise BrokerError("bad-config", f"{shown_value(item)} is no URL of {either(schemes)}")
-    return Dial.parse(item) if form == "dial" else Listen.parse(item)
+    return PeerUrl.parse(item) if form == "dial" else Listen.parse(item)
 
 
 def _from_text(doc: OptionDoc, text: str) -> object:

@@ -65,7 +65,7 @@ class Listen:
 
 
 @dataclass(frozen=True)
-class Dial:
+class PeerUrl:
     """Where another broker is, or how it is found: `tls://b1:7000`, `dns+tcp://brokers:7000`, `srv+tcp://_b._tcp.x`."""
 
     scheme: str  # one of LISTEN_SCHEMES
@@ -75,7 +75,7 @@ class Dial:
     path: str = ""  # as of a Listen
 
     @staticmethod
-    def parse(text: str) -> "Dial":
+    def parse(text: str) -> "PeerUrl":
         """What the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
         parts = _split(text)
         if parts is None or parts.scheme not in DIAL_SCHEMES:
@@ -85,13 +85,13 @@ class Dial:
         if finder == "srv":
             if has_more or not parts.hostname or parts.netloc.lower() != parts.hostname:
                 raise _bad(f"{shown_value(text)} must be a scheme and a name: its SRV records say the rest")
-            return Dial(scheme, finder, parts.hostname)
+            return PeerUrl(scheme, finder, parts.hostname)
         if finder and has_more:
             raise _bad(f"{shown_value(text)} must be a scheme, a name and a port")
         place = Listen(scheme, *_place(text, parts)) if finder else Listen.parse(text)
         if not place.port and scheme != "unix":
             raise _bad(f"{shown_value(text)} has port 0, at which nobody can be reached")
-        return Dial(scheme, finder, place.host, place.port, place.path)
+        return PeerUrl(scheme, finder, place.host, place.port, place.path)
 
     @property
     def is_tls(self) -> bool:

@@ -17,12 +17,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker import VERSION
-from broker.cluster_config import NO_NAME
+from broker.cluster.settings import ClusterSettings
+from broker.cluster_config import NO_NAME, cluster_settings_of, found_peers, reachable
 from broker.core import COMPILED, Core, CoreSettings
+from broker.edge.dialer import Dialer
 from broker.edge.event_pipe import EventPipe, PipeState
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
-from broker.edge.tls import server_context
+from broker.edge.tls import client_context, server_context
 from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
@@ -37,6 +39,7 @@ from broker.wire.tags import Tag
 
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
+ENTROPY_BYTES = 32  # what nobody can guess, for the proofs of this run
 EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
 FORCED_WRITES_S = 0.2  # and after a second wish to stop: peers that read have taken it by then
 FORCED_EVENTS_S = 0.1  # an idle writer seals within it
@@ -52,9 +55,19 @@ class Server:
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
         dice = Dice(int.from_bytes(os.urandom(4), "big"))
-        self.core = Core(settings_of(config), broker_id, dice, time.monotonic(), time.time_ns() // 1_000_000)
+        self._cluster = cluster_settings_of(config)  # None: it is in none
+        self.core = Core(
+            settings_of(config),
+            broker_id,
+            dice,
+            time.monotonic(),
+            time.time_ns() // 1_000_000,
+            self._cluster,
+            os.urandom(ENTROPY_BYTES),
+        )
         self.event_pipe: EventPipe | None = None  # None when no events are written
         self._shell: Shell | None = None  # None until started
+        self._dialer: Dialer | None = None  # None until started, and where there is no cluster
         self._servers: list[asyncio.Server] = []
         self._unix_paths: list[str] = []
         self._websockets: list[WebSocketListener] = []
@@ -86,6 +99,8 @@ class Server:
                 await self.event_pipe.start(config.events.dir, header, config.events.roll_s)
             for listen in config.server.listen:
                 await self._listen(listen, context)
+            if self._cluster is not None:
+                self._dialer = self._make_dialer(self._cluster)
         except BaseException:
             await self._close_listeners()
             if self.event_pipe is not None:
@@ -93,6 +108,8 @@ class Server:
             raise
         self.is_ready = True
         self._shell.start()
+        if self._dialer is not None:
+            self._dialer.start()
 
     def moment(self) -> Moment:
         """Now, on the core's clock and on the wall."""
@@ -131,6 +148,15 @@ class Server:
         """In service again; False when it was not drained, or stops."""
         return not self.is_stopping and self._woken(self.core.drains.undrain_broker(time.monotonic()))
 
+    def set_redirect(self, service: str, to: str) -> None:
+        """Requests for a service go to another one, in the whole cluster. BrokerError "bad-redirect", "over-limit"."""
+        self.core.cluster.set_redirect(service, to, time.monotonic())
+        self.shell.wake()
+
+    def remove_redirect(self, service: str) -> bool:
+        """They go where they ask for again; False when they did."""
+        return self._woken(self.core.cluster.remove_redirect(service, time.monotonic()))
+
     def close_connection(self, connection_id: int) -> bool:
         """Ends a connection for good; False when there is none with this number, or it is ending."""
         for peer in self.core.peers():
@@ -153,6 +179,8 @@ class Server:
         self.is_ready = False
         self.is_stopping = True
         self.core.drain()
+        if self._dialer is not None:
+            await self._dialer.stop()
         for server in self._servers:
             server.close()
         for websocket in self._websockets:
@@ -163,6 +191,8 @@ class Server:
         self.shell.stop()
         await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S, FORCED_WRITES_S)
         self.shell.abort_all()
+        if self._dialer is not None:
+            await self._dialer.close()
         await self._close_listeners()
         await self._stop_events()
         self._say_stopped(left)
@@ -222,6 +252,15 @@ class Server:
         if not any(listen.is_tls for listen in self.config.server.listen):
             return None
         return server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+
+    def _make_dialer(self, cluster: ClusterSettings) -> Dialer:
+        """Others are told where this broker listens; BrokerError when a certificate is none."""
+        config = self.config
+        cluster.urls[:] = reachable(config.cluster.advertise, self.listeners)
+        cluster.client_urls[:] = reachable(config.cluster.client_urls, self.listeners)
+        tls = config.tls
+        context = client_context(config.cluster.ca, tls.certificate, tls.key, tls.min_version)
+        return Dialer(self.shell, self.core.cluster, found_peers(config), context)
 
     async def _listen(self, listen: Listen, context: ssl.SSLContext | None) -> None:
         used = context if listen.is_tls else None

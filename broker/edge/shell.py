@@ -136,6 +136,13 @@ class Shell:
         self.wake()
         return peer
 
+    def dialled(self, name: str, framed: bool, link: Link, url: str, origin: Origin = NOWHERE) -> Peer:
+        """A transport to another broker, at that URL, is there."""
+        peer = self.core.dialled(name, framed, time.monotonic(), url, origin.address, origin.principal)
+        self._links[peer.id] = link
+        self.wake()
+        return peer
+
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes of a peer."""
         now = time.monotonic()

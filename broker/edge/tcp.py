@@ -18,10 +18,12 @@ from broker.forwarding.peers import Peer
 
 
 class TcpLink(asyncio.Protocol):
-    """One accepted stream connection."""
+    """One stream connection."""
 
-    def __init__(self, shell: Shell, scheme: str) -> None:
+    def __init__(self, shell: Shell, scheme: str, url: str = "") -> None:
+        """`url`: where another broker was dialled; empty when the connection was accepted."""
         self._shell = shell
+        self._url = url
         self._scheme = scheme
         self._peer: Peer | None = None  # None until the transport is there, and when its peer has another one
         self._transport: asyncio.Transport | None = None
@@ -29,7 +31,11 @@ class TcpLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
         self._transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
-        self._peer = self._shell.connected(peer_name(self._scheme, transport), True, self, origin_of(transport))
+        name, origin = peer_name(self._scheme, transport), origin_of(transport)
+        if self._url:
+            self._peer = self._shell.dialled(name, True, self, self._url, origin)
+        else:
+            self._peer = self._shell.connected(name, True, self, origin)
 
     def data_received(self, data: bytes) -> None:
         if self._peer is not None:
@@ -98,7 +104,8 @@ def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
     if isinstance(name, tuple):
         host = f"[{name[0]}]" if ":" in name[0] else name[0]
         return f"{scheme} {host}:{name[1]}"
-    return f"{scheme} {transport.get_extra_info('sockname') or ''}".strip()
+    path = name or transport.get_extra_info("sockname") or ""  # who has dialled a Unix socket has no name
+    return f"{scheme} {path}".strip()
 
 
 def _remove_stale(path: str) -> None:

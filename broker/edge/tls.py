@@ -1,4 +1,4 @@
-"""TLS for listeners: certificate, key, and a CA that clients must be signed by."""
+"""TLS: certificates that are shown, and the authorities by which those of the other end must be signed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,25 @@ def server_context(certificate: str, key: str, client_ca: str = "", min_version:
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except (ssl.SSLError, OSError) as error:
-        files = ", ".join(name for name in (certificate, key, client_ca) if name)
-        raise BrokerError("bad-config", f"tls: {files}: {error}") from None
+        raise _bad_files((certificate, key, client_ca), error) from None
     return context
+
+
+def client_context(ca: str = "", certificate: str = "", key: str = "", min_version: str = "1.2") -> ssl.SSLContext:
+    """A context for dialling: the other end must show a certificate of its host's name, signed by one of `ca`.
+
+    `ca` empty: by one of those whom the system trusts. `certificate` and `key` are shown to who asks for them. Raises
+    BrokerError "bad-config" when a file is not what it should be.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+        context.minimum_version = _VERSIONS[min_version]
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise _bad_files((ca, certificate, key), error) from None
+    return context
+
+
+def _bad_files(paths: tuple[str, ...], error: Exception) -> BrokerError:
+    return BrokerError("bad-config", f"tls: {', '.join(path for path in paths if path)}: {error}")

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import cast
 
+import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from broker.edge.accept import accept
@@ -24,13 +26,17 @@ from broker.rsocket.framing import MAX_FRAME_BYTES
 
 LARGE_BYTES = 64 << 10  # of a message; smaller ones are taken together
 HEARTBEAT_S = None  # RSocket has its own KEEPALIVE; a WebSocket ping would be a second opinion
+GOODBYE_S = 1.0  # for the other end to say it, too
 MAX_HEAD_BYTES = 64 << 10  # of an HTTP request, and of a WebSocket message's header; browsers send a tenth of it
 
 
-class WebSocketLink:
-    """One accepted WebSocket; a task of its own writes, because aiohttp's sending waits."""
+AnySocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
-    def __init__(self, shell: Shell, ws: web.WebSocketResponse, transport: asyncio.Transport) -> None:
+
+class WebSocketLink:
+    """One WebSocket; a task of its own writes, because aiohttp's sending waits."""
+
+    def __init__(self, shell: Shell, ws: AnySocket, transport: asyncio.Transport) -> None:
         self._shell = shell
         self._ws = ws
         self.peer: Peer | None = None  # None until the shell has made one, and when its peer has another link
@@ -70,8 +76,39 @@ class WebSocketLink:
     def abort(self) -> None:
         self._transport.abort()
 
-    async def run(self) -> None:
-        """Writes until the socket closes."""
+    async def serve_until_closed(self, on_first: Callable[[], None] | None = None) -> None:
+        """Reads and writes until the socket closes; then the shell has lost it. `on_first`: when a message is there."""
+        writer = asyncio.create_task(self._write())
+        reason = "the peer closed the connection"
+        try:
+            async for message in self._ws:
+                if on_first is not None:
+                    on_first()
+                    on_first = None
+                if self.peer is None:
+                    break
+                if message.type is WSMsgType.BINARY:
+                    self._shell.received(self.peer, message.data)
+                    if len(message.data) > LARGE_BYTES:
+                        await asyncio.sleep(0)  # it is written before the next one is taken
+                    await self.is_readable.wait()  # aiohttp stops reading when nobody takes its messages
+                elif message.type is WSMsgType.TEXT:
+                    text = f"a text message of {len(message.data)} characters: a frame is a binary message"
+                    self._shell.refuse(self.peer, "bad-frame", text)
+                elif message.type is WSMsgType.ERROR:
+                    reason = str(self._ws.exception())
+        finally:
+            if self.peer is not None:
+                self._shell.lost(self.peer, reason)
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Says goodbye where that was not done yet, and gives back what aiohttp keeps of the socket."""
+        await self._ws.close()
+        self.abort()
+
+    async def _write(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -228,35 +265,55 @@ class WebSocketListener:
         await ws.prepare(request)
         arrival.upgraded()
         link = WebSocketLink(self._shell, ws, transport)
-        host = transport.get_extra_info("peername")
-        name = f"{self._scheme} {host[0]}:{host[1]}" if host else self._scheme
-        link.serve(self._shell.connected(name, False, link, origin_of(transport)))
-        writer = asyncio.create_task(link.run())
-        reason = "the peer closed the connection"
-        is_first = True
-        try:
-            async for message in ws:
-                if is_first:
-                    is_first = False
-                    arrival.begun()
-                if link.peer is None:
-                    break
-                if message.type is WSMsgType.BINARY:
-                    self._shell.received(link.peer, message.data)
-                    if len(message.data) > LARGE_BYTES:
-                        await asyncio.sleep(0)  # it is written before the next one is taken
-                    await link.is_readable.wait()  # aiohttp stops reading when nobody takes its messages
-                elif message.type is WSMsgType.TEXT:
-                    text = f"a text message of {len(message.data)} characters: a frame is a binary message"
-                    self._shell.refuse(link.peer, "bad-frame", text)
-                elif message.type is WSMsgType.ERROR:
-                    reason = str(ws.exception())
-        finally:
-            if link.peer is not None:
-                self._shell.lost(link.peer, reason)
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+        link.serve(self._shell.connected(_name_of(self._scheme, transport), False, link, origin_of(transport)))
+        await link.serve_until_closed(arrival.begun)
         return ws
+
+
+class DialledSocket:
+    """A WebSocket to another broker, with the aiohttp session that it came from."""
+
+    def __init__(self, shell: Shell, url: str, context: ssl.SSLContext | None) -> None:
+        """`context`: for wss."""
+        self._shell = shell
+        self._url = url
+        self._context = context
+        self._session = aiohttp.ClientSession()
+        self._link: WebSocketLink | None = None  # None until it is there
+
+    async def connect(self) -> None:
+        """Returns when the shell has it; OSError, aiohttp.ClientError."""
+        try:
+            ws = await self._session.ws_connect(
+                self._url,
+                ssl=self._context if self._context is not None else True,
+                max_msg_size=MAX_FRAME_BYTES + 1,
+                compress=0,
+                heartbeat=HEARTBEAT_S,
+                timeout=aiohttp.ClientWSTimeout(ws_close=GOODBYE_S),
+            )
+        except BaseException:
+            await self._session.close()
+            raise
+        transport = ws._writer.transport  # aiohttp has no public way to break off
+        self._link = WebSocketLink(self._shell, ws, transport)
+        name = _name_of(self._url.partition(":")[0], transport)
+        self._link.serve(self._shell.dialled(name, False, self._link, self._url, origin_of(transport)))
+
+    async def run(self) -> None:
+        """Reads and writes until the socket closes."""
+        assert self._link is not None  # `connect` has set it
+        try:
+            await self._link.serve_until_closed()
+        finally:
+            await self._link.end()
+            await self._session.close()
+
+
+def _name_of(scheme: str, transport: asyncio.Transport) -> str:
+    """`ws 10.0.0.4:5123`."""
+    host = transport.get_extra_info("peername")
+    return f"{scheme} {host[0]}:{host[1]}" if host else scheme
 
 
 def _address_of(transport: asyncio.Transport) -> str:

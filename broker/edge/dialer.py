@@ -1,0 +1,183 @@
+"""Dials other brokers: the core says which URLs and when, this says how it went.
+
+Decides nothing about brokers. A name that has to be looked up is asked for its addresses every LOOKUP_EVERY_S, and
+sooner when all of them have failed: who stood behind it may have moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import aiohttp
+
+from broker.edge.resolver import Found, Resolver, look_up
+from broker.edge.shell import Shell
+from broker.edge.tcp import TcpLink
+from broker.edge.websocket import DialledSocket
+from broker.errors import BrokerError
+from broker.listen import PeerUrl
+
+DIAL_EVERY_S: Final = 0.05  # how often the core is asked whom to dial
+CONNECT_S: Final = 2.0  # to become a connection, TLS included
+LOOKUP_EVERY_S: Final = 30.0  # how long what a name stood for is believed
+RETRY_S: Final = 1.0  # between two lookups of one name, at least
+MAX_DIALS: Final = 256  # at one time; one more has failed: other brokers say how many there are
+
+
+class Dials(Protocol):
+    """What the dialer needs of the core's cluster."""
+
+    def take_dials(self, now: float, /) -> list[str]:
+        """URLs to dial now."""
+
+    def dial_failed(self, url: str, text: str, now: float, /) -> None:
+        """Nobody could be reached there."""
+
+    def set_targets(self, source: str, urls: list[str], /) -> None:
+        """What a name stands for now."""
+
+
+class Source:
+    """A name that stands for brokers."""
+
+    __slots__ = ("due_at", "failed", "looked_at", "names", "place", "task")
+
+    def __init__(self, place: PeerUrl) -> None:
+        self.place = place
+        self.names: dict[str, str] = {}  # what it stands for: URL -> whose certificate must be there
+        self.failed: set[str] = set()  # those that could not be reached since the last lookup
+        self.looked_at = 0.0  # when the latest lookup began, seconds, monotonic
+        self.due_at = 0.0  # of the next one
+        self.task: asyncio.Task[None] | None = None  # the lookup; None: none is under way
+
+
+class Dialer:
+    """Started when the shell is, stopped before it."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        dials: Dials,
+        sources: Sequence[PeerUrl] = (),
+        context: ssl.SSLContext | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        """`sources`: names to look up. `context`: for tls and wss; None trusts whom the system trusts."""
+        self._shell = shell
+        self._dials = dials
+        self._sources = [Source(place) for place in sources]
+        self._context = context if context is not None else ssl.create_default_context()
+        self._resolver = resolver if resolver is not None else Resolver()
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by URL; bounded by MAX_DIALS
+        self._served: set[asyncio.Task[None]] = set()  # WebSockets that are there; bounded by max_links
+        self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
+
+    def start(self) -> None:
+        """Begins to dial."""
+        self._look()
+
+    async def stop(self) -> None:
+        """Dials no more, and gives up what is under way; connections that are there stay."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        lookups = [source.task for source in self._sources if source.task is not None]
+        tasks = [*self._tasks.values(), *lookups]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Ends what is left of connections whose transports are gone."""
+        for task in self._served:
+            task.cancel()
+        await asyncio.gather(*self._served, return_exceptions=True)
+
+    def _look(self) -> None:
+        """Looks names up that are due, and dials whom the core wants to be dialled."""
+        loop = asyncio.get_running_loop()
+        now = time.monotonic()
+        for source in self._sources:
+            if source.task is None and source.due_at <= now:
+                source.task = loop.create_task(self._look_up(source))
+        for url in self._dials.take_dials(now):
+            if len(self._tasks) >= MAX_DIALS or url in self._tasks:
+                self._fail(url, f"{len(self._tasks)} URLs are being dialled already")
+            else:
+                self._tasks[url] = loop.create_task(self._dial(url))
+        self._timer = loop.call_later(DIAL_EVERY_S, self._look)
+
+    async def _dial(self, url: str) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._connect(url)
+        except TimeoutError:
+            self._fail(url, f"no connection within {CONNECT_S:g} s")
+        except BrokerError as error:
+            self._fail(url, error.text)
+        except (OSError, aiohttp.ClientError, ValueError) as error:  # ValueError: a host that is no name
+            self._fail(url, _reason(error))
+        finally:
+            del self._tasks[url]
+
+    async def _connect(self, url: str) -> None:
+        """Returns when the shell has it."""
+        place = PeerUrl.parse(url)
+        if place.finder:
+            raise BrokerError("bad-config", f"{url} has to be looked up, which is for cluster.peers only")
+        loop = asyncio.get_running_loop()
+        context = self._context if place.is_tls else None
+        if place.scheme in ("ws", "wss"):
+            dialled = DialledSocket(self._shell, url, context)
+            await dialled.connect()
+            task = loop.create_task(dialled.run())
+            self._served.add(task)
+            task.add_done_callback(self._served.discard)
+            return
+        link = TcpLink(self._shell, place.scheme, url)
+        if place.scheme == "unix":
+            await loop.create_unix_connection(lambda: link, place.path)
+            return
+        name = self._name_of(url, place.host) if context is not None else None
+        await loop.create_connection(lambda: link, place.host, place.port, ssl=context, server_hostname=name)
+
+    def _fail(self, url: str, text: str) -> None:
+        now = time.monotonic()
+        self._dials.dial_failed(url, text, now)
+        self._shell.wake()
+        for source in self._sources:
+            if url in source.names:
+                source.failed.add(url)
+                if len(source.failed) == len(source.names):
+                    source.due_at = min(source.due_at, source.looked_at + RETRY_S)
+
+    async def _look_up(self, source: Source) -> None:
+        now = time.monotonic()
+        source.looked_at = now
+        source.failed.clear()
+        found: list[Found] = []  # none: what it stood for until now stays
+        try:
+            found = await look_up(source.place, self._resolver)
+        except (OSError, ValueError):  # no answer in time among them; ValueError: what is no name
+            pass
+        finally:
+            source.task = None
+        if found:
+            source.names = {each.url: each.server_name for each in found}
+            self._dials.set_targets(str(source.place), list(source.names))
+        source.due_at = now + (LOOKUP_EVERY_S if found else RETRY_S)
+
+    def _name_of(self, url: str, host: str) -> str:
+        """Whose certificate must be shown: the name that led there, or the host of the URL."""
+        return next((source.names[url] for source in self._sources if url in source.names), host)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError | aiohttp.ClientError):
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

@@ -1,0 +1,272 @@
+"""broker.cluster_config: which options among brokers go together, what the core is told, and that secrets stay so."""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.cluster.settings import ClusterSettings
+from broker.cluster_config import cluster_settings_of, found_peers, reachable
+from broker.config import ConfigErrors, load
+from broker.listen import Listen, PeerUrl
+from broker.options import Config
+from broker.views import config_view
+
+SECRET = "correct horse battery staple"
+SCHEMES = "tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls"
+A_SECRET = f'secret = "{SECRET}"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory that is the current one, so that files have short names."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def of_file(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Config:
+    (folder / "b.toml").write_text(text, encoding="utf-8")
+    return load("b.toml", environ or {}, {})
+
+
+def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        of_file(folder, text, environ)
+    return str(caught.value).splitlines()
+
+
+# --- options that do not go together -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        (
+            'peers = ["tcp://a:1"]',
+            '2: cluster.peers: need cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers prove who '
+            "they are",
+        ),
+        ('secret = "0123456789abcde"', "2: cluster.secret: has 15 bytes, at least 16 are needed"),
+        ('secret_file = "short"', "2: cluster.secret_file: has 15 bytes, at least 16 are needed"),
+        ('secret_file = "gone"', "2: cluster.secret_file: the file cannot be read: No such file or directory"),
+        (f'{A_SECRET}secret_file = "long"', "2: cluster.secret: and cluster.secret_file are both there, one is enough"),
+        ("secret = 123456", "2: cluster.secret: must be printable text of 0 to 4095 bytes"),
+        (f"{A_SECRET}silent_s = 1", "3: cluster.silent_s: must be more than cluster.hello_s, 1"),
+        (f"{A_SECRET}hello_s = 3", "3: cluster.hello_s: must be less than cluster.silent_s, 3"),
+        (
+            f'{A_SECRET}peers = [\n"tcp://a:0"]',
+            '4: cluster.peers: "tcp://a:0" has port 0, at which nobody can be reached',
+        ),
+        (
+            f'{A_SECRET}peers = ["dns+ws://a:1"]',
+            f'3: cluster.peers: "dns+ws://a:1" is no URL of {SCHEMES}',
+        ),
+        (
+            f'{A_SECRET}peers = ["srv+tcp://a:1"]',
+            '3: cluster.peers: "srv+tcp://a:1" must be a scheme and a name: its SRV records say the rest',
+        ),
+        (
+            f'{A_SECRET}peers = ["dns+tcp://a:1/x"]',
+            '3: cluster.peers: "dns+tcp://a:1/x" must be a scheme, a name and a port',
+        ),
+        (
+            f"{A_SECRET}peers = [5]",
+            f"3: cluster.peers: 5 is no URL of {SCHEMES}",
+        ),
+        (f'{A_SECRET}peers = "tcp://a:1"', '3: cluster.peers: must be a list of URLs, not "tcp://a:1"'),
+        ("principals = [1]", "2: cluster.principals: 1 is no printable text"),
+        (
+            'advertise = ["tls://0.0.0.0:1"]',
+            '2: cluster.advertise: "tls://0.0.0.0:1" is a place to listen at, not one that others could dial',
+        ),
+        (
+            'client_urls = ["tcp://a:0"]',
+            '2: cluster.client_urls: "tcp://a:0" is a place to listen at, not one that others could dial',
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_told_with_its_line(folder: Path, text: str, sentence: str) -> None:
+    (folder / "short").write_text("0123456789abcde\n")
+    (folder / "long").write_text("0123456789abcdef\n")
+    assert mistakes_of(folder, f"[cluster]\n{text}\n") == [f"b.toml:{sentence}"]
+
+
+def test_auth_tls_needs_an_authority_names_and_peers_that_show_a_certificate(folder: Path) -> None:
+    text = '[cluster]\nauth = "tls"\npeers = ["tls://a:1", "tcp://b:1", "dns+tcp://c:1", "unix:///d"]\n'
+    assert mistakes_of(folder, text) == [
+        'b.toml:2: cluster.auth: "tls" needs tls.client_ca',
+        'b.toml:2: cluster.auth: "tls" needs cluster.principals',
+        'b.toml:3: cluster.peers: "tcp://b:1" shows no certificate, which cluster.auth = "tls" wants to see',
+        'b.toml:3: cluster.peers: "dns+tcp://c:1" shows no certificate, which cluster.auth = "tls" wants to see',
+    ]
+
+
+@pytest.mark.parametrize("character", [" ", ",", ">"])
+def test_a_name_that_cannot_stand_in_traces_is_refused_in_a_cluster_only(folder: Path, character: str) -> None:
+    name = f'[broker]\nname = "eu{character}1"\n'
+    assert of_file(folder, name).broker.name == f"eu{character}1"
+    (mistake,) = mistakes_of(folder, f"{name}[cluster]\n{A_SECRET}")
+    assert mistake.startswith("b.toml:2: broker.name: cannot stand in traces: ")
+
+
+def test_a_name_of_63_bytes_can_stand_in_traces_and_no_longer_one(folder: Path) -> None:
+    of_file(folder, f'[broker]\nname = "{"n" * 63}"\n[cluster]\n{A_SECRET}')
+    assert len(mistakes_of(folder, f'[broker]\nname = "{"n" * 64}"\n[cluster]\n{A_SECRET}')) == 1
+
+
+def test_what_is_wrong_already_has_no_second_mistake(folder: Path) -> None:
+    text = '[cluster]\nauth = "tls"\nprincipals = 5\npeers = ["tpc://a:1"]\nhello_s = "x"\nsecret = 5\n'
+    text += "[tls]\nclient_ca = 5\n"
+    assert [line.split(":")[1] for line in mistakes_of(folder, text)] == ["3", "4", "5", "6", "8"]
+
+
+# --- secrets -------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_shown_to_nobody(folder: Path) -> None:
+    config = of_file(folder, f"[cluster]\n{A_SECRET}")
+    assert config.cluster.secret == SECRET
+    assert config_view(config)["cluster"]["secret"] == "***"
+    assert config_view(config)["cluster"]["secret_file"] == ""
+    assert SECRET not in repr(config)
+    assert SECRET not in str(config_view(config))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[cluster]\nsecret = "{SECRET}',  # no TOML: its line would be quoted
+        f'[cluster]\nsecret = """\n{SECRET}',
+        f'[cluster]\nsecret = ["{SECRET}"]',
+        f'[broker]\nsecret = "{SECRET}"',
+        f'secret = "{SECRET}"',
+        f'[cluster]\nsecret = "{SECRET}\\u0000"',
+    ],
+)
+def test_no_mistake_quotes_a_secret(folder: Path, text: str) -> None:
+    assert SECRET not in "\n".join(mistakes_of(folder, text))
+
+
+def test_a_variable_that_holds_a_wrong_secret_is_not_quoted(folder: Path) -> None:
+    assert mistakes_of(folder, "", {"RSB_CLUSTER__SECRET": "too short"}) == [
+        "environment: RSB_CLUSTER__SECRET: has 9 bytes, at least 16 are needed"
+    ]
+
+
+def test_the_secret_of_a_file_is_its_content_without_the_ends_of_lines(folder: Path) -> None:
+    (folder / "secret").write_bytes(b"sixteen \xff bytes!\r\n\n")
+    settings = cluster_settings_of(of_file(folder, '[cluster]\nsecret_file = "secret"'))
+    assert settings is not None
+    assert settings.secret == b"sixteen \xff bytes!"
+
+
+# --- what the core is told -----------------------------------------------------------------------------------------
+
+
+def values_of(settings: ClusterSettings | None) -> dict[str, object]:
+    assert settings is not None
+    return {key: getattr(settings, key) for key in ClusterSettings.__slots__}
+
+
+def test_without_a_secret_there_is_no_cluster() -> None:
+    assert cluster_settings_of(Config()) is None
+
+
+def test_the_defaults_are_those_of_the_core(folder: Path) -> None:
+    config = of_file(folder, f'[server]\nlisten = ["tcp://a:1", "ws://b:0", "unix:///c"]\n[cluster]\n{A_SECRET}')
+    urls = ["tcp://a:1", "unix:///c"]
+    assert values_of(cluster_settings_of(config)) == {
+        **values_of(ClusterSettings()),
+        "secret": SECRET.encode(),
+        "urls": urls,
+        "client_urls": urls,
+    }
+
+
+def test_what_the_options_say_reaches_the_core(folder: Path) -> None:
+    (folder / "ca").touch()
+    config = of_file(
+        folder,
+        """\
+[tls]
+client_ca = "ca"
+[annotations]
+version = 0
+[cluster]
+auth = "tls"
+principals = ["organizationName=Acme, commonName=b1", "uid 1000"]
+peers = ["tls://a:1", "dns+tls://b:2", "unix:///c", "srv+tls://_d._tcp.e"]
+mesh = false
+advertise = ["tls://f:3"]
+client_urls = ["wss://g:4/x"]
+cost = 7
+hello_s = 0.5
+silent_s = 4
+digest_s = 6
+redial_max_s = 8
+max_brokers = 9
+max_links = 11
+max_routes = 12
+""",
+    )
+    assert values_of(cluster_settings_of(config)) == {
+        "secret": b"",
+        "auth": "tls",
+        "principals": ["organizationName=Acme, commonName=b1", "uid 1000"],
+        "peers": ["tls://a:1", "unix:///c"],
+        "is_mesh": False,
+        "urls": ["tls://f:3"],
+        "client_urls": ["wss://g:4/x"],
+        "link_cost": 7,
+        "hello_s": 0.5,
+        "silent_s": 4.0,
+        "digest_s": 6.0,
+        "redial_max_s": 8.0,
+        "max_brokers": 9,
+        "max_links": 11,
+        "max_routes": 12,
+        "version": 0,
+    }
+    assert found_peers(config) == [PeerUrl("tls", "dns", "b", 2), PeerUrl("tls", "srv", "_d._tcp.e")]
+
+
+def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons() -> None:
+    environ = {
+        "RSB_CLUSTER__SECRET": SECRET,
+        "RSB_CLUSTER__PEERS": "tcp://a:1, srv+tcp://b",
+        "RSB_CLUSTER__PRINCIPALS": "O=Acme, CN=b1; CN=b2",
+        "RSB_CLUSTER__ADVERTISE": "",
+    }
+    cluster = load(None, environ, {}).cluster
+    assert cluster.peers == (PeerUrl("tcp", "", "a", 1), PeerUrl("tcp", "srv", "b"))
+    assert cluster.principals == ("O=Acme, CN=b1", "CN=b2")
+    assert cluster.advertise == ()
+
+
+def test_others_are_told_where_the_broker_listens_by_a_name_that_they_can_reach() -> None:
+    listeners = ["tcp://0.0.0.0:7000", "ws://[::]:7001/x", "tls://10.0.0.4:7002", "unix:///run/b.sock"]
+    name = socket.gethostname()
+    assert reachable((), listeners) == [
+        f"tcp://{name}:7000",
+        f"ws://{name}:7001/x",
+        "tls://10.0.0.4:7002",
+        "unix:///run/b.sock",
+    ]
+    assert reachable((Listen("tls", "b1.example", 1),), listeners) == ["tls://b1.example:1"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tcp://a:1",
+        "tls://[::1]:1",
+        "wss://a:1/x",
+        "unix:///a",
+        "dns+tcp://a:1",
+        "dns+tls://[::1]:1",
+        "srv+tls://_a._tcp.b",
+    ],
+)
+def test_the_url_of_a_peer_is_parsed_and_written_back(url: str) -> None:
+    assert str(PeerUrl.parse(url)) == url
