@@ -1,19 +1,25 @@
 """A client: calls through whatever connection there is, and a new connection when the old one is lost.
 
     connected ── the connection ends ──► reconnecting ── SETUP accepted ──► connected
-        └── close(), or "replaced" ──────────┴──► closed (for ever)
+      │ ▲  └── close(), or "replaced" ───────┴──► closed (for ever)
+      ▼ └──────────────────────────────────────────────────────┐
+    moving: the broker is about to stop ── SETUP accepted elsewhere; the old connection is retired: what runs on it ends
 
-Decides when to reconnect, and what metadata a call carries. Does not know frames; connections are `engine`'s.
+Decides when to reconnect and to move, and what metadata a call carries. Does not know frames; connections are
+`engine`'s, where to `brokers`'.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterable, Mapping
 from types import TracebackType
 from typing import Final
 
 from broker.wire.ids import id_text
 from client_sdk.address import Address
+from client_sdk.brokers import Brokers
 from client_sdk.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
 from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
@@ -22,6 +28,7 @@ from client_sdk.payload import Payload, as_bytes
 from client_sdk.retry import Backoff
 
 MAX_CACHED_ADDRESSES: Final = 1024  # encoded; beyond, all are forgotten and made again
+MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it
 _log: Final = logging.getLogger("client_sdk")
 
 
@@ -38,18 +45,18 @@ class Client:
 
     def __init__(
         self,
-        dial: Callable[[], Awaitable[Connection]],
+        brokers: Brokers,
         route_id: bytes,
         mime_type: str,
         backoff: Backoff,
     ) -> None:
-        """`dial` opens a connection to any of the brokers."""
-        self._dial: Final = dial
+        self._brokers: Final = brokers
         self._origin: Final = route_id
         self._mime_type: Final = mime_type
         self._backoff: Final = backoff
         self._addresses: Final[dict[Address, bytes]] = {}  # composite entries; bounded by MAX_CACHED_ADDRESSES
         self._connection: Connection | None = None  # None while there is none
+        self._retired: Final[deque[Connection]] = deque()  # earlier ones on which something may run, oldest first
         self._reason: ClientError | None = None  # why there is none; None before the first
         self._is_closing = False
         self._changed: Final = asyncio.Event()  # set while connected or closed
@@ -65,6 +72,24 @@ class Client:
     def route_id(self) -> str:
         """This client's Route Id, a uuid; the same after each reconnect."""
         return id_text(self._origin)
+
+    @property
+    def broker(self) -> str:
+        """URL of the broker that this client is connected to, or was last.
+
+        >>> client.broker  # doctest: +SKIP
+        'tcp://10.0.0.4:7000'
+        """
+        return self._brokers.url
+
+    @property
+    def brokers(self) -> list[str]:
+        """URLs of the brokers that it may connect to, as they are tried: those it was given, then those it was told of.
+
+        >>> client.brokers  # doctest: +SKIP
+        ['tcp://10.0.0.4:7000', 'tcp://10.0.0.5:7000']
+        """
+        return self._brokers.urls
 
     @property
     def is_connected(self) -> bool:
@@ -102,8 +127,9 @@ class Client:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-        if self._connection is not None:
-            await self._connection.close()
+        for connection in [self._connection, *self._retired]:
+            if connection is not None:
+                await connection.close()
         self._closed.set()
         self._changed.set()
 
@@ -237,7 +263,9 @@ class Client:
         return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code)
 
     async def _connect(self) -> None:
-        connection = await self._dial()
+        self._use(await self._brokers.dial())
+
+    def _use(self, connection: Connection) -> None:
         self._connection = connection
         self._changed.set()
 
@@ -245,16 +273,60 @@ class Client:
         while True:
             connection = self._connection
             assert connection is not None  # `start`, and the end of this loop
-            await connection.ended.wait()
+            if await self._stay(connection):
+                continue
             self._reason = reason = connection.reason or ConnectionLost("the connection ended")
             self._connection = None
-            if reason.word == "replaced":
+            if reason.word == "replaced" and not connection.has_rival:
                 # Two clients with one Route Id would replace each other for ever.
                 break
             _log.info("route %s: connection lost: %s: %s", self.route_id, reason.word, reason.text)
             await self._reconnect()
         self._closed.set()
         self._changed.set()
+
+    async def _stay(self, connection: Connection) -> bool:
+        """Until the connection has ended, or the client has moved: then True."""
+        while not connection.ended.is_set():
+            await connection.news.wait()
+            connection.news.clear()
+            if connection.is_told_to_move and await self._move(connection):
+                return True
+            if connection.reason is not None:
+                await connection.ended.wait()
+        return False
+
+    async def _move(self, connection: Connection) -> bool:
+        """To a broker that the present one names, as long as that one asks for it and is there; whether it went."""
+        assert connection.notice is not None  # it has asked
+        await _wait_for_turn(connection, self._backoff.part_s(connection.notice.move_within_ms / 1000))
+        while True:
+            reason = connection.reason
+            is_replaced = reason is not None and reason.word == "replaced" and not connection.has_rival
+            if not connection.is_told_to_move or is_replaced or connection.ended.is_set():
+                return False
+            connection.has_rival = True
+            try:
+                successor = await self._brokers.dial_elsewhere()
+            except ClientError as error:
+                _log.info("route %s: cannot move yet: %s: %s", self.route_id, error.word, error.text)
+                await asyncio.sleep(self._backoff.next_s())
+            else:
+                break
+        self._backoff.reset()
+        self._use(successor)
+        _log.info("route %s: moved to %s", self.route_id, self.broker)
+        await self._retire(connection)
+        return True
+
+    async def _retire(self, connection: Connection) -> None:
+        """What runs on it ends there."""
+        connection.retire()
+        running = [each for each in self._retired if not each.ended.is_set()]
+        self._retired.clear()
+        self._retired.extend([*running, connection])
+        if len(self._retired) > MAX_RETIRED:
+            await self._retired.popleft().close()
 
     async def _reconnect(self) -> None:
         while True:
@@ -269,6 +341,15 @@ class Client:
                 self._backoff.reset()
                 _log.info("route %s: connected again", self.route_id)
                 return
+
+
+async def _wait_for_turn(connection: Connection, delay_s: float) -> None:
+    """Until the delay is over, the connection is about to end, or nobody is asked to move any more."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(delay_s):
+            while connection.reason is None and connection.is_told_to_move:
+                await connection.news.wait()
+                connection.news.clear()
 
 
 class _Deadline:

@@ -1,10 +1,9 @@
 """`connect`: from a URL, a service and its tags to a client that is connected.
 
-Decides what the SETUP says and which of several brokers is tried when. Section "Routing Protocol Semantics" of the
+Decides what the SETUP says. Section "Routing Protocol Semantics" of the
 specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the same Route Id.
 """
 
-import asyncio
 import ssl as tls
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -13,17 +12,19 @@ from typing import Final
 from broker.errors import BrokerError
 from broker.rsocket.frames import Setup
 from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.rsocket.notices import MAY_BE_TOLD_ENTRY
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from broker.wire.ids import parse_id
 from client_sdk.address import route_tags
+from client_sdk.brokers import Brokers
 from client_sdk.client import Client
-from client_sdk.engine import Connection, Responder
-from client_sdk.errors import BadAddress, ClientError, NotConnected, SetupRejected
+from client_sdk.engine import Responder
+from client_sdk.errors import BadAddress
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes
 from client_sdk.retry import Backoff
 from client_sdk.rsocket_py import RSocketPyHandler, RSocketPyResponder
 from client_sdk.service import Service, ServiceResponder
-from client_sdk.transports import Target, dial
+from client_sdk.transports import Target
 
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
 
@@ -74,6 +75,9 @@ def connect(
     connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
     ssl           for tls:// and wss://; None: the system's certificates
 
+    A broker that is about to stop names others, and the client moves there in time: requests that run end on the old
+    connection, new ones go to the new one (docs/lame-duck.md).
+
     Entering raises NotConnected when no broker can be reached and SetupRejected when it refuses. ValueError for
     arguments that make no sense, BadAddress for a name or tags that cannot be sent.
 
@@ -99,15 +103,16 @@ def connect(
         responder = ServiceResponder(service)
     else:
         responder = None
+    offer = b"" if service is None else entry_bytes(mime_type, _route_setup(origin, service, tags))
     setup = Setup(
         COMPOSITE_MIME,
         OCTET_STREAM_MIME,
         max(1, round(keepalive_s * 1000)),
         max(1, round(lifetime_s * 1000)),
-        None if service is None else entry_bytes(mime_type, _route_setup(origin, service, tags)),
+        offer + MAY_BE_TOLD_ENTRY,
     )
-    dialer = _Dialer(targets, setup, responder, connect_timeout_s, ssl)
-    return Connecting(Client(dialer.dial, origin, mime_type, Backoff()))
+    brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl)
+    return Connecting(Client(brokers, origin, mime_type, Backoff()))
 
 
 def _route_setup(origin: bytes, service: str | Service, tags: Mapping[str, str | None] | None) -> bytes:
@@ -117,50 +122,3 @@ def _route_setup(origin: bytes, service: str | Service, tags: Mapping[str, str |
         return RouteSetup(origin, name, route_tags({**own, **(tags or {})})).encode()
     except BrokerError as error:
         raise BadAddress(error.text, word=error.word) from None
-
-
-class _Dialer:
-    """Opens a connection to one of several brokers, beginning with the one that was reached last."""
-
-    def __init__(
-        self,
-        targets: list[Target],
-        setup: Setup,
-        responder: Responder | None,
-        timeout_s: float,
-        ssl: tls.SSLContext | None,
-    ) -> None:
-        self._targets: Final = targets
-        self._setup: Final = setup
-        self._responder: Final = responder
-        self._timeout_s: Final = timeout_s
-        self._ssl: Final = ssl
-
-    async def dial(self) -> Connection:
-        """Raises what the last of the brokers said: NotConnected or SetupRejected."""
-        failure: ClientError | None = None
-        for target in list(self._targets):
-            try:
-                connection = await self._dial_one(target)
-            except ClientError as error:
-                failure = error
-            else:
-                self._targets.remove(target)
-                self._targets.insert(0, target)
-                return connection
-        assert failure is not None  # there is at least one target
-        raise failure
-
-    async def _dial_one(self, target: Target) -> Connection:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                wire = await dial(target, self._ssl)
-                return await Connection.open(wire, self._setup, self._responder)
-        except ClientError as error:
-            kind = SetupRejected if isinstance(error, SetupRejected) else NotConnected
-            raise kind(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
-        except TimeoutError:
-            text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
-            raise NotConnected(text, word="connect-timeout") from None
-        except (OSError, ValueError) as error:
-            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error

@@ -27,6 +27,7 @@ from broker.errors import (
 )
 from broker.rsocket import frames
 from broker.rsocket.framing import FrameCursor
+from broker.rsocket.notices import HAS_MOVED_ENTRY, Notice
 from client_sdk.answers import check_size, error_frame, error_parts
 from client_sdk.errors import (
     ApplicationError,
@@ -49,6 +50,7 @@ MAX_GATHERED_BYTES: Final = 64 * 1024 * 1024  # of unfinished fragments; beyond,
 MAX_HANDLERS: Final = 10_000  # requests that handlers work on; beyond, they are refused with over-limit
 WRITE_GRACE_S: Final = 0.5  # after a failed write, for the reader to find the ERROR that tells why
 HANDLER_GRACE_S: Final = 1.0  # for handlers that were cancelled, before they are left behind
+RETIRED_GRACE_S: Final = 30.0  # for handlers without a caller who waits, when a retired connection ends
 
 _SETUP_CODES: Final = (INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME)
 _log: Final = logging.getLogger("client_sdk")
@@ -81,11 +83,18 @@ class Connection:
     middle.
     """
 
-    def __init__(self, wire: Wire, setup: frames.Setup, responder: Responder | None) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        setup: frames.Setup,
+        responder: Responder | None,
+        hear: Callable[["Connection", bytes], bool] | None = None,
+    ) -> None:
         """Inside a running event loop. Use `open`."""
         self._loop: Final = asyncio.get_running_loop()
         self._wire: Final = wire
         self._responder: Final = responder
+        self._hear: Final = hear
         self._keepalive_s: Final = setup.keepalive_ms / 1000
         self._lifetime_s: Final = setup.lifetime_ms / 1000
         self._streams: Final[dict[int, Stream]] = {}
@@ -102,20 +111,35 @@ class Connection:
         self._room.set()
         self._heard_at = self._loop.time()
         self._is_closing = False
+        self._closing: Final = asyncio.Event()
+        self._unsent_n = 0  # requests of ours that wait for room
+        self._opening: Final[set[asyncio.Task[None]]] = set()  # channels of ours that wait for their first item
+        self._has_said_moved = False
         self._is_lost = False  # nothing is read or written any more; `reason` may be known earlier
         self._accepted: Final[asyncio.Future[None]] = self._loop.create_future()
         self._main: asyncio.Task[None] | None = None
         self.reason: ClientError | None = None  # None while requests can be made; then why not
         self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
+        self.is_retired = False  # there is another connection for what is new
+        self.has_rival = False  # one more was tried with the same SETUP, and may have replaced this one
+        self.notice: Notice | None = None  # what the broker has told last; whoever hears sets both
+        self.news: Final = asyncio.Event()  # there is a notice, or a reason
 
     @classmethod
-    async def open(cls, wire: Wire, setup: frames.Setup, responder: Responder | None) -> "Connection":
+    async def open(
+        cls,
+        wire: Wire,
+        setup: frames.Setup,
+        responder: Responder | None,
+        hear: Callable[["Connection", bytes], bool] | None = None,
+    ) -> "Connection":
         """A connection whose SETUP the other side has accepted.
 
-        Raises SetupRejected or ConnectionLost; takes as long as the other side is silent, up to the lifetime that the
-        SETUP says.
+        `hear` is asked for each METADATA_PUSH whether the broker itself says it; else it is the responder's. Raises
+        SetupRejected or ConnectionLost; takes as long as the other side is silent, up to the lifetime that the SETUP
+        says.
         """
-        connection = cls(wire, setup, responder)
+        connection = cls(wire, setup, responder, hear)
         connection._main = asyncio.create_task(connection._run(), name="rsocket connection")
         try:
             await connection._accepted
@@ -127,12 +151,23 @@ class Connection:
     async def close(self) -> None:
         """Writes what waits to be written, then ends. Pending requests fail with ConnectionLost."""
         self._is_closing = True
+        self._closing.set()
         self._wake.set()
         if self._main is not None:
             done, _ = await asyncio.wait([self._main], timeout=HANDLER_GRACE_S)
             if not done:
                 self._main.cancel()
                 await asyncio.wait([self._main])
+
+    @property
+    def is_told_to_move(self) -> bool:
+        """The broker is about to leave, and wants its clients to go before."""
+        return self.notice is not None and self.notice.is_draining
+
+    def retire(self) -> None:
+        """Nothing new goes this way: the broker is told, and ends the connection when nothing runs on it any more."""
+        self.is_retired = True
+        self._say_moved()
 
     # requests of ours
 
@@ -180,6 +215,8 @@ class Connection:
         """
         await self._wait_for_room()
         task = self._start(self._open_channel(items, metadata, initial_n, inflow))
+        self._opening.add(task)
+        task.add_done_callback(self._opened)
         inflow.attach(_no_credit_yet, _Cancel(task))  # until the first item is there
 
     # for the streams
@@ -217,9 +254,11 @@ class Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await self._end_handlers()
             with contextlib.suppress(OSError):
                 await self._wire.close()
+            if self.is_retired:
+                await self._let_handlers_end()
+            await self._end_handlers()
             self.ended.set()
 
     async def _read(self) -> ClientError:
@@ -276,6 +315,7 @@ class Connection:
         self._is_lost = True
         if self.reason is None:
             self.reason = reason
+        self.news.set()
         for stream in list(self._streams.values()):
             stream.lost(self._loss())
         self._streams.clear()
@@ -284,6 +324,15 @@ class Connection:
         if not self._accepted.done():
             self._accepted.set_exception(reason)
             self._accepted.exception()  # whoever opened may have gone
+
+    async def _let_handlers_end(self) -> None:
+        """The broker ends a retired connection when no stream is open: a fire-and-forget has none."""
+        closing = asyncio.create_task(self._closing.wait())
+        end_at = self._loop.time() + RETIRED_GRACE_S
+        while self._handlers and not closing.done() and self._loop.time() < end_at:
+            waited = [closing, *self._handlers]
+            await asyncio.wait(waited, timeout=end_at - self._loop.time(), return_when=asyncio.FIRST_COMPLETED)
+        closing.cancel()
 
     async def _end_handlers(self) -> None:
         for task in self._handlers:
@@ -335,6 +384,8 @@ class Connection:
         elif frame.kind == frames.METADATA_PUSH:
             # To the end, whether M is set or not: rsocket-js 0.0.27 forgets it.
             metadata = data[start + frames.HEADER_BYTES : end]
+            if self._hear is not None and self._hear(self, metadata):
+                return None
             responder = self._responder
             if responder is not None and metadata and len(self._handlers) < MAX_HANDLERS:
                 self._start(self._handle_unanswered(responder.metadata_push(metadata), "metadata_push"))
@@ -350,6 +401,7 @@ class Connection:
         if code == CONNECTION_CLOSE and self._streams and self._accepted.done():
             # "MUST wait for outstanding streams to terminate": no new ones; the other side closes when it likes.
             self.reason = reason
+            self.news.set()
             return None
         return reason
 
@@ -517,11 +569,14 @@ class Connection:
         if inflow.is_ended:
             await _close_items(items)
             return
+        task = asyncio.current_task()
+        assert task is not None  # `request_channel` has made it
         stream_id = self._allocate()
         exchange = Exchange(self, stream_id, True, inflow, has_out=True)
-        exchange.task = asyncio.current_task()
+        exchange.task = task
         self._streams[stream_id] = exchange
         self.send(frames.encode_request(frames.REQUEST_CHANNEL, stream_id, data, metadata, initial_n))
+        self._opened(task)
         await self._pump(exchange, stream_id, lambda: items, "")
 
     async def _send_item(self, exchange: Exchange, stream_id: int, item: object) -> None:
@@ -555,9 +610,25 @@ class Connection:
 
     async def _wait_for_room(self) -> None:
         while self.reason is None and not self._room.is_set():
-            await self._room.wait()
+            self._unsent_n += 1
+            try:
+                await self._room.wait()
+            finally:
+                self._unsent_n -= 1
+                self._loop.call_soon(self._say_moved)  # behind the request, which is sent without another wait
         if self.reason is not None:
             raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        """A channel of ours has been asked for, or never will be."""
+        self._opening.discard(task)
+        self._say_moved()
+
+    def _say_moved(self) -> None:
+        """What was begun here goes first: the broker takes the word for the last request."""
+        if self.is_retired and not self._has_said_moved and not self._unsent_n and not self._opening:
+            self._has_said_moved = True
+            self.send(frames.encode_metadata_push(HAS_MOVED_ENTRY))
 
     async def _wait_until_writable(self) -> None:
         while not self._room.is_set():

@@ -1,4 +1,4 @@
-"""How long to wait between attempts to reconnect. Knows nothing of connections; chance comes in as a function."""
+"""How long to wait before an attempt to connect. Knows nothing of connections; chance comes in as a function."""
 
 import random
 from collections.abc import Callable
@@ -21,6 +21,10 @@ class Backoff:
         delay_s = self._delay_s
         self._delay_s = min(delay_s * 2, MAX_DELAY_S)
         return delay_s * (0.5 + self._chance() / 2)
+
+    def part_s(self, within_s: float) -> float:
+        """Seconds to wait before the first attempt of one of many that have so long for it together."""
+        return within_s * self._chance()
 
     def reset(self) -> None:
         """An attempt succeeded: the next delay is a first one."""

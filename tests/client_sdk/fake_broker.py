@@ -20,6 +20,7 @@ SETUP, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ER
 )
 REQUESTS = (RESPONSE, FNF, STREAM, CHANNEL)
 REJECTED, CLOSE = 0x202, 0x102
+CLIENT_MIME = "message/x.rsocket.broker.client.v0"
 
 
 def header(stream_id: int, kind: int, flags: int = 0) -> bytes:
@@ -44,6 +45,18 @@ class Peer:
         self.joined: dict[int, tuple[Peer, int]] = {}  # stream id here -> (other peer, stream id there)
         self.changed = asyncio.Condition()
         self.gone = asyncio.Event()
+        self.may_be_told = False
+        self.has_moved = asyncio.Event()
+
+    def tell(self, *urls: str, **more: str) -> None:
+        """A BROKER_INFO that names other brokers; `more` are further entries of its metadata, - written as _."""
+        pairs = [("client-url", url) for url in urls] + [(key.replace("_", "-"), more[key]) for key in more]
+        raw = b"\0\0\0\1\x10\0" + bytes(15) + b"B" + bytes(8)
+        for number, (key, value) in enumerate(pairs):
+            raw += bytes([len(key)]) + key.encode()
+            raw += bytes([len(value) | (0x80 if number + 1 < len(pairs) else 0)]) + value.encode()
+        mime = b"message/x.rsocket.forwarding"
+        self.send(header(0, PUSH, 0x100) + bytes([len(mime) - 1]) + mime + len(raw).to_bytes(3) + raw)
 
     async def expect(self, kind: int, count: int = 1) -> list[tuple[int, int, int, bytes]]:
         """Waits until so many frames of this kind have come."""
@@ -67,6 +80,8 @@ class Peer:
             self.receive_setup(frame)
         elif kind == KEEPALIVE and flags & 0x80:
             self.send(header(0, KEEPALIVE) + frame[6:])
+        elif kind == PUSH and entries_of(frame[6:]) == {CLIENT_MIME: b"\x01\x01"}:
+            self.has_moved.set()
         elif kind in REQUESTS or kind == PUSH:
             self.receive_request(kind, stream_id, flags, frame)
         elif stream_id in self.joined:
@@ -80,9 +95,12 @@ class Peer:
         self.setup = SetupFrame()
         self.setup.parse(frame, 0)
         if self.setup.metadata:
-            found = broker_frame(bytes(self.setup.metadata))
-            assert isinstance(found, RouteSetup)
-            self.route = found
+            items = entries_of(bytes(self.setup.metadata))
+            self.may_be_told = items.get(CLIENT_MIME) == b"\x01"
+            if items.keys() & set(MIME_TYPES):
+                found = broker_frame(bytes(self.setup.metadata))
+                assert isinstance(found, RouteSetup)
+                self.route = found
 
     def receive_request(self, kind: int, stream_id: int, flags: int, frame: bytes) -> None:
         at = 6 + (4 if kind in (STREAM, CHANNEL) else 0) + (0 if kind == PUSH else 3)
@@ -211,6 +229,10 @@ class FakeBroker:
         queue.put_nowait(None)
         await writer
         return socket
+
+
+def entries_of(metadata: bytes) -> dict[str, bytes]:
+    return {item.encoding.decode(): bytes(item.content or b"") for item in CompositeMetadata().parse(metadata).items}
 
 
 def broker_frame(metadata: bytes) -> Any:

@@ -1,0 +1,132 @@
+"""The brokers that a client knows: those that it was given, and those that its broker tells of (docs/lame-duck.md).
+
+    connect(urls) ──► configured ──┐
+                                   ├─► dial: for want of a connection      dial_elsewhere: away from one that leaves
+    METADATA_PUSH ──► learned ─────┘                                        (learned ones only: they do not leave)
+
+Decides which broker is tried when. D-54 of our decisions.
+"""
+
+import asyncio
+import random
+import ssl as tls
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.rsocket.frames import Setup
+from broker.rsocket.notices import MAX_NOTICE_URLS, find_notice
+from client_sdk.engine import Connection, Responder
+from client_sdk.errors import ClientError, NotConnected, SetupRejected
+from client_sdk.transports import Target, dial
+
+MAX_LEARNED_URLS: Final = MAX_NOTICE_URLS  # of brokers that were told; the others are not needed
+_ENCRYPTED: Final = ("tls", "wss")
+
+
+class Brokers:
+    """Opens connections, each with the same SETUP, and learns from them where else it could."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        setup: Setup,
+        responder: Responder | None,
+        timeout_s: float,
+        ssl: tls.SSLContext | None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1)."""
+        self._targets: Final = list(targets)  # the one that was reached last comes first
+        self._learned: list[Target] = []  # bounded by MAX_LEARNED_URLS, and one
+        self._setup: Final = setup
+        self._responder: Final = responder
+        self._timeout_s: Final = timeout_s
+        self._ssl: Final = ssl
+        self._chance: Final = chance
+        # Whoever wants encryption everywhere is not led to a place without.
+        self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
+        self._reached: Target | None = None  # None until the first connection
+
+    @property
+    def url(self) -> str:
+        """Of the broker that was reached last; empty before the first."""
+        return "" if self._reached is None else self._reached.url
+
+    @property
+    def urls(self) -> list[str]:
+        """All, in the order in which they are tried."""
+        return [target.url for target in self._known()]
+
+    async def dial(self) -> Connection:
+        """A connection to any broker. Raises what the last of them said: NotConnected or SetupRejected."""
+        return await self._dial(self._known())
+
+    async def dial_elsewhere(self) -> Connection:
+        """A connection to a broker that the present one has named; NotConnected when there is none.
+
+        The first one is drawn, so that not all clients of a broker go to the same; of the present scheme before others.
+        """
+        reached = self._reached
+        others = [target for target in self._learned if reached is None or target.url != reached.url]
+        if not others:
+            raise NotConnected("the broker has named no other one", word="connect-failed")
+        first = int(self._chance() * len(others))
+        others = others[first:] + others[:first]
+        others.sort(key=lambda target: reached is not None and target.scheme != reached.scheme)
+        return await self._dial(others)
+
+    def hear(self, connection: Connection, metadata: bytes) -> bool:
+        """A METADATA_PUSH; whether the broker itself says it, and it is not for the service."""
+        notice = find_notice(metadata)
+        if notice is None:
+            return False
+        if not connection.is_retired:
+            learned = [target for target in map(self._target_of, notice.urls) if target is not None]
+            # A broker that knows of no other one says nothing against those that were there.
+            self._learned = learned or self._learned
+            connection.notice = notice
+            connection.news.set()
+        return True
+
+    def _target_of(self, url: str) -> Target | None:
+        try:
+            target = Target(url)
+        except ValueError:
+            return None  # a scheme that we do not speak
+        return target if target.scheme in _ENCRYPTED or not self._wants_encryption else None
+
+    def _known(self) -> list[Target]:
+        known: dict[str, Target] = {target.url: target for target in self._targets}
+        for target in [*([] if self._reached is None else [self._reached]), *self._learned]:
+            known.setdefault(target.url, target)
+        return list(known.values())
+
+    async def _dial(self, targets: list[Target]) -> Connection:
+        failure: ClientError | None = None
+        for target in targets:
+            try:
+                connection = await self._dial_one(target)
+            except ClientError as error:
+                failure = error
+            else:
+                self._reached = target
+                if target in self._targets:
+                    self._targets.remove(target)
+                    self._targets.insert(0, target)
+                return connection
+        assert failure is not None  # there is at least one target
+        raise failure
+
+    async def _dial_one(self, target: Target) -> Connection:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                wire = await dial(target, self._ssl)
+                return await Connection.open(wire, self._setup, self._responder, self.hear)
+        except ClientError as error:
+            kind = SetupRejected if isinstance(error, SetupRejected) else NotConnected
+            raise kind(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
+        except TimeoutError:
+            text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
+            raise NotConnected(text, word="connect-timeout") from None
+        except (OSError, ValueError) as error:
+            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
