@@ -127,10 +127,11 @@ class ClusterOptions:
     )
     max_links: int = option(
         64,
-        "Links of this broker; one more is refused with over-limit. Each carries signs of life and every change.",
-        "256",
+        "Links of this broker; one more is refused with over-limit. Each carries signs of life and every change, and "
+        "all must fit one BROKER_INFO.",
+        "16",
         "links",
-        within=(1, 4096),
+        within=(1, 80),
     )
     max_routes: int = option(
         200_000,

@@ -165,7 +165,7 @@ class Net:
 
     def digests(self) -> set[bytes]:
         """What the brokers know; one digest when all agree."""
-        return {world.core.cluster.digest() for world in self.worlds.values()}
+        return {world.core.cluster.digest(self.now) for world in self.worlds.values()}
 
     def _dial(self, name: str, url: str) -> None:
         to = url.removeprefix("tcp://").removesuffix(":7000")

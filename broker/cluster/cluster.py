@@ -39,7 +39,7 @@ from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, Ro
 NEVER: Final = float("inf")
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
 STATES_S: Final = 0.25  # how often the states of our own routes are compared with what the others were told
-EXPIRE_S: Final = 10.0  # how often old tombstones are looked for
+EXPIRE_S: Final = 10.0  # how often brokers that cannot be reached are looked for
 
 
 class Cluster(Watcher):
@@ -130,9 +130,9 @@ class Cluster(Watcher):
         """And was none, or one too many."""
         return self.replica.ignored_n + self.replica.adverts.refused_n
 
-    def digest(self) -> bytes:
+    def digest(self, now: float) -> bytes:
         """Equal on two brokers that know the same."""
-        return self.replica.adverts.digest()
+        return self.replica.digest(self._diary.wall(now))
 
     # Dialling, for the edge
 
@@ -262,8 +262,8 @@ class Cluster(Watcher):
                 neighbour.say_hello(now, settings.hello_s)
             if now >= neighbour.digest_at:
                 neighbour.digest_at = now + settings.digest_s
-                adverts = self.replica.adverts
-                neighbour.push([_note_entry(DigestNote(adverts.size(), adverts.digest()).encode())])
+                digest = self.digest(now)
+                neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
         if now >= self._states_at:
             self._states_at = now + STATES_S
             if self._is_leaving != self._engine.is_draining:
@@ -275,7 +275,6 @@ class Cluster(Watcher):
             self.flush()
         if now >= self._expire_at:
             self._expire_at = now + EXPIRE_S
-            self.replica.adverts.expire(self._diary.wall(now))
             self._forget_unreachable(now)
 
     def next_at(self) -> float:
@@ -349,7 +348,7 @@ class Cluster(Watcher):
 
     def _compare(self, neighbour: Neighbour, note: DigestNote, now: float) -> None:
         """A neighbour says what it knows, in short. Is it something else twice in a row, all hashes go over."""
-        if note.digest == self.replica.adverts.digest():
+        if note.digest == self.digest(now):
             neighbour.is_agreed = True
             neighbour.differs_n = 0
             return

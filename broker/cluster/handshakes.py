@@ -103,7 +103,7 @@ class Handshakes:
         """A connection to that URL is there: the metadata of the SETUP on it."""
         neighbour = Neighbour(peer, url, ASKED, self._nonce(), now)
         self.neighbours[peer.id] = neighbour
-        return broker_entry(MIME_TYPE, self._greeting(neighbour, b""))
+        return broker_entry(MIME_TYPE, self._first_words(neighbour))
 
     def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
         """A SETUP carried a BROKER_INFO."""
@@ -131,7 +131,7 @@ class Handshakes:
             return
         neighbour.info = info
         neighbour.name = info.name
-        neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, b""))])
+        neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
 
     def go_on(self, neighbour: Neighbour, info: Info, now: float) -> None:
         """The next BROKER_INFO of a connection that is no link yet."""
@@ -156,8 +156,8 @@ class Handshakes:
         if first is None:
             return  # it was refused
         refusal = greetings.refusal_of_proof(neighbour, first, info.proof)
-        if refusal is None and info.id != first.id:
-            refusal = Refusal("bad-broker", "it has changed its id while it greeted")
+        if refusal is None and (info.id, info.name, info.version) != (first.id, first.name, first.version):
+            refusal = Refusal("bad-broker", "it has changed its id, name or version while it greeted")
         if refusal is None:
             refusal = greetings.refusal_of(first, self._members, links_n)
         if refusal is not None:
@@ -226,6 +226,13 @@ class Handshakes:
         if neighbour.url:
             self.dials.linked(neighbour.url, first.id)
         self._watcher.linked(neighbour, info, now)
+
+    def _first_words(self, neighbour: Neighbour) -> bytes:
+        """Our first BROKER_INFO. Who has proved nothing is not told where the brokers of this cluster are."""
+        own = self._watcher.own_info()
+        info = Info(own.id, own.name, own.timestamp_ms, own.epoch_ms, own.version)
+        info.nonce = neighbour.nonce
+        return info.encode()
 
     def _greeting(self, neighbour: Neighbour, proof: bytes) -> bytes:
         """Our BROKER_INFO for a neighbour that is about to be one."""

@@ -6,8 +6,8 @@
     BROKER_INFO, proof         ──►                                  PROVING | UP
                                ◄──  BROKER_INFO, proof, routes …    UP
 
-Who dials proves first: a stranger learns nothing from which the secret could be guessed. Decides what is written to the
-neighbour and when it is told that we live. D-46
+Who dials proves first: a stranger learns nothing from which the secret could be guessed, and not where brokers are.
+Decides what is written to the neighbour and when it is told that we live. D-46
 """
 
 from typing import Final

@@ -21,6 +21,7 @@ from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
 from broker.life.drains import Drains
 from broker.life.ends import Ends
+from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, Table
 from broker.wire.frames import RouteAdd, RouteRemove, decode_frame
 from broker.wire.ids import ID_BYTES
@@ -29,6 +30,7 @@ from broker.wire.tags import Tag
 
 # What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"): D-52. Letters, together.
 STATE: Final = Key.extension(BROKER_EXTENSION, 1)
+MAX_STAMP_MS: Final = 1 << 52  # in 140,000 years: a later one could never be outdone
 IS_DRAINING: Final = b"d"  # it gets no new requests
 IS_CONGESTED: Final = b"c"  # it gets some only when nobody else is left
 
@@ -47,14 +49,17 @@ class Replica:
     """One broker's copy."""
 
     __slots__ = (
+        "_congested_seen",
         "_diary",
         "_drains",
+        "_drains_seen",
         "_ends",
         "_engine",
         "_id",
         "_members",
         "_said",
         "_table",
+        "_was_draining",
         "adverts",
         "applied_n",
         "early",
@@ -82,6 +87,9 @@ class Replica:
         self._drains: Final = drains
         self._diary: Final = diary
         self._ends: Final = ends
+        self._drains_seen = 0  # of the masks, as they were when states were said
+        self._was_draining = False
+        self._congested_seen = Slots()
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
         self.adverts: Final = Adverts(max_entries)
         # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_entries` in all.
@@ -91,6 +99,11 @@ class Replica:
         self.applied_n = 0
         self.ignored_n = 0
         self.unsayable_n = 0  # routes of ours that no ROUTE_ADD can say
+
+    def digest(self, at_ms: int) -> bytes:
+        """Equal on two brokers that know the same, at the same time."""
+        self.adverts.expire(at_ms)
+        return self.adverts.digest()
 
     # Our own routes
 
@@ -118,6 +131,17 @@ class Replica:
 
     def say_states(self, now: float) -> None:
         """Tells of our own routes whose state has changed: draining, congested."""
+        masks = self._table.masks
+        is_draining = self._engine.is_draining
+        if (
+            masks.drains == self._drains_seen
+            and is_draining == self._was_draining
+            and masks.congested.equals(self._congested_seen)
+        ):
+            return
+        self._drains_seen = masks.drains
+        self._was_draining = is_draining
+        self._congested_seen = masks.congested.copy()
         for route_id, said in list(self._said.items()):
             route = self._table.find(route_id)
             if route is not None and isinstance(route.owner, Peer) and self._state_of(route) != said:
@@ -141,6 +165,9 @@ class Replica:
 
     def hear(self, raw: bytes, frame: RouteAdd | RouteRemove, from_peer: int, now: float) -> None:
         """A ROUTE_ADD or ROUTE_REMOVE of a neighbour, about a route of any broker."""
+        if frame.timestamp_ms > MAX_STAMP_MS:
+            self.ignored_n += 1
+            return
         is_removed = isinstance(frame, RouteRemove)
         if frame.broker_id == self._id:
             self._hear_of_us(frame, now)

@@ -32,6 +32,10 @@ class Slots:
         found: bool = slot in self.bits
         return found
 
+    def copy(self) -> "Slots":
+        """A set of its own with the same slots."""
+        return Slots(self.bits.copy())
+
     def meet(self, other: "Slots") -> "Slots":
         """The slots that are in both: the bitwise AND of the specification."""
         return Slots(self.bits & other.bits)
