@@ -69,6 +69,18 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
         REJECTED,
         "the router annotations of a request from another broker cannot be read; nothing was processed",
     ),
+    "stale-route": (
+        REJECTED,
+        "a broker passed the request on to where its route is not (any more); nothing was processed, a retry is safe",
+    ),
+    "loop": (
+        REJECTED,
+        "the request came back to a broker that had it, or would have; the text is its way; nothing was processed",
+    ),
+    "too-many-hops": (
+        REJECTED,
+        "the request has passed more brokers than there are, or than `annotations.max_hops`; nothing was processed",
+    ),
     "bad-broker": (
         REJECTED_SETUP,
         "a broker wants to link and says something of itself that cannot be, or does not prove in time who it is; "

@@ -63,11 +63,11 @@ class Branch(Stream):
         "waiting_n",
     )
 
-    def __init__(self, trunk: Trunk, number: int, server: Peer, route: Route, is_deaf: bool) -> None:
+    def __init__(self, trunk: Trunk, number: int, server: Peer, route: Route | None, is_deaf: bool) -> None:
         self._trunk: Final = trunk
         self.number: Final = number  # among the branches of the call
         self.server: Final = server
-        self.route: Final = route
+        self.route: Final = route  # None: it is a copy for other brokers, see `copies`
         self.stream_id: Final = server.open_id()
         self.is_deaf = is_deaf  # it gets no more of the caller's items
         self.is_done = False  # it sends no more
@@ -88,6 +88,11 @@ class Branch(Stream):
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
         self._trunk.branch_lost(self, now)
+
+    @property
+    def service(self) -> str:
+        """Whose answer it is, for people."""
+        return self.route.service if self.route is not None else self.server.name
 
     def complete(self) -> None:
         """Its answer is whole."""

@@ -7,16 +7,20 @@ the first frame of a request it is out of the way: `splices` and `multicast` pas
 
 from typing import Final
 
-from broker.errors import CODE_WORDS, BrokerError, Refusal
 from broker.errors import REJECTED as REJECTED_CODE
-from broker.forwarding.flows import COMPLETED, REJECTED, Flow, FlowTable
-from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
+from broker.errors import BrokerError, Refusal
+from broker.forwarding.desk import MAX_MIMES as MAX_MIMES
+from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at, is_cut
+from broker.forwarding.flows import COMPLETED
+from broker.forwarding.gathering import Gathering
+from broker.forwarding.hops import Hops
 from broker.forwarding.models import open_multicast
 from broker.forwarding.peers import Peer
+from broker.forwarding.relays import Relays
+from broker.forwarding.remotes import Remote
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
-from broker.forwarding.timers import Timers
-from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
+from broker.forwarding.translate import passes
 from broker.forwarding.waiting import WaitingRoom
 from broker.routing.breakers import Breakers
 from broker.routing.query import Query
@@ -27,46 +31,25 @@ from broker.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
     IGNORE,
-    METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    Setup,
-    encode_error,
     encode_metadata_push,
     encode_payload,
-    encode_request,
-    encode_request_n,
     initial_n,
     request_parts,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
+from broker.rsocket.metadata import CUT
+from broker.wire.annotations import ANNOTATIONS_MIME
 from broker.wire.frames import MULTICAST
 
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
-MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
 
 # Why a request may wait for a route: there is none, those that are there are on their way out, or grant nothing now.
 WAITED_FOR: Final = ("no-route", "draining", "no-lease")
-
-_WORDS: Final[list[str]] = list(CODE_WORDS)
-
-
-class Request:
-    """Where the parts of the request lie that is being decided upon; one object, used again for each."""
-
-    __slots__ = ("address_at", "address_to", "data", "gathering", "metadata_at", "metadata_to")
-
-    def __init__(self) -> None:
-        self.data = b""  # holds the metadata
-        self.metadata_at = 0
-        self.metadata_to = 0
-        self.address_at = 0
-        self.address_to = 0
-        self.gathering: Gathering | None = None  # set when the request came in fragments that were held
 
 
 class Announcement:
@@ -79,31 +62,26 @@ class Announcement:
         self.raw: Final = raw
 
 
-class Engine(Asks):
+class Engine(Desk):
     """Requests of all peers of one broker."""
 
     __slots__ = (
         "_looked_at",
-        "_mimes",
-        "_mimes_by_pair",
         "_request",
-        "_scratch",
         "announced",
         "breakers",
-        "flows",
+        "hops",
         "ignored",
         "is_draining",
-        "query",
-        "settings",
-        "timers",
+        "relays",
         "waiting",
     )
 
     def __init__(self, settings: Settings, query: Query) -> None:
-        self.settings: Final = settings
-        self.query: Final = query
-        self.flows: Final = FlowTable()
-        self.timers: Final = Timers()
+        super().__init__(settings, query)
+        query.prefers_local = settings.locality == "local"
+        self.hops: Final = Hops(settings.broker_name, settings.max_hops)
+        self.relays: Final = Relays(self, self.hops)
         self.breakers: Final = Breakers()
         self.waiting: Final = WaitingRoom(
             self,
@@ -116,22 +94,7 @@ class Engine(Asks):
         self._looked_at = 0  # generation of the masks when the waiting requests were looked at
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
-        self._mimes: list[Mimes] = []  # by number, bounded by MAX_MIMES
-        self._mimes_by_pair: dict[tuple[str, str], int] = {}
         self._request: Final = Request()
-        self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
-
-    def number_mimes(self, setup: Setup) -> int:
-        """The number of a connection's pair of mime types; -1 when it is a new pair and there are MAX_MIMES of them."""
-        pair = (setup.metadata_mime, setup.data_mime)
-        number = self._mimes_by_pair.get(pair, -1)
-        if number < 0:
-            number = len(self._mimes)
-            if number >= MAX_MIMES:
-                return -1
-            self._mimes.append(Mimes(number, setup))
-            self._mimes_by_pair[pair] = number
-        return number
 
     def handle_request(self, peer: Peer, frame: FrameCursor) -> str:
         """A frame on a stream id that is not in use; a fault that ends the connection, or an empty text."""
@@ -152,12 +115,13 @@ class Engine(Asks):
         peer.requests += 1
         refusal = self._refusal_of(peer, frame)
         if refusal is not None:
-            self._refuse(peer, frame.stream_id, kind, None, refusal)
+            self.refuse(peer, frame.stream_id, kind, None, refusal)
             return ""
         request = self._request
         request.data = data
         request.metadata_at = metadata_at
         request.metadata_to = metadata_to
+        request.mimes = peer.mimes
         request.gathering = None
         metadata = data[metadata_at:metadata_to]
         is_whole = not frame.flags & FOLLOWS  # or an ADDRESS cut by fragmentation could pass for a shorter one
@@ -169,22 +133,32 @@ class Engine(Asks):
             request.address_to = metadata_at + peer.latest_to
             self._route(peer, frame, request, target)
             return ""
-        at, to = self.find_address(peer, data, metadata_at, metadata_to, is_cut(frame, metadata_to))
+        if peer.link is not None:
+            self.relays.handle(peer, frame, request)
+        elif metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
+            self.begin(peer, frame, request)
+        return ""
+
+    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        data = request.data
+        metadata_at = request.metadata_at
+        metadata_to = request.metadata_to
+        may_follow = request.gathering is None and is_cut(frame, metadata_to)
+        at, to = self.find_address(peer, data, metadata_at, metadata_to, may_follow)
         if at >= 0:
             request.address_at = at
             request.address_to = to
             target = self.query.resolve(data, at, to)
-            if is_whole and len(metadata) <= MAX_LATEST_BYTES:
-                peer.latest_metadata = metadata
+            if metadata_to - metadata_at <= MAX_LATEST_BYTES and not frame.flags & FOLLOWS:
+                peer.latest_metadata = data[metadata_at:metadata_to]
                 peer.latest_target = target
                 peer.latest_at = at - metadata_at
                 peer.latest_to = to - metadata_at
             self._route(peer, frame, request, target)
-        elif at == CUT and is_cut(frame, metadata_to):
-            self._wait(self._gather(peer, frame))
+        elif at == CUT and may_follow:
+            self.wait(self.gather(peer, frame))
         else:
-            self._refuse(peer, frame.stream_id, kind, None, self._no_address(peer, at))
-        return ""
+            self.refuse(peer, frame.stream_id, frame.kind, None, self.no_address(peer, at))
 
     def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
         """Another fragment of a request whose ADDRESS was not whole."""
@@ -195,7 +169,7 @@ class Engine(Asks):
     def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
         """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
         latency_us = int((now - gathering.opened_at) * 1e6)
-        flow = self._unrouted(gathering.caller, gathering.kind, target, "")
+        flow = self.unrouted(gathering.caller, gathering.kind, target, "")
         flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0)
 
     def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
@@ -203,7 +177,7 @@ class Engine(Asks):
         waited_s = now - gathering.opened_at
         text = f"the metadata, which must be translated, has not come whole within {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
-        self._refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal)
+        self.refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal)
 
     def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
         """No route came in time for a request that waited, or more of it came than is held."""
@@ -221,7 +195,7 @@ class Engine(Asks):
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
-        self._refuse(peer, gathering.caller_id, gathering.kind, target, refusal)
+        self.refuse(peer, gathering.caller_id, gathering.kind, target, refusal)
 
     def route_opened(self, route: Route, now: float) -> None:
         """A route has joined, or takes requests again: those that waited for it go on, in order."""
@@ -246,7 +220,7 @@ class Engine(Asks):
         if refusal is None and self.is_draining:
             refusal = Refusal("draining", "the broker takes no new requests")
         if refusal is not None:
-            self._refuse(peer, 0, METADATA_PUSH, target, refusal)
+            self.refuse(peer, 0, METADATA_PUSH, target, refusal)
             return
         metadata = frame.data[metadata_at : frame.end]
         raw_address = frame.data[at:to]
@@ -260,15 +234,15 @@ class Engine(Asks):
         if not routes:
             if target.blocked_service is not None:
                 self.breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
-            self._refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
+            self.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
             return
-        flow = self._flow(peer, target, None if target.routing == MULTICAST else routes[0], METADATA_PUSH)
+        flow = self.flow(peer, target, None if target.routing == MULTICAST else routes[0], METADATA_PUSH)
         for route in routes:
             server = owner_of(route)
             try:
-                translated = self._translated(peer, server, metadata, raw_address, False)
+                translated = self.translated(peer.mimes, server, metadata, raw_address, False)
             except BrokerError:
-                translated = None  # see `_translated_first`; a push has no answer
+                translated = None  # see `translated_first`; a push has no answer
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
                 server.request(encode_metadata_push(translated))
             route.load.requests += 1  # no lease speaks of pushes
@@ -281,105 +255,78 @@ class Engine(Asks):
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
         if self.is_draining:
             return Refusal("draining", "the broker takes no new requests")
-        if peer.begun >= self.settings.max_streams_per_connection:
-            limit = self.settings.max_streams_per_connection
-            return Refusal("over-limit", f"{peer.begun} streams of this connection are open, the limit is {limit}")
+        if peer.begun >= peer.max_streams:
+            text = f"{peer.begun} streams of this connection are open, the limit is {peer.max_streams}"
+            return Refusal("over-limit", text)
         if frame.kind >= REQUEST_STREAM and initial_n(frame.data, frame.start) == 0:
             return Refusal("bad-request", "the initial request n is 0, it must be over 0")
         return None
-
-    def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
-        """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""
-        kind = self._mimes[peer.mimes].kind
-        if kind == COMPOSITE:
-            found, end = find_broker_frame(data, at, to)
-            if found == ABSENT and is_cut:
-                return CUT, 0
-            return found, end
-        if kind == BROKER:
-            if is_cut:
-                return CUT, 0
-            return (at, to) if to > at else (ABSENT, 0)
-        return ABSENT, 0
-
-    def _no_address(self, peer: Peer, found: int) -> Refusal:
-        mimes = self._mimes[peer.mimes]
-        if mimes.kind != COMPOSITE and mimes.kind != BROKER:
-            text = (
-                f"metadata of the mime type {mimes.metadata_mime!r}, which the SETUP announced, cannot hold an ADDRESS"
-            )
-        elif found == CUT:
-            text = "the composite metadata of the request breaks off"
-        elif found == BROKEN:
-            text = "the composite metadata of the request has too many entries"
-        else:
-            text = "the metadata of the request holds no ADDRESS"
-        return Refusal("bad-address", text)
-
-    def _gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
-        """Holds the first frame of a request until more is known."""
-        gathering = Gathering(peer, frame.stream_id, frame.kind, self, frame.now)
-        gathering.hold(frame)
-        return gathering
-
-    def _wait(self, gathering: Gathering) -> None:
-        """Lets a held request wait for its next fragment, within the bounds."""
-        peer = gathering.caller
-        limit = self.settings.max_metadata_bytes
-        if peer.gathered_bytes + gathering.held_bytes > limit or len(gathering.frames) >= MAX_FRAMES:
-            text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
-            self._refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
-            return
-        gathering.enter()
-        target = gathering.target
-        if target is not None and target.deadline_ms > 0:
-            gathering.timer = self.timers.put(gathering.opened_at + target.deadline_ms / 1000.0, gathering)
 
     def _ask(self, gathering: Gathering, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
         peer = gathering.caller
         metadata = gathering.metadata
-        at, to = self.find_address(peer, metadata, 0, len(metadata), not gathering.is_whole)
-        if not gathering.is_whole and (at == CUT or gathering.needs_whole):
-            self._wait(gathering)
-            return
-        if at < 0:
-            self._refuse(peer, gathering.caller_id, gathering.kind, None, self._no_address(peer, at))
-            return
         request = self._request
         request.data = metadata
         request.metadata_at = 0
         request.metadata_to = len(metadata)
+        request.mimes = peer.mimes
+        request.gathering = gathering
+        if peer.link is not None:
+            if gathering.is_whole:
+                self.relays.handle(peer, self.cursor(gathering.frames[0], now), request)
+            else:
+                self.wait(gathering)
+            return
+        at, to = self.find_address(peer, metadata, 0, len(metadata), not gathering.is_whole)
+        if not gathering.is_whole and (at == CUT or gathering.needs_whole):
+            self.wait(gathering)
+            return
+        frame = self.cursor(gathering.frames[0], now)
+        if metadata.find(ANNOTATIONS_MIME) >= 0 and self.relays.stops(peer, frame, request):
+            return
+        if at < 0:
+            self.refuse(peer, gathering.caller_id, gathering.kind, None, self.no_address(peer, at))
+            return
         request.address_at = at
         request.address_to = to
-        request.gathering = gathering
-        target = self.query.resolve(metadata, at, to)
-        self._route(peer, self._cursor(gathering.frames[0], now), request, target)
+        self._route(peer, frame, request, self.query.resolve(metadata, at, to))
 
     def _route(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
         if target.refusal is not None:
-            self._turn_away(peer, frame, request, target, target.refusal)
+            self.turn_away(peer, frame, request, target, target.refusal)
             return
         if target.routing == MULTICAST:
             self._route_to_all(peer, frame, request, target)
             return
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
         if route is None:
-            self._turn_away(peer, frame, request, target, blocked_of(target))
+            self.turn_away(peer, frame, request, target, blocked_of(target))
             return
-        server = owner_of(route)
-        is_merged = False
-        if peer.mimes != server.mimes and not passes(self._mimes[peer.mimes], self._mimes[server.mimes]):
-            if self._must_wait(peer, frame, request, target):
+        self.give(peer, frame, request, target, route)
+
+    def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
+        owner = route.owner
+        if isinstance(owner, Peer):
+            server = owner
+        else:
+            assert isinstance(owner, Remote)  # there are no others
+            as_it_is = self.relays.send(peer, frame, request, target, route, owner)
+            if as_it_is is None:
                 return
-            raw = self._translated_first(peer, server, frame, request, target)
+            server = as_it_is
+        is_merged = False
+        if peer.mimes != server.mimes and not passes(self.mimes[peer.mimes], self.mimes[server.mimes]):
+            if self.must_wait(peer, frame, request, target):
+                return
+            raw = self.translated_first(peer, server, frame, request, target)
             if not raw:
                 return
-            frame = self._cursor(raw, frame.now)
+            frame = self.cursor(raw, frame.now)
             is_merged = True
         kind = frame.kind
-        flow = self._flow(peer, target, route, kind)
+        flow = self.flow(peer, target, route, kind)
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
             server.forward(frame, server.open_id())
@@ -390,20 +337,20 @@ class Engine(Asks):
             if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
         if request.gathering is not None:
-            self._replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
+            self.replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.members(target)
         if not routes:
-            self._turn_away(peer, frame, request, target, blocked_of(target))
+            self.turn_away(peer, frame, request, target, blocked_of(target))
             return
-        caller_mimes = self._mimes[peer.mimes]
+        caller_mimes = self.mimes[peer.mimes]
         is_strange = False  # some route cannot read it as it is
         for route in routes:
-            if not passes(caller_mimes, self._mimes[owner_of(route).mimes]):
+            if not passes(caller_mimes, self.mimes[owner_of(route).mimes]):
                 is_strange = True
-        if is_strange and self._must_wait(peer, frame, request, target):
+        if is_strange and self.must_wait(peer, frame, request, target):
             return
         kind = frame.kind
         now = frame.now
@@ -414,40 +361,40 @@ class Engine(Asks):
             for route in routes:
                 server = owner_of(route)
                 if server.mimes not in frames:
-                    raw = self._translated_first(peer, server, frame, request, target)
+                    raw = self.translated_first(peer, server, frame, request, target)
                     if not raw:
                         return
                     frames[server.mimes] = raw
-        flow = self._flow(peer, target, None, kind)
+        flow = self.flow(peer, target, None, kind)
         call = open_multicast(peer, stream_id, flow, kind, now, credit_n, len(routes))
         if is_strange:
-            frame = self._cursor(frames[owner_of(routes[0]).mimes], now)
+            frame = self.cursor(frames[owner_of(routes[0]).mimes], now)
         call.enter(frame.flags, frame.end - frame.start)
         for route in routes:
             server = owner_of(route)
             if is_strange:
-                frame = self._cursor(frames[server.mimes], now)
+                frame = self.cursor(frames[server.mimes], now)
             call.open_branch(server, route, frame)
         call.opened(now)
         if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no end to wait for
             call.timer = self.timers.put(deadline_at(target, request, now), call)
         if request.gathering is not None:
-            self._replay(peer, stream_id, request.gathering, is_strange, now)
+            self.replay(peer, stream_id, request.gathering, is_strange, now)
 
-    def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
-        """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
+    def turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
+        # It waits, if it may, or is refused (D-10, D-40).
         if target.is_announcement:
             self._take_announcement(peer, frame, request)
             return
         if why is target.blocked and target.blocked_service is not None:
             self.breakers.refuse(target.blocked_service, why, frame.now)
         if self.settings.no_route != "wait" or why.word not in WAITED_FOR:
-            self._refuse(peer, frame.stream_id, frame.kind, target, why)
+            self.refuse(peer, frame.stream_id, frame.kind, target, why)
             return
-        held = request.gathering if request.gathering is not None else self._gather(peer, frame)
+        held = request.gathering if request.gathering is not None else self.gather(peer, frame)
         full = self.waiting.refusal_of(held)
         if full:
-            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", f"{why.text}, and {full}"))
+            self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", f"{why.text}, and {full}"))
             return
         until = held.opened_at + self.settings.no_route_timeout_s
         is_urgent = False
@@ -462,7 +409,7 @@ class Engine(Asks):
         self.announced.append(Announcement(peer, request.data[request.address_at : request.address_to]))
         if frame.kind != REQUEST_FNF:
             peer.send(encode_payload(frame.stream_id, COMPLETE))
-        self._unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
+        self.unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
 
     def _obstacle(self, target: Target, now: float) -> Refusal | None:
         """Why a target cannot be served now; None when it can."""
@@ -492,138 +439,12 @@ class Engine(Asks):
         request.data = metadata
         request.metadata_at = 0
         request.metadata_to = len(metadata)
+        request.mimes = gathering.caller.mimes
         request.address_at, request.address_to = self.find_address(
             gathering.caller, metadata, 0, len(metadata), not gathering.is_whole
         )
         request.gathering = gathering
-        self._route(gathering.caller, self._cursor(gathering.frames[0], now), request, target)
-
-    def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> bool:
-        """True, and the request is held, when metadata that must be translated has not arrived whole."""
-        gathering = request.gathering
-        if gathering is None:
-            if not is_cut(frame, request.metadata_to):
-                return False
-            gathering = self._gather(peer, frame)
-        elif gathering.is_whole:
-            return False
-        gathering.needs_whole = True
-        gathering.target = target
-        self._wait(gathering)
-        return True
-
-    def _translated_first(
-        self, peer: Peer, server: Peer, frame: FrameCursor, request: Request, target: Target
-    ) -> bytes:
-        """The first frame with metadata that the server can read; empty if that cannot be, and the caller was told."""
-        metadata = request.data[request.metadata_at : request.metadata_to]
-        raw_address = request.data[request.address_at : request.address_to]
-        try:
-            translated = self._translated(peer, server, metadata, raw_address, True)
-        except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
-            self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
-            return b""
-        if translated is not None and len(translated) > MAX_FRAME_BYTES:  # its length could not even be written
-            self._refuse_large(peer, frame, target, frame.end - frame.start + len(translated) - len(metadata))
-            return b""
-        gathering = request.gathering
-        if gathering is not None:
-            raw = gathering.merged(translated)
-        else:
-            rest = frame.data[request.metadata_to : frame.end]
-            n = initial_n(frame.data, frame.start) if frame.kind >= REQUEST_STREAM else 0
-            raw = encode_request(frame.kind, frame.stream_id, rest, translated, n, frame.flags & ~METADATA)
-        if len(raw) > MAX_FRAME_BYTES:
-            self._refuse_large(peer, frame, target, len(raw))
-            return b""
-        return raw
-
-    def _refuse_large(self, peer: Peer, frame: FrameCursor, target: Target, size: int) -> None:
-        text = f"the request would have {size} bytes with metadata that {target.service or 'the route'} can read"
-        self._refuse(peer, frame.stream_id, frame.kind, target, Refusal("too-large", text))
-
-    def _translated(
-        self, peer: Peer, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool
-    ) -> bytes | None:
-        caller_mimes = self._mimes[peer.mimes]
-        server_mimes = self._mimes[server.mimes]
-        if passes(caller_mimes, server_mimes):
-            return metadata
-        return translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
-
-    def _replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
-        """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
-        frames = gathering.later if is_merged else gathering.frames[1:] + gathering.later
-        if gathering.more_n:
-            frames = [*frames, encode_request_n(stream_id, gathering.more_n)]
-        for raw in frames:
-            stream = peer.streams.get(stream_id)
-            if stream is None:
-                return
-            stream.from_caller(self._cursor(raw, now))
-
-    def _cursor(self, raw: bytes, now: float) -> FrameCursor:
-        """A cursor on one whole frame."""
-        scratch = self._scratch
-        scratch.feed(raw, now)
-        scratch.advance()
-        return scratch
-
-    def _flow(self, peer: Peer, target: Target, route: Route | None, model: int) -> Flow:
-        """Where requests like this one are counted."""
-        key = (target.number << 36) | ((route.number if route is not None else 0) << 4) | model
-        latest = peer.latest_flow
-        if latest is not None and latest.key == key:
-            return latest
-        flow = peer.flows.get(key)
-        if flow is None:
-            flow = self._open_flow(peer, key, target, route, model, "")
-        peer.latest_flow = flow
-        return flow
-
-    def _refuse(self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal) -> None:
-        """Answers with ERROR where the model has an answer, and counts."""
-        if kind != REQUEST_FNF and kind != METADATA_PUSH:
-            peer.send(encode_error(stream_id, refusal.code, refusal.message))
-        self._unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0)
-
-    def _unrouted(self, peer: Peer, kind: int, target: Target | None, word: str) -> Flow:
-        """Where requests are counted that no route saw; `word` of the refusal, empty when the caller gave up."""
-        number = target.number if target is not None else 0
-        word_number = _WORDS.index(word) if word else len(_WORDS)
-        key = -((number << 12) | (word_number << 4) | kind)
-        flow = peer.flows.get(key)
-        return flow if flow is not None else self._open_flow(peer, key, target, None, kind, word)
-
-    def _open_flow(
-        self, peer: Peer, key: int, target: Target | None, route: Route | None, model: int, word: str
-    ) -> Flow:
-        """A flow that this interval does not have yet; without a target nobody knows what was asked for."""
-        caller = peer.route
-        service = target.service if target is not None else ""
-        return self.flows.open(
-            peer.flows,
-            key,
-            caller.id_text if isinstance(caller, Route) else "",
-            peer.caller_service,
-            route.id_text if route is not None else "",
-            route.service if route is not None else service,
-            target.label if target is not None else "",
-            model,
-            target.routing_name if target is not None else "",
-            word,
-        )
-
-
-def deadline_at(target: Target, request: Request, now: float) -> float:
-    """When the caller's deadline is, monotonic: it runs from the first frame on, also while that was held."""
-    began_at = request.gathering.opened_at if request.gathering is not None else now
-    return began_at + target.deadline_ms / 1000.0
-
-
-def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
-    """More of the request's metadata may follow in fragments."""
-    return frame.flags & FOLLOWS != 0 and frame.flags & METADATA != 0 and metadata_to == frame.end
+        self._route(gathering.caller, self.cursor(gathering.frames[0], now), request, target)
 
 
 def owner_of(route: Route) -> Peer:
@@ -631,10 +452,3 @@ def owner_of(route: Route) -> Peer:
     owner = route.owner
     assert isinstance(owner, Peer)  # the core makes no others
     return owner
-
-
-def blocked_of(target: Target) -> Refusal:
-    """Why nobody could be chosen."""
-    blocked = target.blocked
-    assert blocked is not None  # set when nobody is
-    return blocked

@@ -130,6 +130,11 @@ class Gathering(Stream):
         n = initial_n(first, 0) if self.kind >= REQUEST_STREAM else 0
         return encode_request(self.kind, self.caller_id, self.rest, metadata, n, flags)
 
+    def collapse(self, metadata: bytes) -> None:
+        """Its frames become one with this metadata, which is all of it; once it is whole, and in no table."""
+        self.frames = [self.merged(metadata)]
+        self.metadata = metadata
+
     def from_caller(self, frame: FrameCursor) -> None:
         if frame.kind == CANCEL:
             self._give_up(CANCELLED, frame.now)

@@ -102,7 +102,7 @@ class Merge(Multicast):
         self.finish(FAILED, frame.now)
 
     def branch_lost(self, branch: Branch, now: float) -> None:
-        self._leave(branch, f"a connection of {branch.route.service} went away in the middle of the multicast", now)
+        self._leave(branch, f"a connection of {branch.service} went away in the middle of the multicast", now)
 
     def is_over_when_done(self, branch: Branch) -> bool:
         """The branch gets nothing more of the caller either."""
@@ -158,7 +158,7 @@ class Merge(Multicast):
         if has_item and branch.asked_n == 0:  # D-29: it breaks the protocol, and there is no room for its item
             if not is_last or not self.is_over_when_done(branch):
                 branch.server.send(encode_cancel(branch.stream_id))
-            self._leave(branch, f"a route of {branch.route.service} sent more items than it was asked for", frame.now)
+            self._leave(branch, f"a route of {branch.service} sent more items than it was asked for", frame.now)
             return
         if is_last:
             branch.complete()

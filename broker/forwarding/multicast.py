@@ -16,6 +16,7 @@ from typing import Final
 
 from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import Branch, Trunk
+from broker.forwarding.copies import Copy
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import is_request_n, verdict_of
@@ -94,11 +95,17 @@ class Multicast(Trunk):
 
     def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
         """Begins the request at one route; `frame` is readable for it (see `translate`)."""
-        branch = Branch(self, self._opened_n, server, route, self.caller_done)
+        route.load.began(self.model == REQUEST_RESPONSE)
+        self._enter_branch(Branch(self, self._opened_n, server, route, self.caller_done), frame)
+
+    def open_copy(self, server: Peer, frame: FrameCursor) -> None:
+        """Begins the request at another broker, for all routes behind this link."""
+        self._enter_branch(Copy(self, self._opened_n, server, self.caller_done), frame)
+
+    def _enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
         self._opened_n += 1
         self.branches[branch.number] = branch
-        server.streams[branch.stream_id] = branch
-        route.load.began(self.model == REQUEST_RESPONSE)
+        branch.server.streams[branch.stream_id] = branch
         self.first_frame(branch, frame)
 
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
@@ -207,7 +214,8 @@ class Multicast(Trunk):
     def _forget(self, branch: Branch) -> None:
         branch.server.streams.pop(branch.stream_id, None)
         # Its latency says nothing here: the other branches and the caller's credit are in it.
-        branch.route.load.ended(self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0)
+        if branch.route is not None:
+            branch.route.load.ended(self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0)
 
 
 def is_item(frame: FrameCursor) -> bool:

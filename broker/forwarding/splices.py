@@ -58,12 +58,12 @@ class Splice(Stream):
         "_completes",
         "_items_in",
         "_items_out",
-        "_opened_at",
         "caller",
         "caller_done",
         "caller_id",
         "flow",
         "model",
+        "opened_at",
         "route",
         "route_done",
         "route_id",
@@ -92,7 +92,7 @@ class Splice(Stream):
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self.caller_done = False  # the caller sends no more payloads
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
-        self._opened_at: Final = now
+        self.opened_at: Final = now
         self._completes = (
             False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
         )
@@ -109,6 +109,15 @@ class Splice(Stream):
         self.route.load.began(self.model == REQUEST_RESPONSE)
         self.begin(frame.flags, frame.end - frame.start)
         self.server.forward(frame, self.route_id)
+
+    def open_as(self, frame: FrameCursor, raw: bytes) -> None:
+        """As `open`; `raw` goes to the server in place of the first frame, its stream id included."""
+        self.caller.streams[self.caller_id] = self
+        self.server.streams[self.route_id] = self
+        self.caller.begun += 1
+        self.route.load.began(self.model == REQUEST_RESPONSE)
+        self.begin(frame.flags, frame.end - frame.start)
+        self.server.request(raw)
 
     def begin(self, flags: int, size: int) -> None:
         """Notes what the first frame of the request says about its end."""
@@ -200,7 +209,7 @@ class Splice(Stream):
 
     def expire(self, now: float) -> None:
         """The caller's deadline has passed."""
-        waited_s = now - self._opened_at
+        waited_s = now - self.opened_at
         verdict = BAD if self._is_to_blame(waited_s) else NEITHER
         self.server.send(encode_cancel(self.route_id))
         if self.route_done:  # the caller has its COMPLETE: only its own half is open
@@ -226,7 +235,7 @@ class Splice(Stream):
         self.caller.begun -= 1
         if self.timer is not None:
             self.timer.cancel()
-        latency_us = int((now - self._opened_at) * 1e6)
+        latency_us = int((now - self.opened_at) * 1e6)
         self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now)
         self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
 

@@ -16,7 +16,6 @@ routes and does not split frames.
 
 from typing import Final
 
-from broker.rsocket.frames import Setup
 from broker.rsocket.metadata import (
     COMPOSITE_MIME,
     STREAM_DATA_MIME_ID,
@@ -37,11 +36,11 @@ class Mimes:
 
     __slots__ = ("data_mime", "kind", "metadata_mime", "number")
 
-    def __init__(self, number: int, setup: Setup) -> None:
+    def __init__(self, number: int, metadata_mime: str, data_mime: str) -> None:
         self.number: Final = number
-        self.metadata_mime: Final = setup.metadata_mime
-        self.data_mime: Final = setup.data_mime
-        self.kind: Final = kind_of(setup.metadata_mime)
+        self.metadata_mime: Final = metadata_mime
+        self.data_mime: Final = data_mime
+        self.kind: Final = kind_of(metadata_mime)
 
 
 def kind_of(metadata_mime: str) -> int:

@@ -1,0 +1,29 @@
+"""A copy: the one branch of a multicast that stands for all its routes behind one link (D-51).
+
+The broker at the other end makes one stream of what its routes, and those behind it, answer; so the copy is a branch
+like any other, without a route of its own.
+"""
+
+from broker.forwarding.branches import Branch, Trunk
+from broker.forwarding.peers import Peer
+from broker.forwarding.retries import STALE, is_refused
+from broker.rsocket.frames import ERROR
+from broker.rsocket.framing import FrameCursor
+
+
+class Copy(Branch):
+    """A branch towards other brokers. That nobody is there (any more) is no answer: then it has left."""
+
+    __slots__ = ("_is_heard",)
+
+    def __init__(self, trunk: Trunk, number: int, server: Peer, is_deaf: bool) -> None:
+        super().__init__(trunk, number, server, None, is_deaf)
+        self._is_heard = False
+
+    def from_route(self, frame: FrameCursor) -> None:
+        if not self._is_heard:
+            self._is_heard = True
+            if frame.kind == ERROR and is_refused(frame, STALE):
+                self._trunk.branch_lost(self, frame.now)
+                return
+        self._trunk.from_branch(self, frame)

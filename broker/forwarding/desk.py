@@ -1,0 +1,292 @@
+"""What the rooms of forwarding have in common: refusing, gathering, translating, counting and replaying requests.
+
+Decides nothing about where a request goes: for clients the `engine` does, for other brokers `relays`.
+"""
+
+from typing import Final
+
+from broker.errors import CODE_WORDS, BrokerError, Refusal
+from broker.forwarding.flows import REJECTED, Flow, FlowTable
+from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
+from broker.forwarding.peers import Peer
+from broker.forwarding.settings import Settings
+from broker.forwarding.timers import Timers
+from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
+from broker.routing.query import Query
+from broker.routing.table import Route
+from broker.routing.targets import Target
+from broker.rsocket.frames import (
+    FOLLOWS,
+    METADATA,
+    METADATA_PUSH,
+    REQUEST_FNF,
+    REQUEST_STREAM,
+    Setup,
+    encode_error,
+    encode_request,
+    encode_request_n,
+    initial_n,
+)
+from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
+
+MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
+
+_WORDS: Final[list[str]] = list(CODE_WORDS)
+
+
+class Request:
+    """Where the parts of the request lie that is being decided upon; one object, used again for each."""
+
+    __slots__ = (
+        "address_at",
+        "address_to",
+        "began_at",
+        "data",
+        "gathering",
+        "is_second",
+        "metadata_at",
+        "metadata_to",
+        "mimes",
+        "rest_at",
+    )
+
+    def __init__(self) -> None:
+        self.data = b""  # holds the metadata
+        self.metadata_at = 0
+        self.metadata_to = 0
+        self.address_at = 0
+        self.address_to = 0
+        self.rest_at = 0  # between brokers: behind the annotations
+        self.mimes = 0  # number of the caller's pair of mime types
+        self.is_second = False  # it is decided upon once more (D-50): one object for these, another one for all others
+        self.began_at = 0.0  # then: when it came, seconds, monotonic
+        self.gathering: Gathering | None = None  # set when the request came in fragments that were held
+
+
+class Desk(Asks):
+    """Requests of all peers of one broker, as far as it is the same for all of them."""
+
+    __slots__ = ("_mimes_by_pair", "_scratch", "flows", "mimes", "query", "settings", "timers")
+
+    def __init__(self, settings: Settings, query: Query) -> None:
+        self.settings: Final = settings
+        self.query: Final = query
+        self.flows: Final = FlowTable()
+        self.timers: Final = Timers()
+        self.mimes: Final[list[Mimes]] = []  # by number, bounded by MAX_MIMES
+        self._mimes_by_pair: dict[tuple[str, str], int] = {}
+        self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
+
+    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
+
+    def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
+        """Gives the request to a route of this broker or of another one."""
+
+    def turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
+        """Nobody can serve the request now."""
+
+    def number_mimes(self, setup: Setup) -> int:
+        """The number of a connection's pair of mime types; -1 when it is a new pair and there are MAX_MIMES of them."""
+        return self.number_pair(setup.metadata_mime, setup.data_mime)
+
+    def number_pair(self, metadata_mime: str, data_mime: str) -> int:
+        """The number of a pair of mime types, as `number_mimes`."""
+        pair = (metadata_mime, data_mime)
+        number = self._mimes_by_pair.get(pair, -1)
+        if number < 0:
+            number = len(self.mimes)
+            if number >= MAX_MIMES:
+                return -1
+            self.mimes.append(Mimes(number, metadata_mime, data_mime))
+            self._mimes_by_pair[pair] = number
+        return number
+
+    def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
+        """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""
+        kind = self.mimes[peer.mimes].kind
+        if kind == COMPOSITE:
+            found, end = find_broker_frame(data, at, to)
+            if found == ABSENT and is_cut:
+                return CUT, 0
+            return found, end
+        if kind == BROKER:
+            if is_cut:
+                return CUT, 0
+            return (at, to) if to > at else (ABSENT, 0)
+        return ABSENT, 0
+
+    def no_address(self, peer: Peer, found: int) -> Refusal:
+        """Why `find_address` has found none."""
+        mimes = self.mimes[peer.mimes]
+        if mimes.kind != COMPOSITE and mimes.kind != BROKER:
+            text = (
+                f"metadata of the mime type {mimes.metadata_mime!r}, which the SETUP announced, cannot hold an ADDRESS"
+            )
+        elif found == CUT:
+            text = "the composite metadata of the request breaks off"
+        elif found == BROKEN:
+            text = "the composite metadata of the request has too many entries"
+        else:
+            text = "the metadata of the request holds no ADDRESS"
+        return Refusal("bad-address", text)
+
+    def gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
+        """Holds the first frame of a request until more is known."""
+        gathering = Gathering(peer, frame.stream_id, frame.kind, self, frame.now)
+        gathering.hold(frame)
+        return gathering
+
+    def wait(self, gathering: Gathering) -> None:
+        """Lets a held request wait for its next fragment, within the bounds."""
+        peer = gathering.caller
+        limit = self.settings.max_metadata_bytes
+        if peer.gathered_bytes + gathering.held_bytes > limit or len(gathering.frames) >= MAX_FRAMES:
+            text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
+            self.refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
+            return
+        gathering.enter()
+        target = gathering.target
+        if target is not None and target.deadline_ms > 0:
+            gathering.timer = self.timers.put(gathering.opened_at + target.deadline_ms / 1000.0, gathering)
+
+    def must_wait(self, peer: Peer, frame: FrameCursor, request: Request, target: Target | None) -> bool:
+        """True, and the request is held, when metadata that must be translated has not arrived whole."""
+        gathering = request.gathering
+        if gathering is None:
+            if not is_cut(frame, request.metadata_to):
+                return False
+            gathering = self.gather(peer, frame)
+        elif gathering.is_whole:
+            return False
+        gathering.needs_whole = True
+        gathering.target = target
+        self.wait(gathering)
+        return True
+
+    def translated_first(
+        self, peer: Peer, server: Peer, frame: FrameCursor, request: Request, target: Target | None
+    ) -> bytes:
+        """The first frame with metadata that the server can read; empty if that cannot be, and the caller was told."""
+        metadata = request.data[request.metadata_at : request.metadata_to]
+        raw_address = request.data[request.address_at : request.address_to]
+        try:
+            translated = self.translated(request.mimes, server, metadata, raw_address, True)
+        except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
+            self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
+            return b""
+        if translated is not None and len(translated) > MAX_FRAME_BYTES:  # its length could not even be written
+            self.refuse_large(peer, frame, target, frame.end - frame.start + len(translated) - len(metadata))
+            return b""
+        gathering = request.gathering
+        if gathering is not None:
+            raw = gathering.merged(translated)
+        else:
+            rest = frame.data[request.metadata_to : frame.end]
+            n = initial_n(frame.data, frame.start) if frame.kind >= REQUEST_STREAM else 0
+            raw = encode_request(frame.kind, frame.stream_id, rest, translated, n, frame.flags & ~METADATA)
+        if len(raw) > MAX_FRAME_BYTES:
+            self.refuse_large(peer, frame, target, len(raw))
+            return b""
+        return raw
+
+    def translated(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool) -> bytes | None:
+        """What `translate` makes of it for the server; `mimes`: number of the caller's pair."""
+        caller_mimes = self.mimes[mimes]
+        server_mimes = self.mimes[server.mimes]
+        if passes(caller_mimes, server_mimes):
+            return metadata
+        return translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
+
+    def cursor(self, raw: bytes, now: float) -> FrameCursor:
+        """A cursor on one whole frame."""
+        scratch = self._scratch
+        scratch.feed(raw, now)
+        scratch.advance()
+        return scratch
+
+    def replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
+        """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
+        frames = gathering.later if is_merged else gathering.frames[1:] + gathering.later
+        if gathering.more_n:
+            frames = [*frames, encode_request_n(stream_id, gathering.more_n)]
+        for raw in frames:
+            stream = peer.streams.get(stream_id)
+            if stream is None:
+                return
+            stream.from_caller(self.cursor(raw, now))
+
+    def flow(self, peer: Peer, target: Target, route: Route | None, model: int) -> Flow:
+        """Where requests like this one are counted."""
+        key = (target.number << 36) | ((route.number if route is not None else 0) << 4) | model
+        latest = peer.latest_flow
+        if latest is not None and latest.key == key:
+            return latest
+        flow = peer.flows.get(key)
+        if flow is None:
+            flow = self._open_flow(peer, key, target, route, model, "")
+        peer.latest_flow = flow
+        return flow
+
+    def refuse(self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal) -> None:
+        """Answers with ERROR where the model has an answer, and counts."""
+        if kind != REQUEST_FNF and kind != METADATA_PUSH:
+            peer.send(encode_error(stream_id, refusal.code, refusal.message))
+        self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0)
+
+    def refuse_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> None:
+        """Its first frame would have `size` bytes."""
+        reader = target.service if target is not None else ""
+        text = f"the request would have {size} bytes with metadata that {reader or 'the route'} can read"
+        self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("too-large", text))
+
+    def unrouted(self, peer: Peer, kind: int, target: Target | None, word: str) -> Flow:
+        """Where requests are counted that no route saw; `word` of the refusal, empty when the caller gave up."""
+        number = target.number if target is not None else 0
+        word_number = _WORDS.index(word) if word else len(_WORDS)
+        key = -((number << 12) | (word_number << 4) | kind)
+        flow = peer.flows.get(key)
+        return flow if flow is not None else self._open_flow(peer, key, target, None, kind, word)
+
+    def _open_flow(
+        self, peer: Peer, key: int, target: Target | None, route: Route | None, model: int, word: str
+    ) -> Flow:
+        """A flow that this interval does not have yet; without a target nobody knows what was asked for.
+
+        What comes from another broker was counted where it came in.
+        """
+        if peer.link is not None:
+            return self.flows.relayed
+        caller = peer.route
+        service = target.service if target is not None else ""
+        return self.flows.open(
+            peer.flows,
+            key,
+            caller.id_text if isinstance(caller, Route) else "",
+            peer.caller_service,
+            route.id_text if route is not None else "",
+            route.service if route is not None else service,
+            target.label if target is not None else "",
+            model,
+            target.routing_name if target is not None else "",
+            word,
+        )
+
+
+def deadline_at(target: Target, request: Request, now: float) -> float:
+    """When the caller's deadline is, monotonic: it runs from the first frame on, also while that was held."""
+    began_at = request.gathering.opened_at if request.gathering is not None else request.began_at or now
+    return began_at + target.deadline_ms / 1000.0
+
+
+def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
+    """More of the request's metadata may follow in fragments."""
+    return frame.flags & FOLLOWS != 0 and frame.flags & METADATA != 0 and metadata_to == frame.end
+
+
+def blocked_of(target: Target) -> Refusal:
+    """Why nobody could be chosen."""
+    blocked = target.blocked
+    assert blocked is not None  # set when nobody is
+    return blocked

@@ -1,0 +1,102 @@
+"""A request that went to another broker, and may have to go elsewhere: the table here was not up to date (D-50).
+
+The broker that has the route refuses what it cannot deliver, and nobody has seen the request then. So its one frame is
+kept until the first answer; if that is such a refusal, the request is decided upon once more, without that route.
+"""
+
+from typing import Final
+
+from broker.errors import REJECTED
+from broker.forwarding.flows import Flow
+from broker.forwarding.peers import Peer
+from broker.forwarding.splices import Splice, is_request_n
+from broker.routing.loads import NEITHER
+from broker.routing.table import Route
+from broker.routing.targets import Target
+from broker.rsocket.frames import ERROR, MAX_N, PAYLOAD, REQUEST_N, REQUEST_RESPONSE, error_code, initial_n
+from broker.rsocket.framing import FrameCursor
+from broker.rsocket.resumption import FRAME_COST
+
+# What brokers say when a decision of another one does not hold (any more). With REJECTED nothing was processed.
+STALE: Final[tuple[bytes, ...]] = (b"stale-route:", b"loop:", b"too-many-hops:")
+AGAIN: Final[tuple[bytes, ...]] = (*STALE, b"no-lease:", b"draining:", b"over-limit:")
+_TEXT_AT: Final = 10  # of an ERROR: behind header and code
+
+
+class Retriable(Splice):
+    """A unicast or shard request on its way to another broker, kept for a second try until the first answer."""
+
+    __slots__ = ("_kept", "_tries", "generation", "more_n", "target")
+
+    def __init__(
+        self,
+        caller: Peer,
+        caller_id: int,
+        server: Peer,
+        route_id: int,
+        route: Route,
+        flow: Flow,
+        model: int,
+        now: float,
+        target: Target,
+        kept: bytes,
+        tries: "Tries",
+    ) -> None:
+        super().__init__(caller, caller_id, server, route_id, route, flow, model, now)
+        self.target: Final = target
+        self.generation: Final = target.generation  # of the table by which it was decided
+        self.more_n = 0  # credit of REQUEST_N frames that came since
+        self._kept = kept  # the request as it came; empty once an answer has come
+        self._tries: Final = tries
+        caller.waiting_bytes += len(kept) + FRAME_COST
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        if self._kept:
+            if frame.kind == REQUEST_N and is_request_n(frame):
+                self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
+            elif frame.kind == PAYLOAD:
+                self._let_go()  # the one frame is not all of it any more
+        super().from_caller(frame)
+
+    def from_route(self, frame: FrameCursor) -> None:
+        if self._kept:
+            if frame.kind == ERROR and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now):
+                return
+            self._let_go()
+        super().from_route(frame)
+
+    def give_up(self, now: float) -> bytes:
+        """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
+        kept = self._kept
+        self._let_go()
+        del self.caller.streams[self.caller_id]
+        self.server.streams.pop(self.route_id, None)
+        self.caller.begun -= 1
+        if self.timer is not None:
+            self.timer.cancel()
+        self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now)
+        return kept
+
+    def finish(self, outcome: int, verdict: int, now: float) -> None:
+        self._let_go()
+        super().finish(outcome, verdict, now)
+
+    def _let_go(self) -> None:
+        if self._kept:
+            self.caller.waiting_bytes -= len(self._kept) + FRAME_COST
+            self._kept = b""
+
+
+class Tries:
+    """Who decides once more."""
+
+    def try_again(self, splice: Retriable, now: float) -> bool:
+        """Sends the request elsewhere, `splice` has left its peers then; False if it cannot: nothing has changed."""
+        return False
+
+
+def is_refused(frame: FrameCursor, words: tuple[bytes, ...]) -> bool:
+    """A sound ERROR is REJECTED with one of these words."""
+    if error_code(frame.data, frame.start) != REJECTED:
+        return False
+    return frame.data[frame.start + _TEXT_AT : frame.end].startswith(words)

@@ -1,0 +1,30 @@
+"""First frames with other metadata: how a request is stamped, passed on and stripped between brokers.
+
+Knows the layout of request frames and nothing else. Everything behind the metadata stays as it is.
+"""
+
+from broker.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH, REQUEST_STREAM, encode_metadata_push
+from broker.rsocket.framing import FrameCursor
+
+
+def restamped(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: bytes | None) -> bytes:
+    """The frame with this stream id and metadata (None: none); `metadata_to`: where its own ends.
+
+    Of a METADATA_PUSH all is metadata. The result may be longer than a frame can be; `metadata` itself must have less
+    than 2^24 bytes.
+    """
+    kind = frame.kind
+    data = frame.data
+    if kind == METADATA_PUSH:
+        return encode_metadata_push(metadata if metadata is not None else b"")
+    if metadata is None:
+        head = (stream_id << 16) | (kind << 10) | (frame.flags & ~METADATA)
+        begin = frame.start + HEADER_BYTES
+        credit = data[begin : begin + 4] if kind >= REQUEST_STREAM else b""
+        return head.to_bytes(6, "big") + credit + data[metadata_to : frame.end]
+    head = (stream_id << 16) | (kind << 10) | frame.flags | METADATA
+    if kind < REQUEST_STREAM:
+        return ((head << 24) | len(metadata)).to_bytes(9, "big") + metadata + data[metadata_to : frame.end]
+    begin = frame.start + HEADER_BYTES
+    length = len(metadata).to_bytes(3, "big")
+    return head.to_bytes(6, "big") + data[begin : begin + 4] + length + metadata + data[metadata_to : frame.end]

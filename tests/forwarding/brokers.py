@@ -1,0 +1,88 @@
+"""A broker between others, made by hand: links, routes of other brokers, and sections as they stand on a link."""
+
+from __future__ import annotations
+
+from broker.core import CoreSettings
+from broker.forwarding.links import Link
+from broker.forwarding.remotes import Remote
+from broker.routing.table import Route
+from broker.rsocket.frames import Setup
+from broker.rsocket.metadata import COMPOSITE_MIME, entries
+from broker.wire.annotations import ANNOTATIONS_MIME, Annotations, decode_annotations
+from tests.fakes import Frame, Wire, World, composite, route_id, tags_of
+
+SECTION = ANNOTATIONS_MIME.decode()
+CALLER_MIMES = "message/x.rsocket.broker.caller-mimes.v0"
+DATA_MIME = "application/octet-stream"
+
+
+class Broker(World):
+    """The broker `name`; what it knows of others, a test says."""
+
+    def __init__(self, name: str = "b1", settings: CoreSettings | None = None) -> None:
+        super().__init__(settings)
+        self.hops = self.core.engine.hops
+        self.hops.rename(name)
+        self.hops.brokers_n = 4
+
+    def link(self, name: str, number: int = 0, version: int = 1) -> Wire:
+        """A link to the broker `name`."""
+        wire = self.connect(name=f"tcp {name}")
+        wire.send(Setup(COMPOSITE_MIME, DATA_MIME, 1000, 3000).encode())
+        wire.peer.link = Link(broker_id(name), name, version)
+        return wire
+
+    def remote(self, name: str, via: Wire | None) -> Remote:
+        """Another broker, reached over that link."""
+        remote = Remote(broker_id(name), name, via.peer if via is not None else None)
+        self.hops.remotes[name] = remote
+        return remote
+
+    def far(self, remote: Remote, service: str, number: int, **tags: str | None) -> Route:
+        """A route that another broker has."""
+        route = Route(route_id(number), service, tags_of(tags), remote)
+        self.core.table.join(route, self.at_ms, self.now)
+        self.core.table.masks.put(self.core.table.masks.remote, route.slot)
+        return route
+
+    def refusals(self) -> dict[str, int]:
+        return self.hops.refused
+
+
+def broker_id(name: str) -> bytes:
+    """The id of a broker that a test names."""
+    return name.encode().ljust(16, b".")
+
+
+def to_route(number: int) -> str:
+    """The to-override that means a route."""
+    return f"route:00000000-0000-0000-0000-{number:012x}"
+
+
+def section(
+    to: str | None, *trace: str, ingress: str = "", flags: int = 0, extra: bytes = b"", extra_n: int = 0
+) -> bytes:
+    """The bytes of a section; the ingress is the first of the trace unless it is said."""
+    return Annotations(flags, to, ingress or trace[0], list(trace), extra, extra_n).encode()
+
+
+def annotated(raw: bytes, *rest: tuple[str, bytes]) -> bytes:
+    """Composite metadata of a section and entries behind it."""
+    return composite((SECTION, raw), *rest)
+
+
+def caller_mimes(metadata_mime: str, data_mime: str) -> tuple[str, bytes]:
+    """The entry that says the caller's mime types."""
+    raw = b"".join(bytes([len(mime)]) + mime.encode() for mime in (metadata_mime, data_mime))
+    return CALLER_MIMES, raw
+
+
+def apart(frame: Frame) -> tuple[Annotations, list[tuple[str, bytes]]]:
+    """The section of a request on a link, and the entries behind it."""
+    metadata = frame.metadata
+    assert metadata is not None
+    found = entries(metadata)
+    assert found is not None
+    assert found[0].mime == ANNOTATIONS_MIME
+    rest = [(entry.mime.decode(), metadata[entry.start : entry.end]) for entry in found[1:]]
+    return decode_annotations(metadata[found[0].start : found[0].end]), rest
