@@ -169,10 +169,10 @@ class Replica:
             self.ignored_n += 1
             return
         is_removed = isinstance(frame, RouteRemove)
-        if frame.broker_id == self._id:
-            self._hear_of_us(frame, now)
-            return
         advert = Advert(route_key(frame.route_id, frame.broker_id), frame.timestamp_ms, raw, is_removed)
+        if frame.broker_id == self._id:
+            self._hear_of_us(advert, frame.route_id, from_peer, now)
+            return
         member = self._members.get(frame.broker_id)
         if member is None or not member.is_reachable:
             self._keep_early(frame.broker_id, advert)
@@ -261,16 +261,18 @@ class Replica:
         if was_draining and not masks.draining.has(route.slot):
             self._engine.route_opened(route, now)
 
-    def _hear_of_us(self, frame: RouteAdd | RouteRemove, now: float) -> None:
+    def _hear_of_us(self, advert: Advert, route_id: bytes, from_peer: int, now: float) -> None:
         """Somebody passes on what we have said ourselves, in this life or before."""
-        ours = self.adverts.find(route_key(frame.route_id, self._id))
-        if ours is not None and ours.timestamp_ms >= frame.timestamp_ms:
+        ours = self.adverts.find(advert.key)
+        if ours is not None and ours.timestamp_ms >= advert.timestamp_ms:
             return
-        route = self._table.find(frame.route_id)
+        route = self._table.find(route_id)
         if route is not None and isinstance(route.owner, Peer):
-            self.say_route(route, now, frame.timestamp_ms + 1)
-        elif isinstance(frame, RouteAdd):
-            self.say_gone(frame.route_id, now, frame.timestamp_ms + 1)
+            self.say_route(route, now, advert.timestamp_ms + 1)
+        elif advert.is_removed:
+            self._apply(advert, from_peer, now)  # true, and all shall know the same
+        else:
+            self.say_gone(route_id, now, advert.timestamp_ms + 1)
 
     def _keep_early(self, broker_id: bytes, advert: Advert) -> None:
         early = self.early.get(broker_id)
