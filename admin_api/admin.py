@@ -58,6 +58,12 @@ class Admin(Protocol):
     def undrain_broker(self) -> bool:
         """In service again; False when it was not drained."""
 
+    def set_redirect(self, service: str, to: str) -> None:
+        """Requests for a service go to another one, in the whole cluster. BrokerError "bad-redirect", "over-limit"."""
+
+    def remove_redirect(self, service: str) -> bool:
+        """They go where they ask for again; False when they did."""
+
     def close_connection(self, connection_id: int) -> bool:
         """Ends a connection; False when there is none with this number that is not ending already."""
 

@@ -14,7 +14,7 @@ from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import Changes
 from admin_api.endpoints import Endpoints
 from admin_api.errors import Handler, problems
-from admin_api.parameters import PART, SERVICE, reject_unknown
+from admin_api.parameters import BROKER, PART, SERVICE, reject_unknown
 
 __all__ = ["Admin", "CHANGES", "ENDPOINTS", "make_app", "start_admin"]
 
@@ -28,6 +28,7 @@ NONE: Final[frozenset[str]] = frozenset()
 ROUTE_DRAIN: Final = "/api/v1/routes/{id:[^/]+}/drain"
 TAG_DRAIN: Final = "/api/v1/drains/tags/{key:[^/]+}/{value:.*}"  # a value may hold slashes, or be empty
 BROKER_DRAIN: Final = "/api/v1/drains/broker"
+REDIRECT: Final = "/api/v1/redirects/{service:.+}"  # a service's name may hold slashes
 
 
 class Endpoint(NamedTuple):
@@ -53,7 +54,7 @@ ENDPOINTS: Final = (
     Endpoint("/readyz", Endpoints.readyz),
     Endpoint("/metrics", Endpoints.metrics),
     Endpoint("/api/v1/status", Endpoints.status),
-    Endpoint("/api/v1/routes", Endpoints.routes, PART | {SERVICE}, takes_tags=True),
+    Endpoint("/api/v1/routes", Endpoints.routes, PART | {SERVICE, BROKER}, takes_tags=True),
     Endpoint("/api/v1/routes/{id:[^/]+}", Endpoints.route),  # Id{…} has braces, which a plain {id} excludes
     Endpoint("/api/v1/services", Endpoints.services, PART),
     Endpoint("/api/v1/services/{name:.+}", Endpoints.service, PART),  # a service's name may hold slashes
@@ -61,6 +62,10 @@ ENDPOINTS: Final = (
     Endpoint("/api/v1/connections/closed", Endpoints.closed, PART),
     Endpoint("/api/v1/traffic", Endpoints.traffic, PART),
     Endpoint("/api/v1/drains", Endpoints.drains, PART),
+    Endpoint("/api/v1/brokers", Endpoints.brokers, PART),
+    Endpoint("/api/v1/links", Endpoints.links, PART),
+    Endpoint("/api/v1/paths", Endpoints.paths, PART),
+    Endpoint("/api/v1/redirects", Endpoints.redirects, PART),
     Endpoint("/api/v1/limits", Endpoints.limits),
 )
 
@@ -71,6 +76,8 @@ CHANGES: Final = (
     ChangePath("DELETE", TAG_DRAIN, Changes.undrain_tag),
     ChangePath("PUT", BROKER_DRAIN, Changes.drain_broker),
     ChangePath("DELETE", BROKER_DRAIN, Changes.undrain_broker),
+    ChangePath("PUT", REDIRECT, Changes.redirect),
+    ChangePath("DELETE", REDIRECT, Changes.unredirect),
     ChangePath("DELETE", "/api/v1/connections/{id:[^/]+}", Changes.close),
 )
 

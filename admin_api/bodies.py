@@ -1,7 +1,7 @@
 """Bodies of requests: JSON objects with a few fields. Decides what is a mistake, and names the field then."""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -11,6 +11,7 @@ from broker.options import OPTIONS, ServerOptions
 
 MAX_BODY_BYTES: Final = 4096  # the longest that makes sense has a hundred
 FIELDS: Final = ("grace_s", "spread_s", "close")
+REDIRECT_FIELDS: Final = ("to",)
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -26,6 +27,28 @@ async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
     raw = await request.read()
     if not raw:
         return Terms(usual.drain_grace_s, usual.drain_spread_s, True)
+    body = _object(raw, FIELDS)
+    close = body.get("close", True)
+    if not isinstance(close, bool):
+        raise AdminError("bad-body", f"close must be true or false, not {_shown_json(close)}")
+    return Terms(
+        _seconds(body, "grace_s", usual.drain_grace_s), _seconds(body, "spread_s", usual.drain_spread_s), close
+    )
+
+
+async def destination_of(request: web.Request) -> str:
+    """The service that the body names with `to`, which it must."""
+    body = _object(await request.read(), REDIRECT_FIELDS)
+    if "to" not in body:
+        raise AdminError("bad-body", 'the body must say where to: {"to": "NAME"}')
+    to = body["to"]
+    if not isinstance(to, str):
+        raise AdminError("bad-body", f"to must be the name of a service, not {_shown_json(to)}")
+    return to
+
+
+def _object(raw: bytes, fields: tuple[str, ...]) -> dict[str, Any]:
+    """A JSON object that has none but these fields."""
     try:
         body = msgspec.json.decode(raw)
     except ValueError as error:  # no UTF-8, or msgspec's own
@@ -33,14 +56,9 @@ async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
     if not isinstance(body, dict):
         raise AdminError("bad-body", f"the body must be a JSON object, not {_shown_json(body)}")
     for name in body:
-        if name not in FIELDS:
-            raise AdminError("bad-body", f"there is no field {shown(name)!r}; {', '.join(FIELDS)} can be used here")
-    close = body.get("close", True)
-    if not isinstance(close, bool):
-        raise AdminError("bad-body", f"close must be true or false, not {_shown_json(close)}")
-    return Terms(
-        _seconds(body, "grace_s", usual.drain_grace_s), _seconds(body, "spread_s", usual.drain_spread_s), close
-    )
+        if name not in fields:
+            raise AdminError("bad-body", f"there is no field {shown(name)!r}; {', '.join(fields)} can be used here")
+    return body
 
 
 def _seconds(body: dict[str, object], name: str, usual: float) -> float:

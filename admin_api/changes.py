@@ -1,4 +1,4 @@
-"""What each path changes: drains, and connections that are closed. Everything else of this API only looks.
+"""What each path changes: drains, redirects, and connections that are closed. All the rest of this API only looks.
 
 Decides who may: see `Changes.guard`. The changes themselves are the broker's; each is one of its events, so that
 it stands in the log and in the event files.
@@ -13,7 +13,7 @@ from aiohttp import web
 from msgspec.structs import astuple
 
 from admin_api.admin import Admin
-from admin_api.bodies import Terms, terms_of
+from admin_api.bodies import Terms, destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from admin_api.schemas import json_response
 from broker import views
@@ -77,6 +77,24 @@ class Changes:
     def undrain_broker(self, request: web.Request) -> web.Response:
         """The broker is in service again."""
         return self._ended(self._admin.undrain_broker, self._of_broker())
+
+    async def redirect(self, request: web.Request) -> web.Response:
+        """Requests for a service go to another one."""
+        service = request.match_info["service"]
+        to = await destination_of(request)
+        try:
+            self._admin.set_redirect(service, to)
+        except BrokerError as error:
+            raise AdminError(error.word, error.text) from None
+        return json_response(views.redirect(self._admin.core, self._admin.moment(), service))
+
+    def unredirect(self, request: web.Request) -> web.Response:
+        """They go where they ask for again."""
+        service = request.match_info["service"]
+        found = views.redirect(self._admin.core, self._admin.moment(), service)
+        if found is None or not self._admin.remove_redirect(service):
+            raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
+        return json_response(found)
 
     def close(self, request: web.Request) -> web.Response:
         """A connection ends."""

@@ -9,10 +9,12 @@ from admin_api.admin import Admin, state_of
 from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
 from admin_api.page import index_page
-from admin_api.parameters import part_of, tags_of
+from admin_api.parameters import brokers_of, part_of, tags_of
 from admin_api.schemas import Health, Items, json_response
 from broker import views
+from broker.views import Part
 
+SHOWN: Final = 20  # brokers and links on the page, of each
 REASONS: Final = {
     "starting": "starting: not everything is listened on yet",
     "draining": "draining: an operator took the broker out of service",
@@ -29,7 +31,10 @@ class Endpoints:
 
     def index(self, request: web.Request) -> web.Response:
         """A page for people."""
-        return web.Response(text=index_page(self._status()), content_type="text/html")
+        core = self._admin.core
+        part = Part(limit=SHOWN)
+        brokers, links = views.brokers(core, part), views.links(core, self._admin.moment(), part)
+        return web.Response(text=index_page(self._status(), brokers, links), content_type="text/html")
 
     def livez(self, request: web.Request) -> web.Response:
         """The loop turns, or nobody would answer."""
@@ -52,9 +57,10 @@ class Endpoints:
         return json_response(self._status())
 
     def routes(self, request: web.Request) -> web.Response:
-        """Routes by their tags."""
+        """Routes by their tags and their brokers."""
         admin = self._admin
-        return json_response(views.routes(admin.core, admin.moment(), tags_of(request), part_of(request)))
+        brokers = brokers_of(request)
+        return json_response(views.routes(admin.core, admin.moment(), tags_of(request), part_of(request), brokers))
 
     def route(self, request: web.Request) -> web.Response:
         """One route."""
@@ -91,6 +97,22 @@ class Endpoints:
     def drains(self, request: web.Request) -> web.Response:
         """What gets no new requests."""
         return json_response(views.drains(self._admin.core, self._admin.moment(), part_of(request)))
+
+    def brokers(self, request: web.Request) -> web.Response:
+        """Brokers of the cluster."""
+        return json_response(views.brokers(self._admin.core, part_of(request)))
+
+    def links(self, request: web.Request) -> web.Response:
+        """Connections to other brokers."""
+        return json_response(views.links(self._admin.core, self._admin.moment(), part_of(request)))
+
+    def paths(self, request: web.Request) -> web.Response:
+        """Ways that requests took."""
+        return json_response(views.paths(self._admin.core, self._admin.moment(), part_of(request)))
+
+    def redirects(self, request: web.Request) -> web.Response:
+        """Services whose requests go elsewhere."""
+        return json_response(views.redirects(self._admin.core, self._admin.moment(), part_of(request)))
 
     def limits(self, request: web.Request) -> web.Response:
         """The limits in use."""

@@ -17,7 +17,7 @@ which both agree exactly.
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Final, TypeVar
 
@@ -43,6 +43,7 @@ MAX_REFUSED: Final = 100  # the same, of services of which requests were only re
 OTHER: Final = "(other)"
 BOUNDS_US: Final = tuple(1 << power for power in range(6, 26))  # 64 us … 34 s: of requests
 OWN_BOUNDS_US: Final = tuple(1 << power for power in range(2, 24))  # 4 us … 8 s: of what the broker adds, and its lag
+HOP_BOUNDS: Final = (1, 2, 3, 4, 6, 8, 12, 16)  # links between brokers
 WITH_ANSWER: Final = ("request_response", "request_stream", "request_channel")  # the others end as they begin
 PIECE_LINES: Final = 240  # some 2 ms
 PIECE_TOTALS: Final = 200  # whose histograms are added up in one go: some 2 ms
@@ -97,6 +98,7 @@ class BrokerCollector(Collector):
         yield from _connections(core)
         yield from _work(core)
         yield from _routing(core)
+        yield from _cluster(core)
         yield from _requests(core)
         yield from _volumes(core)
         yield from _events(core, admin.event_state())
@@ -201,6 +203,40 @@ def _routing(core: Core) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "broker_unknown_methods", "Addresses whose LBMethod or ShardMethod nobody knows", query.unknown_methods
     )
+
+
+def _cluster(core: Core) -> Iterator[Metric]:
+    """What is between brokers. Labels are bounded: by `cluster.max_links`, or they are words of the broker itself."""
+    cluster, hops = core.cluster, core.engine.hops
+    yield _gauges("broker_links", "Connections to other brokers", "state", views.link_states(core))
+    yield _gauges("broker_link_lag_seconds", "Of the latest hello, there and back", "broker", views.link_lags(core))
+    yield _gauges(
+        "broker_cluster_brokers", "Brokers that are known, this one included", "state", views.broker_states(core)
+    )
+    yield GaugeMetricFamily("broker_remote_routes", "Routes that other brokers have", core.table.masks.remote.size())
+    yield _hops(hops.hop_counts)
+    yield CounterMetricFamily("broker_loops_refused", "Requests that had been here before", hops.loops_refused)
+    yield _counters(
+        "broker_annotations_refused", "Requests whose router annotations were refused", "reason", hops.refused
+    )
+    yield CounterMetricFamily(
+        "broker_retries", "Requests sent once more because the broker before knew an old table", hops.retried_n
+    )
+    yield CounterMetricFamily(
+        "broker_digest_mismatches", "Comparisons with neighbours that led to an exchange", cluster.digest_mismatches
+    )
+    adverts = {"applied": cluster.adverts_applied, "ignored": cluster.adverts_ignored}
+    yield _counters("broker_adverts", "What other brokers said of routes; ignored: no news", "result", adverts)
+    yield _counters("broker_handshakes_refused", "Connections that became no links", "word", cluster.refused)
+
+
+def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
+    """`counts`: requests by number of links, up to 255."""
+    numbers = [sum(counts[: bound + 1]) for bound in HOP_BOUNDS]
+    labels = [str(bound) for bound in HOP_BOUNDS]
+    buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
+    links = sum(hops_n * number for hops_n, number in enumerate(counts))
+    return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
 
 
 def _refusals(refused: dict[str, int]) -> CounterMetricFamily:
@@ -337,7 +373,14 @@ def _first(numbers: dict[str, int]) -> dict[str, int]:
     return {**first, OTHER: rest} if rest else first
 
 
-def _gauges(name: str, text: str, label: str, numbers: dict[str, int]) -> GaugeMetricFamily:
+def _counters(name: str, text: str, label: str, numbers: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, number in numbers.items():
+        family.add_metric([value], number)
+    return family
+
+
+def _gauges(name: str, text: str, label: str, numbers: Mapping[str, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=[label])
     for value, number in numbers.items():
         family.add_metric([value], number)

@@ -1,18 +1,25 @@
 """The page at /: what this is, how it is, and where the rest is. Plain HTML without scripts; it reloads itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Final
+from typing import Any, Final
 
-from broker.views import StatusView
+from msgspec.structs import asdict
+
+from broker.views import BrokerView, LinksView, LinkView, Listed, StatusView
 
 RELOAD_S: Final = 5
+DIALS: Final = 20  # that are shown
 LINKS: Final = (
     ("/api/v1/status", "the broker in one look"),
     ("/api/v1/routes", "who offers what: ?service=orders&amp;tag.region=eu"),
     ("/api/v1/services", "services that have a route"),
     ("/api/v1/connections", "connections"),
     ("/api/v1/connections/closed", "connections that ended of late, with the reason"),
+    ("/api/v1/brokers", "brokers of the cluster"),
+    ("/api/v1/links", "connections to other brokers, and dials that fail"),
+    ("/api/v1/paths", "ways that requests took to get here"),
+    ("/api/v1/redirects", "services whose requests go to another one"),
     ("/api/v1/drains", "what gets no new requests, because somebody said so"),
     ("/api/v1/limits", "limits in use, and why they are there"),
     ("/api/v1/traffic", "ended requests by service, model, routing and outcome"),
@@ -39,7 +46,7 @@ th {{ color: #777 }}
 <table>
 {facts}
 </table>
-<h2>API</h2>
+{cluster}<h2>API</h2>
 <table>
 {links}
 </table>
@@ -53,8 +60,14 @@ def states_text(states: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
 
 
-def index_page(status: StatusView) -> str:
-    """The page; whatever a peer or an operator named is escaped."""
+def cluster_text(cluster: Mapping[str, Any]) -> str:
+    """`eu-1, 3 of 3 brokers reachable, 2 of 2 links up`; of the fields of a ClusterView."""
+    brokers = f"{cluster['reachable']:,} of {cluster['brokers']:,} brokers reachable"
+    return f"{cluster['name']}, {brokers}, {cluster['links_up']:,} of {cluster['links']:,} links up"
+
+
+def index_page(status: StatusView, brokers: Listed[BrokerView], links: LinksView) -> str:
+    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them."""
     facts = {
         "state": status.state,
         "broker": f"rsocket-broker {status.version}, core: {status.core}",
@@ -62,6 +75,7 @@ def index_page(status: StatusView) -> str:
         "listens on": " ".join(status.listeners) or "nothing",
         "up": f"{status.uptime_s:,.0f} s",
         "connections": f"{status.connections:,} now, {status.connections_accepted:,} ever",
+        "cluster": cluster_text(asdict(status.cluster)),
         "routes": f"{status.routes:,} of {status.services:,} services",
         "kept away from": states_text(status.route_states) or "none of them",
         "requests": f"{status.streams:,} in flight, {status.waiting.requests:,} wait, {status.requests:,} ended",
@@ -71,5 +85,41 @@ def index_page(status: StatusView) -> str:
         reload_s=RELOAD_S,
         name=escape(status.name),
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
+        cluster=_cluster(brokers, links),
         links="\n".join(f'<tr><td><a href="{path}">{path}</a></td><td>{what}</td></tr>' for path, what in LINKS),
     )
+
+
+def _cluster(brokers: Listed[BrokerView], links: LinksView) -> str:
+    """Three tables; nothing where the broker is alone and calls nobody."""
+    if brokers.total <= 1 and not links.total and not links.dials:
+        return ""
+    known = [(each.name, each.state, _way(each), f"{each.routes:,} routes") for each in brokers.items]
+    linked = [(each.name or each.peer, each.state, f"{each.since_s:,.0f} s", _lag(each)) for each in links.items]
+    called = [(each.url, f"{each.attempts:,} times", each.error) for each in links.dials[:DIALS]]
+    return (
+        _table("Brokers", brokers.total, known)
+        + _table("Links", links.total, linked)
+        + _table("Dials that fail", len(links.dials), called)
+    )
+
+
+def _table(head: str, total: int, rows: Sequence[tuple[str, ...]]) -> str:
+    """Nothing where there are none."""
+    if not total:
+        return ""
+    cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    if total > len(rows):
+        cells.append(f"<td>and {total - len(rows):,} more</td>")
+    lines = "\n".join(f"<tr>{each}</tr>" for each in cells)
+    return f"<h2>{head}</h2>\n<table>\n{lines}\n</table>\n"
+
+
+def _way(broker: BrokerView) -> str:
+    if broker.hops is None:
+        return "no way"
+    return f"{broker.hops:,} hops by way of {broker.next_hop}" if broker.hops else "this one"
+
+
+def _lag(link: LinkView) -> str:
+    return f"{link.lag_us / 1000:,.1f} ms there and back" if link.lag_us is not None else ""

@@ -1,4 +1,5 @@
-"""Query parameters: which part of a list, and which tags. Decides what is a mistake, and names the parameter then."""
+"""Query parameters: which part of a list, which tags, which brokers. Decides what is a mistake, and names the parameter
+then."""
 
 from collections.abc import Set
 from typing import Final
@@ -14,6 +15,7 @@ MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
 MAX_OFFSET: Final = 2**31 - 1
 PART: Final = frozenset({"limit", "offset"})
 SERVICE: Final = "service"
+BROKER: Final = "broker"
 TAG: Final = "tag."
 
 
@@ -43,6 +45,11 @@ def tags_of(request: web.Request) -> TagFilter:
         except BrokerError as error:
             raise AdminError("bad-filter", f"{shown(name)}: {error.text}") from None
     return wanted
+
+
+def brokers_of(request: web.Request) -> frozenset[str]:
+    """`broker=eu-1`; again: any of them."""
+    return frozenset(request.query.getall(BROKER, []))
 
 
 def _number(request: web.Request, name: str, default: int, low: int, high: int) -> int:

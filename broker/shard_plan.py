@@ -13,7 +13,8 @@ from typing import BinaryIO, Final
 
 import click
 
-from admin_api.ctl import DEFAULT_ADMIN, Remote, print_table, url_of
+from admin_api.remote import DEFAULT_ADMIN, Remote, url_of
+from admin_api.tables import print_table
 from broker.errors import BrokerError
 from broker.routing.route_sets import RouteSet
 from broker.routing.shard_methods import NAMES, ShardMethod, ShardMethods

@@ -64,6 +64,8 @@ def test_a_route_is_shown_with_the_tags_that_requests_match_and_its_connection()
             TagView("io.rsocket.routing.ServiceName", "service", "billing"),
             TagView("io.rsocket.routing.RouteId", "route_id", BILLING),
         ],
+        broker="broker-00000000",
+        is_local=True,
         connection_id=3,
         peer="tcp 127.0.0.1:1",
         joined_at_ms=START_MS,
@@ -134,7 +136,7 @@ def test_a_route_with_all_the_requests_that_it_may_have_is_full() -> None:
     assert (found.in_flight, found.awaited, found.states) == (2, 1, ["full"])
     caller.request(REQUEST_RESPONSE, 5, address(service="orders"))
     assert caller.one().text.startswith("over-limit: ")
-    refusing = ServiceView("orders", 1, 2, 2, awaited=1, ejected=0, is_refusing=True, refused=1)
+    refusing = ServiceView("orders", 1, 0, 2, 2, awaited=1, ejected=0, is_refusing=True, refused=1)
     assert views.services(world.core, Part()).items == [refusing]
     assert views.protection(world.core) == ProtectionView(0, 0, 0, breakers_opened=1, refused=1, panics=0)
     world.advance(3)
@@ -262,8 +264,8 @@ def test_services_are_sums_over_their_routes_by_name() -> None:
     world = shop_with_traffic()
     assert views.services(world.core, Part()) == Listed(
         [
-            ServiceView("billing", 1, 1, 0, 0, 0, is_refusing=False, refused=0),
-            ServiceView("orders", 2, 2, 1, 1, 0, False, 0),
+            ServiceView("billing", 1, 0, 1, 0, 0, 0, is_refusing=False, refused=0),
+            ServiceView("orders", 2, 0, 2, 1, 1, 0, False, 0),
         ],
         total=2,
         offset=0,
@@ -275,7 +277,7 @@ def test_a_service_is_shown_with_its_routes_and_only_its_traffic() -> None:
     world = shop_with_traffic()
     found = views.service(world.core, moment(world), "orders", Part(limit=1))
     assert found is not None
-    assert found.service == ServiceView("orders", 2, 2, 1, 1, 0, is_refusing=False, refused=0)
+    assert found.service == ServiceView("orders", 2, 0, 2, 1, 1, 0, is_refusing=False, refused=0)
     assert ([route.route_id for route in found.routes.items], found.routes.total) == ([ORDERS_EU], 2)
     assert [(row.service, row.outcome, row.requests) for row in found.traffic] == [("orders", "completed", 1)]
 
@@ -404,6 +406,7 @@ def test_status_is_the_broker_in_one_look() -> None:
         listeners=["tcp://127.0.0.1:7000"],
         connections=3,
         connections_accepted=4,
+        cluster=views.ClusterView("broker-00000000", 1, 1, 0, 0, 0, 0),
         routes=2,
         services=1,
         tags=6,

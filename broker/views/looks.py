@@ -28,6 +28,7 @@ from broker.routing.bitmaps import Slots
 from broker.routing.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
 from broker.rsocket.connection import NEW
+from broker.views.brokers import broker_of, cluster
 from broker.views.values import (
     BytesView,
     ClosedConnectionView,
@@ -111,6 +112,7 @@ def status(
         listeners=list(listeners),
         connections=len(peers),
         connections_accepted=connections_accepted(core),
+        cluster=cluster(core),
         routes=core.table.size(),
         services=len(_tallies(core)),
         tags=core.table.index.size(),
@@ -135,9 +137,16 @@ def status(
     )
 
 
-def routes(core: Core, moment: Moment, wanted: TagFilter, part: Part) -> Listed[RouteView]:
-    """The routes that carry the wanted tags: the AND that requests are routed by. All of them for an empty filter."""
+def routes(
+    core: Core, moment: Moment, wanted: TagFilter, part: Part, brokers: frozenset[str] = frozenset()
+) -> Listed[RouteView]:
+    """The routes that carry the wanted tags: the AND that requests are routed by. All of them for an empty filter.
+
+    `brokers`: of the brokers with one of these names only; none: of all.
+    """
     found = core.query.matching(wanted.choices)
+    if brokers:
+        found = [route for route in found if broker_of(core, route) in brokers]
     return _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
 
 
@@ -321,15 +330,17 @@ def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> 
 class _Tally:
     """Sums over the routes of one service."""
 
-    __slots__ = ("in_flight", "requests", "routes")
+    __slots__ = ("in_flight", "remote", "requests", "routes")
 
     def __init__(self) -> None:
         self.routes = 0
+        self.remote = 0
         self.requests = 0
         self.in_flight = 0
 
     def add(self, route: Route) -> None:
         self.routes += 1
+        self.remote += not isinstance(route.owner, Peer)
         self.requests += route.load.requests
         self.in_flight += route.load.in_flight
 
@@ -355,14 +366,15 @@ def _listed(items: list[T], total: int, part: Part) -> Listed[T]:
 
 def _route_view(core: Core, route: Route, moment: Moment) -> RouteView:
     owner = route.owner
-    assert isinstance(owner, Peer)  # the core makes no others
     load = route.load
     return RouteView(
         route_id=route.id_text,
         service=route.service,
         tags=[TagView(tag.key.name, tag.key.short_name, tag.value) for tag in route.tags],
-        connection_id=owner.id,
-        peer=owner.name,
+        broker=broker_of(core, route),
+        is_local=isinstance(owner, Peer),
+        connection_id=owner.id if isinstance(owner, Peer) else None,
+        peer=owner.name if isinstance(owner, Peer) else "",
         joined_at_ms=route.joined_at_ms,
         age_s=_seconds(moment.at_ms - route.joined_at_ms),
         requests=load.requests,
@@ -389,6 +401,7 @@ def _service_view(core: Core, name: str, tally: _Tally) -> ServiceView:
     return ServiceView(
         service=name,
         routes=tally.routes,
+        remote=tally.remote,
         requests=tally.requests,
         in_flight=tally.in_flight,
         awaited=load.awaited_n,
@@ -431,7 +444,7 @@ def _find_drain(core: Core, moment: Moment, kind: str, name: str) -> DrainView |
 
 def _drain_view(core: Core, moment: Moment, drain: Drain) -> DrainView:
     if drain.kind == BROKER:
-        routes = core.table.size()
+        routes = core.table.size() - core.table.masks.remote.size()
     elif drain.kind == ROUTE:
         routes = sum(core.table.find(token) is not None for token in drain.tokens)
     else:

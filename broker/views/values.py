@@ -54,11 +54,13 @@ class RouteView(msgspec.Struct, frozen=True):
     route_id: str
     service: str
     tags: list[TagView]  # those that requests are matched with, the default tags included
-    connection_id: int
-    peer: str  # "tcp 10.0.0.4:5123"
-    joined_at_ms: int
+    broker: str  # name of the broker that has it
+    is_local: bool  # that is this one
+    connection_id: int | None  # None: it is not local
+    peer: str  # "tcp 10.0.0.4:5123"; empty: it is not local
+    joined_at_ms: int  # this broker's table
     age_s: float
-    requests: int  # begun there, ever
+    requests: int  # begun there by this broker, ever
     in_flight: int  # begun and not ended
     awaited: int  # request/responses among them
     weight: int  # its tag `weight`
@@ -74,6 +76,7 @@ class ServiceView(msgspec.Struct, frozen=True):
 
     service: str
     routes: int
+    remote: int  # routes that other brokers have
     requests: int  # begun at the routes that are there now
     in_flight: int
     awaited: int  # request/responses among them
@@ -132,6 +135,94 @@ class DrainView(msgspec.Struct, frozen=True):
     close: bool  # its connections are closed; else they only get nothing new
     routes: int  # that it drains now
     connections_left: int  # that are still to be closed
+
+
+class BrokerView(msgspec.Struct, frozen=True):
+    """One broker of the cluster, this one included."""
+
+    name: str  # in traces
+    broker_id: str
+    is_self: bool
+    state: str  # reachable, draining (reachable, and about to leave) or unreachable
+    urls: list[str]  # where brokers reach it
+    client_urls: list[str]  # where clients do
+    hops: int | None  # links on the way; None: there is no way
+    cost: int | None  # of them together
+    next_hop: str  # name; empty: itself, or no way
+    routes: int  # that it has, in this broker's table
+    annotations_version: int  # router annotations that it speaks; 0: none
+    info_at_ms: int  # when it said all this, by its own clock
+
+
+class LinkView(msgspec.Struct, frozen=True):
+    """One connection to another broker, or to one that is about to prove that it is one."""
+
+    name: str  # of the broker at the other end; empty before it said so
+    broker_id: str  # the same
+    connection_id: int
+    peer: str  # "tcp 10.0.0.4:5123"
+    url: str  # that was dialled; empty: it has dialled us
+    direction: str  # dialled, accepted
+    state: str  # handshake, up
+    since_s: float  # it is in this state
+    lag_us: int | None  # of the latest hello, there and back; None: none has come back yet
+    is_agreed: bool  # both ends knew the same at the last comparison
+    mismatches: int  # comparisons that led to an exchange
+    annotations_version: int  # the lower one of both ends; 0: none, or not up yet
+    pending_bytes: int  # written to it and not taken yet
+    streams: int  # requests in flight, in both directions
+
+
+class DialView(msgspec.Struct, frozen=True):
+    """One URL that leads to no link."""
+
+    url: str
+    attempts: int  # in a row
+    error: str  # of the latest one
+    next_s: float  # until the next one; 0: it is being made
+
+
+class LinksView(msgspec.Struct, frozen=True):
+    """A part of the list of links, and all dials that fail."""
+
+    items: list[LinkView]
+    total: int
+    offset: int
+    limit: int
+    dials: list[DialView]
+
+
+class PathView(msgspec.Struct, frozen=True):
+    """One way that requests took to get here."""
+
+    ingress: str  # broker that a client asked; empty: ways beyond those that are told apart
+    way: list[str]  # names from there to this broker, both included
+    hops: int  # links
+    requests: int  # ever
+    idle_s: float  # since the last one
+
+
+class RedirectView(msgspec.Struct, frozen=True):
+    """One service whose requests go to another one."""
+
+    service: str
+    to: str
+    set_at_ms: int
+    age_s: float
+    broker_id: str  # where it was set
+    broker: str  # its name; empty: that broker is not known any more
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """The brokers that know each other, in one look."""
+
+    name: str  # of this broker, in traces
+    brokers: int  # that are known, this one included
+    reachable: int  # the same
+    links: int
+    links_up: int
+    remote_routes: int
+    redirects: int
 
 
 class LimitView(msgspec.Struct, frozen=True):
@@ -242,7 +333,8 @@ class StatusView(msgspec.Struct, frozen=True):
     listeners: list[str]
     connections: int  # not gone yet
     connections_accepted: int  # ever
-    routes: int
+    cluster: ClusterView
+    routes: int  # of the whole cluster
     services: int
     tags: int  # different ones that routes carry
     generation: int  # number of the routing table's last change

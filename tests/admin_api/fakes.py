@@ -7,6 +7,7 @@ from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from broker.views import Moment
 from broker.wire.tags import Tag
 from tests.fakes import World, address
+from tests.topology import Net
 
 
 class FakeAdmin:
@@ -48,6 +49,12 @@ class FakeAdmin:
     def undrain_broker(self) -> bool:
         return self.core.drains.undrain_broker(self.world.now)
 
+    def set_redirect(self, service: str, to: str) -> None:
+        self.core.cluster.set_redirect(service, to, self.world.now)
+
+    def remove_redirect(self, service: str) -> bool:
+        return self.core.cluster.remove_redirect(service, self.world.now)
+
     def close_connection(self, connection_id: int) -> bool:
         wire = self.world.wires.get(connection_id)
         if wire is None or wire.peer.is_ending:
@@ -81,3 +88,15 @@ def shop_with_traffic() -> World:
     caller.request(REQUEST_RESPONSE, 7, address(service="orders", region="eu"))
     world.advance(1)
     return world
+
+
+def islands() -> Net:
+    """Brokers b1, b2 and b3 in a line; orders at b1 and b3, billing at b2. b2 also calls b9, which does not exist."""
+    net = Net(["b1", "b2", "b3"], [("b1", "b2"), ("b2", "b3"), ("b2", "b9")])
+    net.worlds["b1"].service("orders", 1, region="eu")
+    net.worlds["b2"].service("billing", 2)
+    net.worlds["b3"].service("orders", 3, region="us")
+    net.advance(3)  # they have compared what they know
+    dial = next(each for each in net.worlds["b2"].core.cluster.dials.state() if each.url == "tcp://b9:7000")
+    dial.attempts, dial.error, dial.next_at = 4, "connection refused", net.now + 0.25
+    return net

@@ -96,6 +96,15 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "listeners": ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"],
         "connections": 4,
         "connections_accepted": 4,
+        "cluster": {
+            "name": "broker-00000000",
+            "brokers": 1,
+            "reachable": 1,
+            "links": 0,
+            "links_up": 0,
+            "remote_routes": 0,
+            "redirects": 0,
+        },
         "routes": 3,
         "services": 2,
         "tags": 9,
@@ -157,6 +166,8 @@ async def test_routes_are_listed_with_the_total(client: TestClient[Any, Any]) ->
             {"key": "io.rsocket.routing.ServiceName", "name": "service", "value": "orders"},
             {"key": "io.rsocket.routing.RouteId", "name": "route_id", "value": ORDERS_EU},
         ],
+        "broker": "broker-00000000",
+        "is_local": True,
         "connection_id": 1,
         "peer": "tcp 127.0.0.1:1",
         "joined_at_ms": START_MS,
@@ -218,6 +229,7 @@ async def test_services(client: TestClient[Any, Any]) -> None:
             {
                 "service": "orders",
                 "routes": 2,
+                "remote": 0,
                 "requests": 2,
                 "in_flight": 1,
                 "awaited": 1,
@@ -237,6 +249,7 @@ async def test_a_service_has_its_routes_and_its_traffic(client: TestClient[Any, 
     assert body["service"] == {
         "service": "orders",
         "routes": 2,
+        "remote": 0,
         "requests": 2,
         "in_flight": 1,
         "awaited": 1,
@@ -326,7 +339,7 @@ async def test_the_page_has_the_state_and_links_that_work(client: TestClient[Any
     assert "eu-1" in page
     assert "3 of 2 services" in page
     links = [part.partition('"')[0] for part in page.split('href="')[1:]]
-    assert len(links) == 11
+    assert len(links) == 15
     for link in links:
         async with client.get(link) as answer:
             assert answer.status == 200, link
@@ -365,15 +378,16 @@ async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, 
         ("offset=" + "9" * 5000, f"offset must be one whole number from 0 to 2147483647, not '{'9' * 199}…'"),
         (
             "region=eu",
-            "there is no parameter 'region'; limit, offset, service can be used here, and tag.region for a tag",
+            "there is no parameter 'region'; broker, limit, offset, service can be used here, and tag.region for a tag",
         ),
         (
             "Service=x",
-            "there is no parameter 'Service'; limit, offset, service can be used here, and tag.Service for a tag",
+            "there is no parameter 'Service'; broker, limit, offset, service can be used here, "
+            "and tag.Service for a tag",
         ),
         (
             "a%0Ab=x",
-            "there is no parameter 'a\N{REPLACEMENT CHARACTER}b'; limit, offset, service can be used here, "
+            "there is no parameter 'a\N{REPLACEMENT CHARACTER}b'; broker, limit, offset, service can be used here, "
             "and tag.a\N{REPLACEMENT CHARACTER}b for a tag",
         ),
     ],

@@ -10,9 +10,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
 
-from admin_api import ctl as module
+from admin_api import remote as module
 from admin_api.app import make_app
-from admin_api.ctl import DEFAULT_ADMIN, age, clean, ctl, state_text, tags_text
+from admin_api.ctl import ctl, state_text, tags_text
+from admin_api.remote import DEFAULT_ADMIN
+from admin_api.tables import age, clean
 from broker import VERSION, views
 from broker.edge.event_pipe import PipeState
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
@@ -53,6 +55,7 @@ async def test_status(url: str) -> None:
         "listens on tcp://127.0.0.1:7000 ws://127.0.0.1:7001",
         "up 8.0 s",
         "connections 4 now, 4 ever",
+        "cluster broker-00000000, 1 of 1 brokers reachable, 0 of 0 links up",
         "routes 3 of 2 services",
         "kept away from none of them",
         "requests 1 in flight, 0 wait, 3 ended",
@@ -69,9 +72,9 @@ async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, url: str, 
 
 async def test_routes(url: str) -> None:
     assert await rows("routes", "--admin", url) == [
-        f"orders {ORDERS_EU} region=eu zone=a ready tcp 127.0.0.1:1 8.0 s 1 2",
-        "orders 00000000-0000-0000-0000-000000000002 region=us zone=a ready tcp 127.0.0.1:1 8.0 s 0 0",
-        "billing 00000000-0000-0000-0000-000000000003 region=eu canary ready tcp 127.0.0.1:1 8.0 s 0 1",
+        f"orders {ORDERS_EU} region=eu zone=a ready broker-00000000 tcp 127.0.0.1:1 8.0 s 1 2",
+        "orders 00000000-0000-0000-0000-000000000002 region=us zone=a ready broker-00000000 tcp 127.0.0.1:1 8.0 s 0 0",
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary ready broker-00000000 tcp 127.0.0.1:1 8.0 s 0 1",
     ]
 
 
@@ -94,7 +97,7 @@ async def test_no_routes(url: str) -> None:
 
 
 async def test_services(url: str) -> None:
-    assert await rows("services", "--admin", url) == ["billing 1 0 0 1 0", "orders 2 0 1 2 0"]
+    assert await rows("services", "--admin", url) == ["billing 1 0 0 0 1 0", "orders 2 0 0 1 2 0"]
 
 
 async def test_connections(url: str) -> None:
@@ -133,7 +136,7 @@ async def test_a_tag_is_drained_listed_and_undrained(admin: FakeAdmin, url: str)
     assert said == "the tag region=eu is drained: 2 routes; 2 connections are closed within 61.5 s"
     assert await rows("drains", "--admin", url) == ["tag region=eu 0.0 s 1.5 s 60 s 2 2"]
     assert (await rows("routes", "--service", "billing", "--admin", url))[0].startswith(
-        "billing 00000000-0000-0000-0000-000000000003 region=eu canary draining tcp"
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary draining broker-00000000 tcp"
     )
     admin.world.now += 3
     assert await say("undrain", "tag", "region=eu", "--admin", url) == (

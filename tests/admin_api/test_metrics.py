@@ -11,7 +11,16 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_fd_to_metric_families
 
 from admin_api.app import make_app
-from admin_api.metrics import BOUNDS_US, MAX_REFUSED, MAX_SERVICES, OTHER, OWN_BOUNDS_US, PIECE_LINES, Metrics
+from admin_api.metrics import (
+    BOUNDS_US,
+    HOP_BOUNDS,
+    MAX_REFUSED,
+    MAX_SERVICES,
+    OTHER,
+    OWN_BOUNDS_US,
+    PIECE_LINES,
+    Metrics,
+)
 from broker import VERSION, views
 from broker.core import CoreSettings
 from broker.edge.event_pipe import PipeState
@@ -101,6 +110,20 @@ async def test_the_broker_in_numbers() -> None:
         "broker_lookup_cache_misses_total": 3,
         "broker_lookup_cache_entries": 3,
         "broker_unknown_methods_total": 0,
+        'broker_links{state="handshake"}': 0,
+        'broker_links{state="up"}': 0,
+        'broker_cluster_brokers{state="reachable"}': 1,
+        'broker_cluster_brokers{state="draining"}': 0,
+        'broker_cluster_brokers{state="unreachable"}': 0,
+        "broker_remote_routes": 0,
+        **dict.fromkeys((f'broker_request_hops_bucket{{le="{bound}"}}' for bound in (*HOP_BOUNDS, "+Inf")), 0),
+        "broker_request_hops_count": 0,
+        "broker_request_hops_sum": 0,
+        "broker_loops_refused_total": 0,
+        "broker_retries_total": 0,
+        "broker_digest_mismatches_total": 0,
+        'broker_adverts_total{result="applied"}': 0,
+        'broker_adverts_total{result="ignored"}': 0,
         _requests("orders", "request_response", "completed"): 1,
         _requests("billing", "fire_and_forget", "completed"): 1,
         _requests("shipping", "request_response", "rejected", "no-route"): 1,

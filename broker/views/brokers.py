@@ -1,0 +1,205 @@
+"""Looks at the cluster: which brokers there are, how this one is linked to them, which ways requests came, and which
+services were redirected.
+
+Decides names and states of what is between brokers, as `looks` does of the rest. It is one broker's view: others may
+know more or less at the same moment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.cluster.dials import Dial
+from broker.cluster.members import Member
+from broker.cluster.neighbours import Neighbour
+from broker.cluster.redirects import Redirect
+from broker.core import Core
+from broker.forwarding.hops import Path
+from broker.forwarding.remotes import Remote
+from broker.routing.table import Route
+from broker.views.values import (
+    BrokerView,
+    ClusterView,
+    DialView,
+    LinksView,
+    LinkView,
+    Listed,
+    Moment,
+    Part,
+    PathView,
+    RedirectView,
+)
+from broker.wire.ids import id_text
+
+REACHABLE: Final = "reachable"
+DRAINING: Final = "draining"
+UNREACHABLE: Final = "unreachable"
+HANDSHAKE: Final = "handshake"
+UP: Final = "up"
+
+
+def cluster(core: Core) -> ClusterView:
+    """The cluster in one look."""
+    members = core.cluster.members.values()
+    return ClusterView(
+        name=core.cluster.name,
+        brokers=len(members),
+        reachable=sum(member.is_reachable for member in members),
+        links=len(core.cluster.links()),
+        links_up=len(_up(core)),
+        remote_routes=core.table.masks.remote.size(),
+        redirects=len(core.cluster.redirects),
+    )
+
+
+def brokers(core: Core, part: Part) -> Listed[BrokerView]:
+    """All brokers that are known: this one first, the others by name."""
+    found = sorted(core.cluster.members.values(), key=lambda member: (not member.is_self, member.name, member.id))
+    routes = _routes(core)
+    items = [_broker_view(member, routes.get(member.id, 0)) for member in found[part.offset : part.offset + part.limit]]
+    return Listed(items, len(found), part.offset, part.limit)
+
+
+def links(core: Core, moment: Moment, part: Part) -> LinksView:
+    """Connections to other brokers, in the order in which they began, and what is dialled in vain."""
+    found = core.cluster.links()
+    items = [_link_view(link, moment) for link in found[part.offset : part.offset + part.limit]]
+    linked = {link.id for link in (each.peer.link for each in _up(core)) if link is not None}
+    dials = [
+        _dial_view(dial, moment)
+        for dial in core.cluster.dials.state()
+        if dial.attempts and not dial.is_linked and not dial.is_self and dial.broker_id not in linked
+    ]
+    return LinksView(items, len(found), part.offset, part.limit, dials)
+
+
+def paths(core: Core, moment: Moment, part: Part) -> Listed[PathView]:
+    """The ways that requests took to get here, in the order in which they were first taken."""
+    found = list(core.engine.hops.paths.values())
+    items = [_path_view(path, moment) for path in found[part.offset : part.offset + part.limit]]
+    return Listed(items, len(found), part.offset, part.limit)
+
+
+def redirects(core: Core, moment: Moment, part: Part) -> Listed[RedirectView]:
+    """Services whose requests go to another one, by name."""
+    found = [each for _, each in sorted(core.cluster.redirects.items())]
+    items = [_redirect_view(core, each, moment) for each in found[part.offset : part.offset + part.limit]]
+    return Listed(items, len(found), part.offset, part.limit)
+
+
+def redirect(core: Core, moment: Moment, service: str) -> RedirectView | None:
+    """Where the requests of this service go; None: where they ask for."""
+    found = core.cluster.redirects.get(service)
+    return _redirect_view(core, found, moment) if found is not None else None
+
+
+def link_states(core: Core) -> dict[str, int]:
+    """How many links are in each state."""
+    up_n = len(_up(core))
+    return {HANDSHAKE: len(core.cluster.links()) - up_n, UP: up_n}
+
+
+def link_lags(core: Core) -> dict[str, float]:
+    """Of each link whose other end has answered: how long it took, seconds, by the name of that broker."""
+    links = [each.peer.link for each in _up(core)]
+    return {link.name: link.lag_us / 1e6 for link in links if link is not None and link.lag_us >= 0}
+
+
+def broker_states(core: Core) -> dict[str, int]:
+    """How many brokers are in each state, this one included."""
+    numbers = {REACHABLE: 0, DRAINING: 0, UNREACHABLE: 0}
+    for member in core.cluster.members.values():
+        numbers[_state(member)] += 1
+    return numbers
+
+
+def broker_of(core: Core, route: Route) -> str:
+    """The name of the broker that has the route."""
+    owner = route.owner
+    return owner.name if isinstance(owner, Remote) else core.cluster.name
+
+
+def _up(core: Core) -> list[Neighbour]:
+    """Links on which both ends have proved who they are."""
+    return [link for link in core.cluster.links() if link.is_up]
+
+
+def _routes(core: Core) -> dict[bytes, int]:
+    """How many routes each broker has, by id. One pass over the table."""
+    numbers: dict[bytes, int] = {}
+    for route in core.table.routes():
+        owner = route.owner
+        id = owner.id if isinstance(owner, Remote) else core.broker_id
+        numbers[id] = numbers.get(id, 0) + 1
+    return numbers
+
+
+def _state(member: Member) -> str:
+    if not member.is_reachable:
+        return UNREACHABLE
+    return DRAINING if member.is_draining else REACHABLE
+
+
+def _broker_view(member: Member, routes: int) -> BrokerView:
+    return BrokerView(
+        name=member.name,
+        broker_id=member.id_text,
+        is_self=member.is_self,
+        state=_state(member),
+        urls=list(member.urls),
+        client_urls=list(member.client_urls),
+        hops=member.hops_n if member.is_reachable else None,
+        cost=member.cost if member.is_reachable else None,
+        next_hop=member.next_hop,
+        routes=routes,
+        annotations_version=member.version,
+        info_at_ms=member.timestamp_ms,
+    )
+
+
+def _link_view(neighbour: Neighbour, moment: Moment) -> LinkView:
+    peer = neighbour.peer
+    link = peer.link
+    info = neighbour.info
+    return LinkView(
+        name=neighbour.name,
+        broker_id=id_text(info.id) if info is not None else "",
+        connection_id=peer.id,
+        peer=peer.name,
+        url=neighbour.url,
+        direction="dialled" if neighbour.url else "accepted",
+        state=UP if neighbour.is_up else HANDSHAKE,
+        since_s=_since(neighbour.since_at, moment),
+        lag_us=link.lag_us if link is not None and link.lag_us >= 0 else None,
+        is_agreed=neighbour.is_agreed,
+        mismatches=neighbour.mismatches,
+        annotations_version=link.version if link is not None else 0,
+        pending_bytes=peer.pending_bytes + peer.unsent_bytes,
+        streams=len(peer.streams),
+    )
+
+
+def _dial_view(dial: Dial, moment: Moment) -> DialView:
+    next_s = 0.0 if dial.is_dialling else round(max(0.0, dial.next_at - moment.now), 3)
+    return DialView(dial.url, dial.attempts, dial.error, next_s)
+
+
+def _path_view(path: Path, moment: Moment) -> PathView:
+    way = path.way.split(">") if path.way else []
+    return PathView(path.ingress, way, path.hops_n, path.requests, _since(path.last_at, moment))
+
+
+def _redirect_view(core: Core, found: Redirect, moment: Moment) -> RedirectView:
+    member = core.cluster.members.get(found.broker_id)
+    return RedirectView(
+        service=found.service,
+        to=found.to,
+        set_at_ms=found.at_ms,
+        age_s=max(0, moment.at_ms - found.at_ms) / 1000,
+        broker_id=id_text(found.broker_id),
+        broker=member.name if member is not None else "",
+    )
+
+
+def _since(at: float, moment: Moment) -> float:
+    return round(max(0.0, moment.now - at), 3)
