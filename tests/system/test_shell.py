@@ -9,6 +9,7 @@ import pytest
 from broker.core import Core, CoreSettings
 from broker.edge import shell
 from broker.edge.shell import TICK_S, WEIGH_S, Shell
+from broker.forwarding.links import Link
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import Setup, encode_keepalive
@@ -148,6 +149,25 @@ async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it(
     bench = Bench()
     bench.pass_time(STUCK_S + 2 * TICK_S, bench.ask)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
+
+
+@pytest.mark.parametrize(("is_link", "limit"), [(False, 1000), (True, shell.LINK_PENDING_BYTES)])
+async def test_more_bytes_may_wait_for_another_broker_than_for_a_client(is_link: bool, limit: int) -> None:
+    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
+    loop, transport = FakeLoop(), FakeLink()
+    narrow = Shell(core, 1000, STUCK_S, lambda events: None, loop)
+    peer = narrow.connected("tcp 127.0.0.1:1", True, transport)
+    setup = Setup("a/b", "a/b", 1_000_000, 2_000_000).encode()
+    narrow.received(peer, len(setup).to_bytes(3, "big") + setup)
+    peer.link = Link(route_id(0xB2), "b2", 1) if is_link else None
+    ping = encode_keepalive(b"", respond=True)
+    for waiting in (limit, limit + 1):
+        transport.pending = waiting
+        narrow.received(peer, len(ping).to_bytes(3, "big") + ping)
+        narrow.flush()
+        assert peer.is_ending == (waiting > limit)
+        assert peer.unsent_bytes == waiting
+    assert peer.end_detail == f"{limit + 1} bytes wait to be read, the limit is {limit}"
 
 
 class Pair:
