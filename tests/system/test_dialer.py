@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType, web
 
+from broker.config import load
 from broker.core import Core, CoreSettings
 from broker.edge import dialer as dialer_module
 from broker.edge.dialer import Dialer
@@ -20,6 +21,7 @@ from broker.forwarding.peers import Peer
 from broker.listen import PeerUrl
 from broker.routing.dice import Dice
 from broker.rsocket.frames import SETUP
+from broker.server import Server
 from tests.conftest import MakeServer
 from tests.fakes import START_MS, Frame, route_id
 from tests.system.certificates import BROKER_NAMES, Authority
@@ -362,6 +364,45 @@ async def test_two_brokers_become_a_link(make_server: MakeServer, scheme: str) -
     assert [(link.name, link.url) for link in second.core.cluster.links()] == [("b1", url)]
     known = [member for member in second.core.cluster.members.values() if member.name == "b1"]
     assert known[0].urls == first.listeners
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+async def test_with_auth_tls_the_subjects_of_certificates_say_who_is_a_broker(
+    authority: Authority, scheme: str
+) -> None:
+    environ = {
+        "RSB_CLUSTER__AUTH": "tls",
+        "RSB_CLUSTER__CA": str(authority.root),
+        "RSB_TLS__CLIENT_CA": str(authority.root),
+        "RSB_TLS__CERTIFICATE": str(authority.certificate("broker")),
+        "RSB_TLS__KEY": str(authority.key("broker")),
+    }
+    listen = {"server.listen": ("tls://127.0.0.1:0", "wss://127.0.0.1:0/rsocket"), "admin.listen": "off"}
+    servers: list[Server] = []
+
+    async def start(principal: str, peers: str = "") -> Server:
+        said = {"RSB_CLUSTER__PRINCIPALS": principal, "RSB_CLUSTER__PEERS": peers}
+        servers.append(Server(load(None, {**environ, **said}, listen)))
+        await servers[-1].start()
+        return servers[-1]
+
+    first = await start("commonName=broker")
+    url = next(url for url in first.listeners if url.startswith(scheme))
+    second = await start("commonName=broker", url)
+    await until(is_up(lambda: [link.is_up for link in second.core.cluster.links()]))
+    third = await start("commonName=somebody", url)
+    await until(lambda: sum(third.core.cluster.refused.values()))
+    assert [link.is_up for link in second.core.cluster.links()] == [True]
+    for server in reversed(servers):
+        server.wish_stop()
+        server.wish_stop()
+        await server.stop()
+
+
+async def test_a_broker_whose_authority_is_none_does_not_start(make_server: MakeServer, tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("no certificate")
+    with pytest.raises(BrokerError, match=f"^bad-config: tls: {tmp_path}/ca: "):
+        await make_server(**{"cluster.secret": SECRET, "cluster.ca": tmp_path / "ca"})
 
 
 async def test_who_has_another_secret_is_no_link(make_server: MakeServer) -> None:
