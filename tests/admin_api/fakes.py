@@ -1,6 +1,6 @@
 """A process without a process: a fake wire's core, and what an admin API wants to know besides."""
 
-from broker.core import Core
+from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.options import BrokerOptions, Config
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
@@ -92,7 +92,8 @@ def shop_with_traffic() -> World:
 
 def islands() -> Net:
     """Brokers b1, b2 and b3 in a line; orders at b1 and b3, billing at b2. b2 also calls b9, which does not exist."""
-    net = Net(["b1", "b2", "b3"], [("b1", "b2"), ("b2", "b3"), ("b2", "b9")])
+    edges = [("b1", "b2"), ("b2", "b3"), ("b2", "b9")]
+    net = Net(["b1", "b2", "b3"], edges, make=lambda name: CoreSettings(broker_name=name, max_hops=30))
     net.worlds["b1"].service("orders", 1, region="eu")
     net.worlds["b2"].service("billing", 2)
     net.worlds["b3"].service("orders", 3, region="us")

@@ -17,11 +17,12 @@ from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
 from broker.forwarding.hops import MAX_PATHS
 from broker.options import AdminOptions, Config
+from broker.rsocket.frames import REQUEST_RESPONSE
 from broker.wire.annotations import Annotations
 from broker.wire.frames import MAX_NAME_BYTES
 from tests.admin_api.fakes import FakeAdmin, islands
 from tests.admin_api.test_metrics import samples
-from tests.fakes import START_MS
+from tests.fakes import START_MS, address
 from tests.topology import Net
 
 ORDERS_3 = "00000000-0000-0000-0000-000000000003"
@@ -355,6 +356,19 @@ async def test_ways_that_requests_took_are_listed(net: Net) -> None:
         "b2 b2 > b3 1 1 0.5 s ago",
     ]
     assert await say(net, "b1", "paths") == ["no request came from another broker"]
+
+
+async def test_a_request_to_another_broker_is_seen_at_all_brokers_on_its_way(net: Net) -> None:
+    caller = net.worlds["b1"].caller()
+    caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="us"))
+    net.pump()
+    asked = await get(net, "b1", f"/api/v1/routes/{ORDERS_3}")
+    assert (asked["requests"], asked["in_flight"], asked["awaited"]) == (1, 1, 1)
+    assert [each["streams"] for each in (await get(net, "b2", "/api/v1/links"))["items"]] == [1, 1]
+    ways = [(await get(net, name, "/api/v1/paths"))["items"] for name in ("b1", "b2", "b3")]
+    assert [[each["way"] for each in way] for way in ways] == [[], [["b1", "b2"]], [["b1", "b2", "b3"]]]
+    hops = await samples(FakeAdmin(net.worlds["b3"]), "broker_request_hops_")
+    assert (hops["broker_request_hops_count"], hops["broker_request_hops_sum"]) == (1, 2)
 
 
 async def test_ways_beyond_the_limit_are_listed_together(net: Net) -> None:

@@ -66,6 +66,29 @@ async def test_a_broker_that_stops_is_not_undrained(make_server: MakeServer) -> 
     assert server.core.engine.is_draining
 
 
+async def test_requests_of_a_redirected_service_go_to_the_other_one_until_it_is_taken_back(server: Server) -> None:
+    orders = await Wire.service(url_of(server), "orders", 1)
+    green = await Wire.service(url_of(server), "green", 2)
+    caller = await Wire.caller(url_of(server))
+    server.set_redirect("orders", "green")
+    caller.request("orders", b"a book")
+    assert (await green.receive()).data == b"a book"
+    assert server.remove_redirect("orders")
+    caller.request("orders", b"a pen")
+    assert (await orders.receive()).data == b"a pen"
+    assert not server.remove_redirect("orders")
+
+
+async def test_requests_that_wait_go_to_where_they_are_redirected(make_server: MakeServer) -> None:
+    server = await make_server(**{"routing.no_route": "wait", "routing.no_route_timeout_s": 60})
+    green = await Wire.service(url_of(server), "green", 2)
+    caller = await Wire.caller(url_of(server))
+    caller.request("orders", b"a book")
+    await until(lambda: server.core.engine.waiting.size)
+    server.set_redirect("orders", "green")
+    assert (await green.receive()).data == b"a book"
+
+
 async def test_a_connection_that_an_operator_closes_is_told_so_at_once(server: Server) -> None:
     first, second = await Wire.caller(url_of(server)), await Wire.caller(url_of(server))
     assert server.close_connection(1)
