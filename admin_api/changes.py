@@ -86,7 +86,9 @@ class Changes:
             self._admin.set_redirect(service, to)
         except BrokerError as error:
             raise AdminError(error.word, error.text) from None
-        return json_response(views.redirect(self._admin.core, self._admin.moment(), service))
+        found = views.redirect(self._admin.core, self._admin.moment(), service)
+        assert found is not None  # it was just set, and what was heard before is older
+        return json_response(found)
 
     def unredirect(self, request: web.Request) -> web.Response:
         """They go where they ask for again."""
