@@ -24,7 +24,7 @@ from broker.cluster.redirects import Redirect, Redirects
 from broker.cluster.replica import Replica
 from broker.cluster.settings import ClusterSettings
 from broker.errors import BrokerError, Refusal
-from broker.events import BROKER_JOINED, BROKER_LEFT, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
+from broker.events import ANNOTATIONS_REFUSED, BROKER_JOINED, BROKER_LEFT, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.life.diary import Diary
@@ -97,6 +97,7 @@ class Cluster(Watcher):
         self._is_leaving = False
         self._states_at = now
         self._expire_at = now + EXPIRE_S
+        engine.hops.rename(name)
         self._say_info(now)
 
     # What others look at
@@ -264,6 +265,12 @@ class Cluster(Watcher):
                 neighbour.digest_at = now + settings.digest_s
                 digest = self.digest(now)
                 neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
+        for refused in self._engine.hops.take_news() if self._engine.hops.has_news() else []:
+            at_ms = self._diary.wall(now)
+            detail = refused.detail
+            self._diary.tell(
+                ANNOTATIONS_REFUSED, at_ms, "", "", None, refused.peer, refused.reason, detail, 0, refused.requests
+            )
         if now >= self._states_at:
             self._states_at = now + STATES_S
             if self._is_leaving != self._engine.is_draining:
@@ -420,10 +427,13 @@ class Cluster(Watcher):
                 member.remote.via = hop.peer
                 if not was_reachable:
                     came.append(member)
-        reachable_n = sum([1 for member in self.members.values() if member.is_reachable])
+        self._engine.hops.brokers_n = sum([1 for member in self.members.values() if member.is_reachable])
         for member in gone:
             self.replica.lost(member.id, now)
+            self._engine.hops.remotes.pop(member.name, None)
             self._tell_broker(BROKER_LEFT, member, now)
+        for member in came:
+            self._engine.hops.remotes[member.name] = member.remote
         for member in came:
             self.replica.publish_info(member, from_peer, now)
             self.replica.reached(member.id, now)
