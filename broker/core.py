@@ -33,6 +33,7 @@ from broker.life.diary import Diary
 from broker.life.drains import Drains
 from broker.life.durations import Durations
 from broker.life.ends import Ends
+from broker.life.farewell import Farewell
 from broker.life.guards import SPENT, Rate
 from broker.life.offers import Offers
 from broker.life.protection import Protection
@@ -103,6 +104,7 @@ class Core(Ends):
         "crowd",
         "drains",
         "engine",
+        "farewell",
         "frames_in",
         "id_text",
         "lag",
@@ -142,7 +144,8 @@ class Core(Ends):
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._deadlines: Final = Deadlines()
         self.crowd: Final = Crowd(settings, self)
-        self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.crowd.peers)
+        self.farewell: Final = Farewell(broker_id, settings.drain_grace_s, self.table, self._diary, self)
+        self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.farewell, self.crowd.peers)
         self.cluster: Final = Cluster(
             cluster if cluster is not None else ClusterSettings(),
             broker_id,
@@ -345,7 +348,11 @@ class Core(Ends):
             self._forget(peer, now)
 
     def outbid(self, peer: Peer, text: str, now: float) -> None:
-        self.end(peer, "replaced", text, now)
+        if not self.farewell.let_finish(peer, text, now):
+            self.end(peer, "replaced", text, now)
+
+    def withdraw(self, peer: Peer, reason: str, now: float) -> None:
+        self._offers.withdraw(peer, reason, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
@@ -356,6 +363,16 @@ class Core(Ends):
         at_ms = self._diary.wall(now)
         uptime_ms = max(0, at_ms - self.started_at_ms)
         self._diary.tell(BROKER_STOPPED, at_ms, detail=text, uptime_ms=uptime_ms)
+
+    def leave(self, within_s: float, grace_s: float, now: float) -> bool:
+        """Asks clients to move to other brokers within that time, and serves them; False when none can (D-54).
+
+        `grace_s`: for what runs on connections that they leave behind. It is over when `farewell.is_over`.
+        """
+        may_move = self.farewell.begin(within_s, grace_s, now)
+        if may_move:
+            self.cluster.leave(now)
+        return may_move
 
     def drain(self) -> None:
         """No new requests from now on; those that run go on."""
@@ -380,6 +397,12 @@ class Core(Ends):
         self.protection.tick(now)
         if self.engine.waiting.size:
             self.engine.look_again(self.table.masks.generation, now)
+        farewell = self.farewell
+        if farewell.wants_urls(now):
+            farewell.set_urls(self.cluster.client_urls(), now)
+        farewell.tick(now)
+        if farewell.is_over:
+            self.engine.is_draining = True
         if not self.drains.is_idle():
             self.drains.close_leaving(now)
         self._end_overrun(now)
@@ -389,6 +412,7 @@ class Core(Ends):
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
         rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
+        rooms_at = min(rooms_at, self.farewell.next_at())
         return min(self._flow_at, self._deadlines.first(), rooms_at, self.cluster.next_at())
 
     # What comes out
@@ -582,7 +606,7 @@ class Core(Ends):
             return
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
-        if self.engine.is_draining:
+        if self.drains.is_leaving:
             self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
             return
         if peer.is_extra and self.crowd.is_over(peer):  # the suspended ones keep their places
@@ -617,6 +641,8 @@ class Core(Ends):
                 what = "has too many entries" if at == BROKEN else "breaks off"
                 text = f"the composite metadata of the SETUP {what}"
                 self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
+            if not peer.is_ending:
+                self.farewell.greet(peer, setup.metadata_mime, metadata)
 
     def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
         """A RESUME as the first frame: the peer that it means goes on with this transport."""
@@ -687,7 +713,8 @@ class Core(Ends):
         if self.cluster.knows(peer) and not is_request:
             self.cluster.pushed(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now)
         elif to - at < 6:
-            self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
+            if not self.farewell.heard(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now):
+                self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
         elif is_request:
             self.engine.handle_push(peer, frame, at, to)
         else:
@@ -699,6 +726,7 @@ class Core(Ends):
         self.sessions.close(peer)
         self._offers.withdraw(peer, peer.end_reason, now)
         self.cluster.lost(peer, now)
+        self.farewell.forget(peer, now)
         self.relieved(peer, now)
         if peer.granting is not None:
             peer.granting.close()

@@ -15,7 +15,7 @@ from typing import Final
 from broker.cluster.adverts import Advert
 from broker.cluster.dials import Dials
 from broker.cluster.handshakes import GREET_S, Handshakes, Watcher
-from broker.cluster.infos import DRAINING, Info, read_info
+from broker.cluster.infos import DRAINING, MAX_URLS, Info, read_info
 from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour, broker_entry
 from broker.cluster.notes import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
@@ -47,6 +47,7 @@ class Cluster(Watcher):
 
     __slots__ = (
         "_diary",
+        "_drains",
         "_engine",
         "_epoch_ms",
         "_expire_at",
@@ -88,6 +89,7 @@ class Cluster(Watcher):
         self._epoch_ms: Final = at_ms
         self._engine: Final = engine
         self._diary: Final = diary
+        self._drains: Final = drains
         self._paths: Final = Paths(broker_id)
         self.handshakes: Final = Handshakes(
             settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
@@ -134,6 +136,16 @@ class Cluster(Watcher):
     def digest(self, now: float) -> bytes:
         """Equal on two brokers that know the same."""
         return self.replica.digest(self._diary.wall(now))
+
+    def client_urls(self) -> list[str]:
+        """Where clients reach other brokers that can be reached and do not leave: the first URL of each comes first."""
+        members = [each for each in self.members.values() if each.is_reachable and not each.is_self]
+        urls: list[str] = []
+        for number in range(MAX_URLS):
+            for member in members:
+                if number < len(member.client_urls) and not member.is_draining:
+                    urls.append(member.client_urls[number])
+        return urls
 
     # Dialling, for the edge
 
@@ -273,8 +285,8 @@ class Cluster(Watcher):
             )
         if now >= self._states_at:
             self._states_at = now + STATES_S
-            if self._is_leaving != self._engine.is_draining:
-                if self._engine.is_draining:
+            if self._is_leaving != self._drains.is_leaving:
+                if self._drains.is_leaving:
                     self.leave(now)
                 else:
                     self.stay(now)

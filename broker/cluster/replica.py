@@ -59,7 +59,7 @@ class Replica:
         "_members",
         "_said",
         "_table",
-        "_was_draining",
+        "_was_leaving",
         "adverts",
         "applied_n",
         "early",
@@ -88,7 +88,7 @@ class Replica:
         self._diary: Final = diary
         self._ends: Final = ends
         self._drains_seen = 0  # of the masks, as they were when states were said
-        self._was_draining = False
+        self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
         self.adverts: Final = Adverts(max_entries)
@@ -111,7 +111,8 @@ class Replica:
         """One of our own routes is in the table: the others shall know. `at_least_ms`: the timestamp must be as new."""
         state = self._state_of(route)
         key = route_key(route.id, self._id)
-        at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms, self._diary.wall(now)))
+        # As old as its connection, whenever its state changes: a newer one at another broker must win (D-09).
+        at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms))
         tags = route.tags if not state else [*route.tags, Tag(STATE, state)]
         try:
             raw = RouteAdd(self._id, route.id, at_ms, route.service, tags).encode()
@@ -132,15 +133,15 @@ class Replica:
     def say_states(self, now: float) -> None:
         """Tells of our own routes whose state has changed: draining, congested."""
         masks = self._table.masks
-        is_draining = self._engine.is_draining
+        leaving = (self._engine.is_draining, self._drains.is_leaving)
         if (
             masks.drains == self._drains_seen
-            and is_draining == self._was_draining
+            and leaving == self._was_leaving
             and masks.congested.equals(self._congested_seen)
         ):
             return
         self._drains_seen = masks.drains
-        self._was_draining = is_draining
+        self._was_leaving = leaving
         self._congested_seen = masks.congested.copy()
         for route_id, said in list(self._said.items()):
             route = self._table.find(route_id)
@@ -231,17 +232,17 @@ class Replica:
                 state = tag.raw if tag.raw is not None else b""
             else:
                 tags.append(tag)
+        new = Route(frame.route_id, frame.service_name, tags, member.remote)
         if route is not None:
             owner = route.owner
             if isinstance(owner, Peer):
                 # D-09: a newer connection with this Route Id came at another broker.
                 text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
                 self._ends.outbid(owner, text, now)
-            elif owner is member.remote and route.service == frame.service_name and route.tags == tags:
+            elif owner is member.remote and route.service == new.service and route.tags == new.tags:
                 route.timestamp_ms = frame.timestamp_ms
                 self._mask(route, state, now)
                 return
-        new = Route(frame.route_id, frame.service_name, tags, member.remote)
         self._table.join(new, frame.timestamp_ms, now)
         masks = self._table.masks
         masks.put(masks.remote, new.slot)
@@ -310,7 +311,7 @@ class Replica:
         state = b""
         if self._engine.is_draining or masks.draining.has(route.slot):
             state += IS_DRAINING
-        if masks.congested.has(route.slot):
+        if masks.congested.has(route.slot) or self._drains.is_leaving:  # D-54: not while somebody else has it
             state += IS_CONGESTED
         return state
 

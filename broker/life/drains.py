@@ -21,6 +21,7 @@ from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.life.diary import Diary
 from broker.life.ends import Ends
+from broker.life.farewell import DIAL_S, Farewell
 from broker.routing.table import Route, Table, normal_tag
 from broker.wire.ids import id_text
 from broker.wire.keys import keys_named
@@ -83,6 +84,7 @@ class Drains:
         "_diary",
         "_ends",
         "_engine",
+        "_farewell",
         "_peers",
         "_query",
         "_table",
@@ -91,13 +93,16 @@ class Drains:
         "_waiting",
     )
 
-    def __init__(self, table: Table, engine: Engine, diary: Diary, ends: Ends, peers: dict[int, Peer]) -> None:
+    def __init__(
+        self, table: Table, engine: Engine, diary: Diary, ends: Ends, farewell: Farewell, peers: dict[int, Peer]
+    ) -> None:
         """`peers`: all that there are, live."""
         self._table: Final = table
         self._query: Final = engine.query
         self._engine: Final = engine
         self._diary: Final = diary
         self._ends: Final = ends
+        self._farewell: Final = farewell
         self._peers: Final = peers
         self._by_name: dict[str, Drain] = {}  # by kind and name; bounded by MAX_DRAINS
         self._tokens: dict[bytes, str] = {}  # of the tags and Route Ids that are drained: the key in `_by_name`
@@ -128,10 +133,15 @@ class Drains:
         return len(found)
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """The broker takes no new requests and no new connections; how many connections it has."""
+        """The broker takes no new requests and no new connections; how many connections it has.
+
+        Clients that can move to another broker do so first (D-54). Links to other brokers stay.
+        """
         drain = Drain(BROKER, "", [], grace_s, spread_s, closes, self._diary.wall(now))
-        self._add(drain, list(self._peers.values()), now)
-        self._engine.is_draining = True
+        may_move = self._farewell.begin(spread_s, grace_s, now)
+        self._add(drain, [peer for peer in self._peers.values() if peer.link is None], now)
+        if not may_move:
+            self._engine.is_draining = True
         return len(self._peers)
 
     def undrain_route(self, route_id: bytes, now: float) -> bool:
@@ -145,6 +155,7 @@ class Drains:
     def undrain_broker(self, now: float) -> bool:
         """In service again; False when it was not drained."""
         self._engine.is_draining = False
+        self._farewell.stay(now)
         return self._end(BROKER, "", now)
 
     def covers(self, route: Route) -> bool:
@@ -194,6 +205,11 @@ class Drains:
         """What is drained, in the order in which it was."""
         return list(self._by_name.values())
 
+    @property
+    def is_leaving(self) -> bool:
+        """The broker takes no new requests, or asks its clients to go elsewhere before it does not."""
+        return self._engine.is_draining or self._farewell.is_leaving
+
     def is_idle(self) -> bool:
         """No connection is to be closed."""
         return not self._waiting and not self._turned
@@ -222,6 +238,8 @@ class Drains:
     def _send_away(self, drain: Drain, peers: list[Peer], now: float) -> None:
         for number, peer in enumerate(peers):
             turn_at = now + drain.spread_s * number / len(peers)
+            if drain.kind == BROKER and self._farewell.may_move(peer):
+                turn_at = now + drain.spread_s + DIAL_S  # it is closed when it has moved; this is for want of a place
             heappush(self._waiting, Leaving(peer, drain, turn_at, turn_at + drain.grace_s))
         drain.left_n = len(peers)
 

@@ -14,3 +14,6 @@ class Ends:
 
     def outbid(self, peer: Peer, text: str, now: float) -> None:
         """Another connection has come with its Route Id, elsewhere in the cluster: its route leaves (D-09)."""
+
+    def withdraw(self, peer: Peer, reason: str, now: float) -> None:
+        """The route of a connection leaves; what runs there goes on. `reason`: code word, or "left"."""
