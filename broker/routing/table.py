@@ -93,27 +93,6 @@ class Table:
         self._insert(route, at_ms)
         return old
 
-    def apply_add(self, route: Route, at_ms: int, now: float = 0.0) -> bool:
-        """A ROUTE_ADD of that time: the route joins, in the place of an older one of its id; False if it is no news.
-
-        Spec "Routing Table": "Updates to the routing table will only be applied if the table entry's timestamp is older
-        than the updates' timestamp." D-08
-        """
-        if not self.is_news(route.id, at_ms):
-            return False
-        self.join(route, at_ms, now)
-        return True
-
-    def apply_remove(self, route_id: bytes, at_ms: int) -> bool:
-        """A ROUTE_REMOVE of that timestamp; False if there is no such route or it is not older. D-08"""
-        route = self._by_id.get(route_id)
-        return route is not None and self.is_news(route_id, at_ms) and self.leave(route)
-
-    def is_news(self, route_id: bytes, at_ms: int) -> bool:
-        """There is no route with that id, or it is older than `at_ms`. D-08"""
-        route = self._by_id.get(route_id)
-        return route is None or route.timestamp_ms < at_ms
-
     def leave(self, route: Route, keeps_load: bool = False) -> bool:
         """Takes exactly this route out; False when it is not in the table any more, whoever has its id now (D-09).
 

@@ -94,18 +94,18 @@ def route_setup(number: int, name: str, *tags: AnyTag, flags: int = 0, minor: in
     return header(ROUTE_SETUP, flags, minor=minor) + ident(number) + bytes([len(content)]) + content + tag_map(*tags)
 
 
-def route_add(number: int, at_ms: int, name: str, *tags: AnyTag) -> bytes:
+def route_add(number: int, at_ms: int, name: str, *tags: AnyTag, broker: bytes = BROKER_ID) -> bytes:
     content = name.encode()
-    head = header(ROUTE_ADD) + BROKER_ID + ident(number) + u64(at_ms)
+    head = header(ROUTE_ADD) + broker + ident(number) + u64(at_ms)
     return head + bytes([len(content)]) + content + tag_map(*tags)
 
 
-def route_remove(number: int, at_ms: int) -> bytes:
-    return header(ROUTE_REMOVE) + BROKER_ID + ident(number) + u64(at_ms)
+def route_remove(number: int, at_ms: int, broker: bytes = BROKER_ID) -> bytes:
+    return header(ROUTE_REMOVE) + broker + ident(number) + u64(at_ms)
 
 
-def broker_info(at_ms: int, *metadata: AnyTag) -> bytes:
-    return header(BROKER_INFO) + BROKER_ID + u64(at_ms) + tag_map(*metadata)
+def broker_info(at_ms: int, *metadata: AnyTag, broker: bytes = BROKER_ID) -> bytes:
+    return header(BROKER_INFO) + broker + u64(at_ms) + tag_map(*metadata)
 
 
 def address(

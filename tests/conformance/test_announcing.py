@@ -282,56 +282,7 @@ def test_broker_adds_no_other_tags() -> None:
     ]
 
 
-# The routing table
-
-AT_MS = 1_700_000_000_000
-
-
-def announced(number: int, service: str = "orders") -> Route:
-    return Route(ident(number), service, [], None)
-
-
-def kept(table: Table) -> list[tuple[bytes, str, int]]:
-    return [(route.id, route.service, route.timestamp_ms) for route in table.routes()]
-
-
-@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
-def test_route_add_is_applied_when_the_entry_is_older(at_ms: int, is_applied: bool) -> None:
-    """D-08: "only … if the table entry's timestamp is older": not when they are equal."""
-    table = Table()
-    assert table.apply_add(announced(1), AT_MS)
-    generation = table.generation
-    assert table.apply_add(announced(1, "newer"), at_ms) == is_applied
-    assert kept(table) == ([(ident(1), "newer", at_ms)] if is_applied else [(ident(1), "orders", AT_MS)])
-    assert (table.generation > generation) == is_applied
-
-
-@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
-def test_route_remove_is_applied_when_the_entry_is_older(at_ms: int, is_applied: bool) -> None:
-    """D-08."""
-    table = Table()
-    table.apply_add(announced(1), AT_MS)
-    table.apply_add(announced(2), AT_MS)
-    assert table.apply_remove(ident(1), at_ms) == is_applied
-    assert kept(table) == [(ident(number), "orders", AT_MS) for number in ([2] if is_applied else [1, 2])]
-
-
-def test_route_remove_of_nobody_changes_nothing() -> None:
-    table = Table()
-    table.apply_add(announced(1), AT_MS)
-    generation = table.generation
-    assert not table.apply_remove(ident(2), AT_MS + 1)
-    assert (kept(table), table.generation) == ([(ident(1), "orders", AT_MS)], generation)
-
-
-def test_updates_that_come_in_any_order_leave_the_newest() -> None:
-    """The timestamp decides, and not the order of arrival: as long as the entry is there."""
-    updates = [(AT_MS, "one"), (AT_MS + 1, "two"), (AT_MS + 2, "three")]
-    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]):
-        table = Table()
-        for place in order:
-            table.apply_add(announced(1, updates[place][1]), updates[place][0])
-        assert kept(table) == [(ident(1), "three", AT_MS + 2)]
+# The routing table: see `test_brokers` for what other brokers say
 
 
 def test_route_setup_is_newer_than_what_it_replaces_even_when_the_clock_went_back() -> None:
@@ -355,8 +306,7 @@ def test_table_has_each_route_id_once() -> None:
     assert [route.id for route in world.core.table.routes()] == [ident(1), ident(2)]
     table = Table()
     for at_ms in range(5):
-        table.apply_add(announced(1), at_ms)
-        table.join(announced(1), at_ms)
+        table.join(Route(ident(1), "orders", [], None), at_ms)
     assert [route.id for route in table.routes()] == [ident(1)]
 
 

@@ -1,0 +1,608 @@
+"""The frames between brokers: BROKER_INFO, ROUTE_ADD, ROUTE_REMOVE, and what a routing table makes of them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from tests.conformance.links import (
+    ANNOTATIONS,
+    AT_MS,
+    CALLER_MIMES,
+    OURS,
+    Broker,
+    caller_mimes,
+    cluster,
+    entries,
+    kept,
+    ours,
+    proof,
+    section,
+    value_of,
+)
+from tests.conformance.scripts import (
+    BROKER_INFO,
+    COMPLETE,
+    COMPOSITE,
+    CONNECTION_CLOSE,
+    CONNECTION_ERROR,
+    FORWARDING,
+    FORWARDING_V0,
+    MODELS,
+    NEXT,
+    REGION,
+    REJECTED,
+    REJECTED_SETUP,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    ROUTE_ID,
+    SERVICE_NAME,
+    AnyTag,
+    U,
+    address,
+    broker_info,
+    caller,
+    composite,
+    connected,
+    destination,
+    error,
+    header,
+    heard,
+    ident,
+    payload,
+    push,
+    request,
+    route_add,
+    route_remove,
+    route_setup,
+    setup,
+    tags_in_table,
+    u16,
+    uuid,
+)
+from tests.fakes import Wire, World
+
+NO_ROUTE = error(1, REJECTED, "no-route: no route has service=orders")
+
+
+def neighbours(*ids: bytes) -> list[AnyTag]:
+    """The metadata that says so."""
+    return [("neighbour", id + u16(10)) for id in ids]
+
+
+def ask(world: World) -> Wire:
+    """A caller that has asked for orders."""
+    wire = caller(world)
+    wire.send(request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (SERVICE_NAME, "orders"))))))
+    return wire
+
+
+def added(number: int, at_ms: int, name: str, *tags: AnyTag) -> bytes:
+    """The ROUTE_ADD of the broker under test: all tags of the ROUTE_SETUP, and the two that every route has."""
+    return route_add(number, at_ms, name, *tags, (SERVICE_NAME, name), (ROUTE_ID, uuid(number)), broker=OURS)
+
+
+# BROKER_INFO
+
+
+def test_brokers_greet_with_broker_info_prove_who_they_are_and_say_who_their_neighbours_are() -> None:
+    """D-46: all bytes of a handshake, as who has dialled sees it."""
+    world = cluster()
+    other = Broker(world).dial()
+    first = heard(other.wire)
+    nonce = value_of(first[0], "nonce", 16)
+    assert first == [push(composite((FORWARDING, ours(AT_MS, ("nonce", nonce), urls=False))))]
+    other.prove(nonce)
+    proved, *rest = heard(other.wire)
+    accepted = proof(b"accept", OURS, other.id, other.nonce, nonce)
+    assert proved == push(composite((FORWARDING, ours(AT_MS, ("nonce", nonce), ("proof", accepted)))))
+    info = ours(AT_MS + 1, *neighbours(other.id))
+    assert [content for raw in rest for _, content in entries(raw)][-1] == info
+    assert ([link.is_up for link in world.core.cluster.links()], other.wire.is_closed) == ([True], False)
+
+
+def test_broker_that_dials_greets_with_its_setup_and_proves_first() -> None:
+    """D-46: the same from the other end."""
+    world = cluster()
+    other = Broker(world).accept("tcp://b9:7000")
+    first = heard(other.wire)
+    nonce = value_of(first[0], "nonce", 16)
+    mimes = bytes([len(COMPOSITE)]) + COMPOSITE.encode() + b"\x18application/octet-stream"
+    metadata = composite((FORWARDING, ours(AT_MS, ("nonce", nonce), urls=False)))
+    body = u16(1) + u16(0) + (1000).to_bytes(4, "big") + (3000).to_bytes(4, "big") + mimes
+    assert first == [bytes.fromhex("00000000 0500") + body + len(metadata).to_bytes(3, "big") + metadata]
+    other.say(other.info(AT_MS, ("nonce", other.nonce)))
+    dialled = proof(b"dial", OURS, other.id, other.nonce, nonce)
+    assert heard(other.wire) == [push(composite((FORWARDING, ours(AT_MS, ("nonce", nonce), ("proof", dialled)))))]
+    other.prove(nonce, b"accept")
+    assert other.told()[0] == ours(AT_MS + 1, *neighbours(other.id))
+    assert ([link.is_up for link in world.core.cluster.links()], other.wire.is_closed) == ([True], False)
+
+
+@pytest.mark.parametrize("mime", [FORWARDING, FORWARDING_V0])
+def test_broker_info_is_taken_in_both_mime_types(mime: str) -> None:
+    """D-02."""
+    world = cluster()
+    other = Broker(world)
+    raw = other.info(AT_MS, ("nonce", other.nonce))
+    other.wire = connected(world, setup(COMPOSITE, composite((mime, raw))))
+    other.prove()
+    other.wire.send(push(composite((mime, other.info(AT_MS + 1, *neighbours(OURS))))))
+    assert [member.name for member in world.core.cluster.members.values() if member.is_reachable] == ["b1", "b9"]
+
+
+def test_nothing_that_a_broker_says_counts_before_it_has_proved_who_it_is() -> None:
+    """ "Broker B would need to send Broker A a BROKER_INFO frame before it can forward requests": one that counts."""
+    world = cluster()
+    other = Broker(world).dial()
+    other.say(route_add(1, AT_MS, "orders", broker=other.id))
+    assert (heard(ask(world)), kept(world), len(world.core.cluster.members)) == ([NO_ROUTE], [], 1)
+    nonce = value_of(heard(other.wire)[0], "nonce", 16)
+    other.prove(nonce)
+    other.say(other.info(AT_MS + 1, *neighbours(OURS)), route_add(1, AT_MS, "orders", broker=other.id))
+    assert kept(world) == [(ident(1), "orders", AT_MS)]
+
+
+def test_broker_info_is_unidirectional() -> None:
+    """A has ours, and we have not what says that it is our neighbour: nothing is sent to it, whatever it offers."""
+    world = cluster()
+    other = Broker(world).dial()
+    other.prove()
+    assert world.core.cluster.links()[0].is_up
+    other.say(route_add(1, AT_MS, "orders", broker=other.id))
+    assert (heard(ask(world)), kept(world)) == ([NO_ROUTE], [])
+    other.say(other.info(AT_MS + 1, *neighbours(OURS)))
+    assert kept(world) == [(ident(1), "orders", AT_MS)]
+    other.say(other.info(AT_MS + 2))
+    assert (heard(ask(world)), kept(world)) == ([NO_ROUTE], [])
+
+
+def test_broker_info_is_shared_with_other_brokers_byte_by_byte_and_not_with_who_has_sent_it() -> None:
+    """And the brokers that it tells of can then be reached."""
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    one.told()
+    far = Broker(world, 0xB9)
+    near_info = one.info(AT_MS + 5, *neighbours(OURS, far.id))
+    far_info = far.info(AT_MS + 3, *neighbours(one.id), ("rack", b"\x00\xff"))
+    one.say(near_info, far_info)
+    assert (one.told(), two.told()) == ([], [near_info, far_info])
+    members = {member.name: member for member in world.core.cluster.members.values()}
+    assert [(name, member.hops_n, member.next_hop) for name, member in members.items()] == [
+        ("b1", 0, ""), ("b2", 1, "b2"), ("b3", 1, "b3"), ("b9", 2, "b2"),
+    ]  # fmt: skip
+    one.say(far_info)
+    two.say(far_info)
+    assert (one.told(), two.told()) == ([], [])
+
+
+@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS, False), (AT_MS + 1, False), (AT_MS + 2, True)])
+def test_broker_info_is_applied_when_it_is_newer(at_ms: int, is_applied: bool) -> None:
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(AT_MS + 1), Broker(world, 0xB3).link()
+    info = one.info(at_ms, *neighbours(OURS), ("client-url", "tcp://new:1"))
+    one.say(info)
+    assert world.core.cluster.members[one.id].client_urls == (["tcp://new:1"] if is_applied else [])
+    assert two.told() == ([info] if is_applied else [])
+
+
+def test_broker_that_hears_an_old_broker_info_of_its_own_says_a_newer_one() -> None:
+    """What it has said in an earlier life must not count."""
+    world = cluster()
+    one = Broker(world, 0xB2).link()
+    one.say(ours(AT_MS + 5000, ("state", "draining")))
+    assert one.told() == [ours(AT_MS + 5001, *neighbours(one.id))]
+
+
+# Who is no broker
+
+
+def garbage(world: World) -> list[tuple[bytes, str]]:
+    """What claims to be a BROKER_INFO, and why it is none."""
+    other = Broker(world)
+    whole = other.info(AT_MS, ("nonce", other.nonce))
+    name: AnyTag = ("name", "b9")
+    version: AnyTag = ("qd.annotations-version", b"\0\0\0\1")
+    nonce: AnyTag = ("nonce", b"n" * 16)
+    short = "BROKER_INFO of 00000000-0000-0000-0000-0000000000b9"
+    return [
+        (whole[:20], "BROKER_INFO broker id: needs 16 bytes at offset 6, 14 are left"),
+        (whole[:25], "BROKER_INFO timestamp: needs 8 bytes at offset 22, 3 are left"),
+        (broker_info(AT_MS, nonce, broker=other.id), f"{short}: it has no name"),
+        (broker_info(AT_MS, ("name", "a,b"), nonce, broker=other.id), f"{short}: its name 'a,b' has a space, a comma"
+         " or a >, which part names"),
+        (broker_info(AT_MS, ("name", "x" * 64), nonce, broker=other.id), f"{short}: its name has 64 bytes, 63 are"
+         " allowed"),
+        (broker_info(AT_MS, name, ("qd.annotations-version", b"1"), nonce, broker=other.id),
+         "qd.annotations-version: has 1 bytes, a signed number of 4 bytes is needed"),
+        (broker_info(AT_MS, name, version, broker=other.id), "its nonce has 0 bytes, it must have 16"),
+        (broker_info(AT_MS, name, version, ("nonce", b"n" * 17), broker=other.id),
+         "its nonce has 17 bytes, it must have 16"),
+        (broker_info(AT_MS, name, version, ("neighbour", b"b1"), nonce, broker=other.id),
+         "BROKER_INFO of b9: a neighbour of 2 bytes, 18 are needed"),
+        (broker_info(AT_MS, name, version, nonce, broker=OURS),
+         "this is the broker that has dialled, or another one with its id"),
+        (broker_info(AT_MS, ("name", "b1"), version, nonce, broker=other.id),
+         "its name 'b1' is this broker's; names must be unique in a cluster"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(11))
+def test_garbage_in_place_of_a_broker_info_is_refused_and_disturbs_nobody(place: int) -> None:
+    world = cluster()
+    orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
+    raw, text = garbage(world)[place]
+    stranger = connected(world, setup(COMPOSITE, composite((FORWARDING, raw))))
+    assert (heard(stranger), stranger.is_closed) == ([error(0, REJECTED_SETUP, f"bad-broker: {text}")], True)
+    assert len(garbage(world)) == 11
+    undisturbed(world, orders, friend)
+    assert world.core.cluster.refused == {"bad-broker": 1}
+
+
+def undisturbed(world: World, orders: Wire, friend: Broker) -> None:
+    """The only service, and the only other broker, have heard nothing; requests arrive, and the link is up."""
+    assert (heard(orders), friend.told()) == ([], [])
+    ask(world)
+    assert [raw[:6] for raw in heard(orders)] == [bytes.fromhex("00000002 1100")]
+    assert [(link.name, link.is_up) for link in world.core.cluster.links()] == [("b2", True)]
+
+
+@pytest.mark.parametrize("secret", [b"another secret of sixteen bytes", b"\0"])
+def test_who_does_not_know_the_secret_is_refused_and_disturbs_nobody(secret: bytes) -> None:
+    world = cluster()
+    orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
+    friend.told()
+    stranger = Broker(world, secret=secret).dial()
+    stranger.prove()
+    text = "wrong-secret: b9 does not know the secret of this cluster (cluster.secret)"
+    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    undisturbed(world, orders, friend)
+    assert world.core.cluster.refused == {"wrong-secret": 1}
+
+
+def test_who_proves_nothing_is_refused_in_the_end_and_disturbs_nobody() -> None:
+    world = cluster()
+    orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
+    stranger, silent = Broker(world).dial(), Broker(world, 0xBA).dial()
+    heard(stranger.wire), heard(silent.wire)
+    stranger.say(stranger.info(AT_MS, ("nonce", stranger.nonce)))
+    text = "wrong-secret: b9 does not know the secret of this cluster (cluster.secret)"
+    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    world.advance(3.0)
+    text = "bad-broker: no proof came within 3 s, it is no broker of this cluster"
+    assert (heard(silent.wire), silent.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    undisturbed(world, orders, friend)
+
+
+def test_broker_without_a_secret_is_in_no_cluster() -> None:
+    world = World()
+    stranger = Broker(world).dial()
+    text = (
+        "no-cluster: this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
+    )
+    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_frames_between_brokers_are_taken_from_links_only(place: int) -> None:
+    """D-20: a client of a broker that has links gets as far with them as one of a broker that has none."""
+    world = cluster()
+    orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
+    raw = [route_add(1, AT_MS + 9, "stolen"), route_remove(1, AT_MS + 9), broker_info(AT_MS)][place]
+    text = f"no-cluster: a broker frame of kind {raw[4] >> 2} from a connection that is no broker"
+    client = caller(world)
+    client.send(push(composite((FORWARDING, raw))))
+    assert (heard(client), client.is_closed) == ([error(0, CONNECTION_ERROR, text)], True)
+    if raw[4] >> 2 != BROKER_INFO:
+        client = connected(world, setup(COMPOSITE, composite((FORWARDING, raw))))
+        assert (heard(client), client.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    undisturbed(world, orders, friend)
+
+
+def test_link_that_sends_what_cannot_be_read_is_no_link_any_more() -> None:
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(1, AT_MS, "orders", broker=other.id))
+    other.say(header(0x02) + other.id)
+    text = "bad-broker: ROUTE_ADD route id: needs 16 bytes at offset 22, 0 are left"
+    assert (heard(other.wire), other.wire.is_closed) == ([error(0, CONNECTION_ERROR, text)], True)
+    assert kept(world) == []
+
+
+# Emitting ROUTE_ADD and ROUTE_REMOVE
+
+
+def test_route_add_is_emitted_with_both_default_tags_when_a_route_joins() -> None:
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    one.told()
+    destination(world, 1, "orders", (REGION, "eu"))
+    raw = added(1, AT_MS, "orders", (REGION, "eu"))
+    assert (heard(one.wire), heard(two.wire)) == ([push(composite((FORWARDING, raw)))],) * 2
+
+
+def test_default_tags_that_are_there_are_not_added_again() -> None:
+    world = cluster()
+    other = Broker(world).link()
+    destination(world, 1, "orders", (ROUTE_ID, uuid(1)), (SERVICE_NAME, "orders"), ("color", "red"))
+    tags: list[AnyTag] = [(ROUTE_ID, uuid(1)), (SERVICE_NAME, "orders"), ("color", "red")]
+    assert other.told() == [route_add(1, AT_MS, "orders", *tags, broker=OURS)]
+
+
+def test_route_add_is_emitted_anew_and_newer_when_a_route_changes() -> None:
+    world = cluster()
+    other = Broker(world).link()
+    orders = destination(world, 1, "orders")
+    orders.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "eu"))))))
+    changed = added(1, AT_MS + 1, "orders", (REGION, "eu"))
+    assert other.told() == [added(1, AT_MS, "orders"), changed]
+
+
+def test_route_add_is_sent_to_who_asks_what_routes_there_are() -> None:
+    """A link that comes up asks for all of them."""
+    world = cluster()
+    destination(world, 1, "orders", (REGION, "eu"))
+    destination(world, 2, "stock").lose()
+    other = Broker(world).dial()
+    other.prove()
+    assert other.told() == [
+        ours(AT_MS, ("nonce", nonce_of(world)), ("proof", proof_of(world, other))),
+        ours(AT_MS + 1, *neighbours(other.id)),
+        ours(AT_MS + 1, *neighbours(other.id)),
+        added(1, AT_MS, "orders", (REGION, "eu")),
+        route_remove(2, AT_MS + 1, broker=OURS),
+    ]
+
+
+def nonce_of(world: World) -> bytes:
+    return world.core.cluster.links()[-1].nonce
+
+
+def proof_of(world: World, other: Broker) -> bytes:
+    return proof(b"accept", OURS, other.id, other.nonce, nonce_of(world))
+
+
+def test_route_remove_is_emitted_when_a_destination_disconnects() -> None:
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    orders = destination(world, 1, "orders")
+    assert one.told()[-1] == two.told()[-1] == added(1, AT_MS, "orders")
+    world.advance(0.5)
+    orders.lose()
+    raw = push(composite((FORWARDING, route_remove(1, AT_MS + 500, broker=OURS))))
+    assert [[each for each in heard(link.wire) if each[4] >> 2 == 0x0C] for link in (one, two)] == [[raw], [raw]]
+
+
+def test_route_remove_is_newer_than_the_route_add_even_when_the_clock_went_back() -> None:
+    """D-08."""
+    world = cluster()
+    other = Broker(world).link()
+    orders = destination(world, 1, "orders")
+    world.core.tick(world.now, AT_MS - 60_000)
+    orders.lose()
+    assert other.told() == [added(1, AT_MS, "orders"), route_remove(1, AT_MS + 1, broker=OURS)]
+
+
+def test_what_other_brokers_say_of_routes_is_passed_on_byte_by_byte_and_not_to_who_has_said_it() -> None:
+    """ "This information may not arrive from the broker where the routable destination connected"."""
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    one.told()
+    raw = header(0x02, 0x155, minor=9) + route_add(7, AT_MS, "orders", (REGION, "eu"), ("odd", None), broker=one.id)[6:]
+    gone = route_remove(7, AT_MS + 1, broker=one.id)
+    one.say(raw)
+    assert (one.told(), two.told()) == ([], [raw])
+    one.say(raw, gone, gone)
+    assert (one.told(), two.told()) == ([], [gone])
+    two.say(raw, gone)
+    assert (one.told(), two.told(), kept(world)) == ([], [], [])
+
+
+# The routing table
+
+
+@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
+def test_route_add_is_applied_when_the_entry_is_older(at_ms: int, is_applied: bool) -> None:
+    """D-08: "only … if the table entry's timestamp is older": not when they are equal."""
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(1, AT_MS, "orders", broker=other.id))
+    assert kept(world) == [(ident(1), "orders", AT_MS)]
+    generation = world.core.table.generation
+    other.say(route_add(1, at_ms, "newer", broker=other.id))
+    assert kept(world) == ([(ident(1), "newer", at_ms)] if is_applied else [(ident(1), "orders", AT_MS)])
+    assert (world.core.table.generation > generation) == is_applied
+
+
+@pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
+def test_route_remove_is_applied_when_the_entry_is_older(at_ms: int, is_applied: bool) -> None:
+    """D-08."""
+    world = cluster()
+    other = Broker(world).link()
+    other.say(*[route_add(number, AT_MS, "orders", broker=other.id) for number in (1, 2)])
+    other.say(route_remove(1, at_ms, broker=other.id))
+    assert kept(world) == [(ident(number), "orders", AT_MS) for number in ([2] if is_applied else [1, 2])]
+
+
+def test_route_remove_of_nobody_changes_no_route() -> None:
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    one.say(route_add(1, AT_MS, "orders", broker=one.id))
+    generation = world.core.table.generation
+    one.say(route_remove(2, AT_MS + 1, broker=one.id))
+    two.say(route_remove(1, AT_MS + 1, broker=two.id))
+    assert (kept(world), world.core.table.generation) == ([(ident(1), "orders", AT_MS)], generation)
+
+
+def test_updates_that_come_in_any_order_leave_the_newest() -> None:
+    """The timestamp decides, and not the order of arrival; and what was removed does not come back."""
+    for last in (True, False):
+        for order in permutations(range(4)):
+            world = cluster()
+            other = Broker(world).link()
+            updates = [route_add(1, AT_MS + place, f"name-{place}", broker=other.id) for place in range(4)]
+            if last:
+                updates[3] = route_remove(1, AT_MS + 3, broker=other.id)
+            for place in order:
+                other.say(updates[place])
+            assert kept(world) == ([] if last else [(ident(1), "name-3", AT_MS + 3)]), order
+
+
+def test_route_that_another_broker_adds_is_found_by_its_tags() -> None:
+    world = cluster()
+    other = Broker(world).link()
+    tags: list[AnyTag] = [(REGION, "eu"), ("color", "red"), (SERVICE_NAME, "orders"), (ROUTE_ID, uuid(7))]
+    other.say(route_add(7, AT_MS, "orders", *tags, broker=other.id))
+    assert tags_in_table(world) == [
+        [
+            ("io.rsocket.routing.Region", "eu"),
+            ("color", "red"),
+            ("io.rsocket.routing.ServiceName", "orders"),
+            ("io.rsocket.routing.RouteId", uuid(7)),
+        ]
+    ]
+
+
+def test_route_add_without_the_default_tags_gets_them() -> None:
+    """A broker that adds none to what it sends cannot take a service away from who asks for it by name."""
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(7, AT_MS, "orders", broker=other.id))
+    assert tags_in_table(world) == [
+        [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(7))]
+    ]
+
+
+def test_newer_connection_with_a_route_id_at_another_broker_ends_the_one_here() -> None:
+    """D-09: "a broker cluster MUST only allow one connection for a given Route Id"."""
+    world = cluster()
+    other = Broker(world).link()
+    orders = destination(world, 1, "orders")
+    assert other.told() == [added(1, AT_MS, "orders")]
+    other.say(route_add(1, AT_MS, "older", broker=ident(0xB0)), route_add(1, AT_MS - 1, "older", broker=other.id))
+    assert (heard(orders), orders.is_closed) == ([], False)
+    other.say(route_add(1, AT_MS + 1, "orders", broker=other.id))
+    text = f"replaced: another connection came with the Route Id {uuid(1)} at the broker b9"
+    assert (heard(orders), orders.is_closed) == ([error(0, CONNECTION_CLOSE, text)], True)
+    assert kept(world) == [(ident(1), "orders", AT_MS + 1)]
+    assert other.told() == [route_remove(1, AT_MS + 1, broker=OURS)]
+
+
+def test_newer_connection_with_a_route_id_here_takes_the_place_of_that_at_another_broker() -> None:
+    """D-09: the route of the other broker leaves the table, and that broker is told."""
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(1, AT_MS + 50, "orders", (REGION, "us"), broker=other.id))
+    orders = destination(world, 1, "orders", (REGION, "eu"))
+    assert other.told() == [added(1, AT_MS + 51, "orders", (REGION, "eu"))]
+    assert kept(world) == [(ident(1), "orders", AT_MS + 51)]
+    other.say(route_remove(1, AT_MS + 60, broker=other.id))  # late, and about its own
+    caller = ask(world)
+    assert (heard(caller), [raw[:4] for raw in heard(orders)]) == ([], [b"\0\0\0\2"])
+
+
+def test_route_add_of_ours_from_an_earlier_life_is_removed() -> None:
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    one.told()
+    one.say(added(1, AT_MS + 77, "orders"))
+    gone = route_remove(1, AT_MS + 78, broker=OURS)
+    assert (one.told(), two.told(), kept(world)) == ([gone], [gone], [])
+
+
+def test_routes_of_a_broker_leave_with_the_last_way_to_it() -> None:
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(1, AT_MS, "orders", broker=other.id))
+    assert kept(world) == [(ident(1), "orders", AT_MS)]
+    other.wire.lose()
+    assert (kept(world), heard(ask(world))) == ([], [NO_ROUTE])
+
+
+# Forwarding the request
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_request_is_forwarded_to_the_broker_that_has_the_route(kind: int) -> None:
+    """In front of the caller's metadata stands what brokers tell each other; behind that every byte is the caller's."""
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(7, AT_MS, "orders", broker=other.id))
+    wire = caller(world)
+    wrapped = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
+    wire.send(request(kind, 1, wrapped, b"data \x00"))
+    said = section(kind >= REQUEST_STREAM, f"route:{uuid(7)}", "b1", ["b1"])
+    front = composite((ANNOTATIONS, said), (CALLER_MIMES, caller_mimes()))
+    assert heard(other.wire) == [request(kind, 2, front + wrapped, b"data \x00")]
+    if kind != REQUEST_FNF:
+        other.wire.send(payload(2, NEXT | COMPLETE, b"answer", b"metadata"))
+        assert heard(wire) == [payload(1, NEXT | COMPLETE, b"answer", b"metadata")]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_request_of_another_broker_is_forwarded_to_the_destination(kind: int) -> None:
+    """Which gets what it would get of a caller that is connected to its own broker."""
+    world = cluster()
+    orders, other = destination(world, 1, "orders"), Broker(world).link()
+    other.told()
+    wrapped = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
+    said = section(0, f"route:{uuid(1)}", "b9", ["b9"])
+    front = composite((ANNOTATIONS, said), (CALLER_MIMES, caller_mimes()))
+    other.wire.send(request(kind, 1, front + wrapped, b"data \x00"))
+    assert heard(orders) == [request(kind, 2, wrapped, b"data \x00")]
+    if kind != REQUEST_FNF:
+        orders.send(payload(2, NEXT | COMPLETE, b"answer", b"metadata"))
+        assert heard(other.wire) == [payload(1, NEXT | COMPLETE, b"answer", b"metadata")]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_request_of_another_broker_is_forwarded_to_a_third_one(kind: int) -> None:
+    """Nothing of it changes but the trace."""
+    world = cluster()
+    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
+    two.say(route_add(7, AT_MS, "orders", broker=two.id))
+    heard(one.wire), heard(two.wire)
+    behind = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
+    front = [
+        composite((ANNOTATIONS, section(0x42, f"route:{uuid(7)}", "b2", trace))) for trace in (["b2"], ["b2", "b1"])
+    ]
+    one.wire.send(request(kind, 1, front[0] + behind, b"data \x00"))
+    assert heard(two.wire) == [request(kind, 2, front[1] + behind, b"data \x00")]
+    if kind != REQUEST_FNF:
+        two.wire.send(payload(2, NEXT | COMPLETE, b"answer", b"metadata"))
+        assert heard(one.wire) == [payload(1, NEXT | COMPLETE, b"answer", b"metadata")]
+
+
+# Additional tags
+
+
+def test_state_of_a_route_is_told_in_a_tag_of_the_route_add() -> None:
+    """D-52: "A Broker MAY chose to add additional tags": one, while there is something to say. The
+    timestamp stays about that of the connection: a newer one at another broker must win (D-09)."""
+    world = cluster()
+    other = Broker(world).link()
+    orders = destination(world, 1, "orders")
+    raw = [added(1, AT_MS, "orders")]
+    world.core.congested(orders.peer)
+    world.advance(0.25)
+    tags: list[AnyTag] = [(SERVICE_NAME, "orders"), (ROUTE_ID, uuid(1))]
+    raw.append(route_add(1, AT_MS + 1, "orders", *tags, ((0x7C, 1), "c"), broker=OURS))
+    world.core.relieved(orders.peer, world.now)
+    world.advance(0.25)
+    raw.append(added(1, AT_MS + 2, "orders"))
+    assert other.told() == raw
+
+
+def test_state_of_a_route_of_another_broker_is_no_tag_of_it() -> None:
+    """D-52: it decides who gets requests."""
+    world = cluster()
+    other = Broker(world).link()
+    other.say(route_add(1, AT_MS, "orders", ((0x7C, 1), "d"), broker=other.id))
+    names = [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(1))]
+    said = heard(ask(world))
+    assert (said, tags_in_table(world)) == (
+        [error(1, REJECTED, "draining: of 1 routes with service=orders: 1 are draining")],
+        [names],
+    )
