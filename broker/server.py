@@ -1,9 +1,9 @@
 """One broker process: a core, its shell, its listeners and its end.
 
-Decides the order of starting and stopping. Stop is a feature: no new connections, no new requests, what runs may end
-within `stop_grace_s`, then everybody is told CONNECTION_CLOSE, the last events are handed out and their files sealed. A
-second wish to stop ends every wait, also one that has begun: who reads is still told, the writer of event files goes
-on by itself.
+Decides the order of starting and stopping. Stop is a feature: no new connections, clients move to other brokers where
+they can (D-54), no new requests, what runs may end within `stop_grace_s`, then everybody is told CONNECTION_CLOSE, the
+last events are handed out and their files sealed. A second wish to stop ends every wait, also one that has begun: who
+reads is still told, the writer of event files goes on by itself.
 """
 
 from __future__ import annotations
@@ -178,14 +178,22 @@ class Server:
         """Stops as the module says; returns when nothing is left."""
         self.is_ready = False
         self.is_stopping = True
-        self.core.drain()
+        grace_s = self.config.server.stop_grace_s
+        end_at = time.monotonic() + grace_s
+        # Half of the time for clients to move to other brokers, where there are some; the rest for what runs.
+        is_served = self.core.leave(min(self.config.server.drain_spread_s, grace_s / 2), grace_s, time.monotonic())
+        if not is_served:
+            self.core.drain()
         if self._dialer is not None:
             await self._dialer.stop()
         for server in self._servers:
             server.close()
         for websocket in self._websockets:
             await websocket.stop_accepting()
-        await self._wait(self._is_idle, self.config.server.stop_grace_s, 0.0)
+        if is_served:
+            await self._wait(lambda: self.core.farewell.is_over, grace_s, 0.0)
+            self.core.drain()
+        await self._wait(self._is_idle, max(0.0, end_at - time.monotonic()), 0.0)
         left = sum(peer.begun for peer in self.core.peers())
         self.core.stop("the broker stops", time.monotonic())
         self.shell.stop()

@@ -67,11 +67,11 @@ class Brokers:
         The first one is drawn, so that not all clients of a broker go to the same; of the present scheme before others.
         """
         reached = self._reached
-        others = [target for target in self._learned if reached is None or target.url != reached.url]
-        if not others:
+        if not self._learned:
             raise NotConnected("the broker has named no other one", word="connect-failed")
-        first = int(self._chance() * len(others))
-        others = others[first:] + others[:first]
+        # One may have the URL of the present one: processes of one machine share it, or those behind a balancer.
+        first = int(self._chance() * len(self._learned))
+        others = self._learned[first:] + self._learned[:first]
         others.sort(key=lambda target: reached is not None and target.scheme != reached.scheme)
         return await self._dial(others)
 
