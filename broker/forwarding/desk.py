@@ -17,6 +17,7 @@ from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
     FOLLOWS,
+    HEADER_BYTES,
     METADATA,
     METADATA_PUSH,
     REQUEST_FNF,
@@ -26,6 +27,7 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
     initial_n,
+    request_parts,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
@@ -80,6 +82,9 @@ class Desk(Asks):
 
     def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
+
+    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         """Gives the request to a route of this broker or of another one."""
@@ -199,6 +204,29 @@ class Desk(Asks):
             return metadata
         return translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
 
+    def merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
+        """Makes one frame of those that were gathered; False, and refused, when it would be too large."""
+        gathering = request.gathering
+        assert gathering is not None  # whoever calls has looked
+        if len(gathering.frames) > 1 or metadata is not gathering.metadata:
+            size = len(metadata) + len(gathering.rest) + 16
+            if size > MAX_FRAME_BYTES:
+                cursor = self.cursor(gathering.frames[0], 0.0)
+                self.refuse_large(peer, cursor, target, size)
+                return False
+            gathering.collapse(metadata)
+        return True
+
+    def locate(self, frame: FrameCursor, request: Request) -> None:
+        """The metadata of the request is that of this frame."""
+        request.data = frame.data
+        if frame.kind == METADATA_PUSH:
+            request.metadata_at, request.metadata_to = frame.start + HEADER_BYTES, frame.end
+            return
+        request.metadata_at, request.metadata_to = request_parts(
+            frame.data, frame.start, frame.end, frame.kind, frame.flags
+        )
+
     def cursor(self, raw: bytes, now: float) -> FrameCursor:
         """A cursor on one whole frame."""
         scratch = self._scratch
@@ -234,6 +262,13 @@ class Desk(Asks):
         if kind != REQUEST_FNF and kind != METADATA_PUSH:
             peer.send(encode_error(stream_id, refusal.code, refusal.message))
         self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0)
+
+    def is_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> bool:
+        """The first frame would have `size` bytes: refused if that is too much."""
+        if size <= MAX_FRAME_BYTES:
+            return False
+        self.refuse_large(peer, frame, target, size)
+        return True
 
     def refuse_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> None:
         """Its first frame would have `size` bytes."""

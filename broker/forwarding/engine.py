@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.errors import REJECTED as REJECTED_CODE
 from broker.errors import BrokerError, Refusal
+from broker.forwarding.departures import Departures
 from broker.forwarding.desk import MAX_MIMES as MAX_MIMES
 from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at, is_cut
 from broker.forwarding.flows import COMPLETED
@@ -20,6 +21,7 @@ from broker.forwarding.relays import Relays
 from broker.forwarding.remotes import Remote
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
+from broker.forwarding.spreads import Spreads
 from broker.forwarding.translate import passes
 from broker.forwarding.waiting import WaitingRoom
 from broker.routing.breakers import Breakers
@@ -70,10 +72,12 @@ class Engine(Desk):
         "_request",
         "announced",
         "breakers",
+        "departures",
         "hops",
         "ignored",
         "is_draining",
         "relays",
+        "spreads",
         "waiting",
     )
 
@@ -81,7 +85,9 @@ class Engine(Desk):
         super().__init__(settings, query)
         query.prefers_local = settings.locality == "local"
         self.hops: Final = Hops(settings.broker_name, settings.max_hops)
-        self.relays: Final = Relays(self, self.hops)
+        self.spreads: Final = Spreads(self, self.hops)
+        self.departures: Final = Departures(self, self.hops)
+        self.relays: Final = Relays(self, self.hops, self.spreads)
         self.breakers: Final = Breakers()
         self.waiting: Final = WaitingRoom(
             self,
@@ -213,8 +219,34 @@ class Engine(Desk):
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
-        metadata_at = frame.start + HEADER_BYTES
         peer.requests += 1
+        request = self._request
+        request.data = frame.data
+        request.metadata_at = frame.start + HEADER_BYTES
+        request.metadata_to = frame.end
+        request.mimes = peer.mimes
+        request.gathering = None
+        if peer.link is not None:
+            self.relays.handle(peer, frame, request)
+        elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.relays.stops(
+            peer, frame, request
+        ):
+            request.address_at = at
+            request.address_to = to
+            self._push(peer, frame, request)
+
+    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        at, to = self.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
+        if at < 0:
+            self.refuse(peer, 0, METADATA_PUSH, None, self.no_address(peer, at))
+            return
+        request.address_at = at
+        request.address_to = to
+        self._push(peer, frame, request)
+
+    def _push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        at = request.address_at
+        to = request.address_to
         target = self.query.resolve(frame.data, at, to)
         refusal = target.refusal
         if refusal is None and self.is_draining:
@@ -222,9 +254,6 @@ class Engine(Desk):
         if refusal is not None:
             self.refuse(peer, 0, METADATA_PUSH, target, refusal)
             return
-        metadata = frame.data[metadata_at : frame.end]
-        raw_address = frame.data[at:to]
-        size = frame.end - frame.start
         routes: list[Route]
         if target.routing == MULTICAST:
             routes = self.query.members(target)
@@ -236,9 +265,16 @@ class Engine(Desk):
                 self.breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
             self.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
             return
+        if target.routing == MULTICAST and self.query.is_spread(target):
+            self.spreads.spread(peer, frame, request, target, routes)
+            return
+        metadata = frame.data[request.metadata_at : frame.end]
+        raw_address = frame.data[at:to]
         flow = self.flow(peer, target, None if target.routing == MULTICAST else routes[0], METADATA_PUSH)
         for route in routes:
-            server = owner_of(route)
+            server = self._server_of(peer, frame, request, target, route)
+            if server is None:
+                return  # another broker has it, and the only route
             try:
                 translated = self.translated(peer.mimes, server, metadata, raw_address, False)
             except BrokerError:
@@ -246,7 +282,7 @@ class Engine(Desk):
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
                 server.request(encode_metadata_push(translated))
             route.load.requests += 1  # no lease speaks of pushes
-        flow.count(COMPLETED, 0, 1, 0, size, 0)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
         """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
@@ -308,14 +344,9 @@ class Engine(Desk):
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         owner = route.owner
-        if isinstance(owner, Peer):
-            server = owner
-        else:
-            assert isinstance(owner, Remote)  # there are no others
-            as_it_is = self.relays.send(peer, frame, request, target, route, owner)
-            if as_it_is is None:
-                return
-            server = as_it_is
+        server = owner if isinstance(owner, Peer) else self._server_of(peer, frame, request, target, route)
+        if server is None:
+            return
         is_merged = False
         if peer.mimes != server.mimes and not passes(self.mimes[peer.mimes], self.mimes[server.mimes]):
             if self.must_wait(peer, frame, request, target):
@@ -339,11 +370,22 @@ class Engine(Desk):
         if request.gathering is not None:
             self.replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
 
+    def _server_of(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> Peer | None:
+        """Who gets the request as it is; None: it has gone to another broker, or was refused."""
+        owner = route.owner
+        if isinstance(owner, Peer):
+            return owner
+        assert isinstance(owner, Remote)  # there are no others
+        return self.departures.send(peer, frame, request, target, route, owner)
+
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.members(target)
         if not routes:
             self.turn_away(peer, frame, request, target, blocked_of(target))
+            return
+        if self.query.is_spread(target):
+            self.spreads.spread(peer, frame, request, target, routes)
             return
         caller_mimes = self.mimes[peer.mimes]
         is_strange = False  # some route cannot read it as it is
@@ -448,7 +490,7 @@ class Engine(Desk):
 
 
 def owner_of(route: Route) -> Peer:
-    """The peer behind a route of this broker's table."""
+    """The peer behind a route that this broker has."""
     owner = route.owner
-    assert isinstance(owner, Peer)  # the core makes no others
+    assert isinstance(owner, Peer)  # of a multicast that is not spread
     return owner

@@ -11,8 +11,7 @@ be told that it does not hold. Links are never closed for what stands in front o
 from typing import Final
 
 from broker.errors import BrokerError, InvalidFrame, Refusal
-from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at
-from broker.forwarding.flows import COMPLETED
+from broker.forwarding.desk import Desk, Request, blocked_of
 from broker.forwarding.hops import (
     ANNOTATIONS_HEAD,
     CALLER_MIMES_HEAD,
@@ -22,13 +21,12 @@ from broker.forwarding.hops import (
     Section,
     decode_caller_mimes,
     find_section,
-    with_entry,
     without_sections,
 )
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
-from broker.forwarding.retries import Retriable, Tries
 from broker.forwarding.splices import Splice
+from broker.forwarding.spreads import Groups, Part, Spreads
 from broker.forwarding.stamps import restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.bitmaps import Slots
@@ -38,14 +36,11 @@ from broker.rsocket.frames import (
     FOLLOWS,
     METADATA_PUSH,
     REQUEST_FNF,
-    REQUEST_STREAM,
-    encode_request_n,
-    request_parts,
+    REQUEST_RESPONSE,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import COMPOSITE_MIME, CUT, find_broker_frame
-from broker.rsocket.resumption import FRAME_COST
-from broker.wire.frames import MULTICAST, SHARD
+from broker.wire.frames import MULTICAST
 from broker.wire.ints import u24_at
 
 _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
@@ -53,115 +48,20 @@ _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 
 
-class Relays(Tries):
-    """The requests of one broker's links, and those of its clients that go out on them."""
+class Relays:
+    """The requests of one broker's links."""
 
-    __slots__ = ("_again", "_desk", "_keeps_section", "_link_mimes", "_mimes_by_raw", "hops")
+    __slots__ = ("_desk", "_keeps_section", "_link_mimes", "_mimes_by_raw", "_spreads", "hops")
 
-    def __init__(self, desk: Desk, hops: Hops) -> None:
+    def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
         self._desk: Final = desk
+        self._spreads: Final = spreads
         self.hops: Final = hops
         self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
         self._link_mimes = -1  # number of the pair that links have; -1 until it is needed
         self._mimes_by_raw: dict[bytes, int] = {}  # by what says them; bounded by MAX_MIMES
-        self._again: Final = Request()  # of the request that is decided upon once more
-        self._again.is_second = True
 
-    # Ingress
-
-    def send(
-        self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route, remote: Remote
-    ) -> Peer | None:
-        """A client's request for a route of another broker goes out. The peer to send it to as it is, without a stamp:
-        only where the link carries none; None: it is dealt with.
-        """
-        desk = self._desk
-        server = remote.via
-        link = server.link if server is not None else None
-        if server is None or link is None or (not link.version and link.id != remote.id):
-            text = f"no way leads to the broker {remote.name}, which has the route"
-            desk.turn_away(peer, frame, request, target, Refusal("no-route", text))
-            return None
-        if not link.version:
-            return server
-        kind = frame.kind
-        gathering = request.gathering
-        mimes = desk.mimes[request.mimes]
-        metadata_at, metadata_to = request.metadata_at, request.metadata_to
-        if gathering is not None:
-            if mimes.kind != COMPOSITE and not self._merge(peer, request, gathering.metadata, target):
-                return None
-            frame = desk.cursor(gathering.frames[0], frame.now)
-            metadata_at, metadata_to = request_parts(frame.data, frame.start, frame.end, kind, frame.flags)
-        is_streaming = kind >= REQUEST_STREAM or frame.flags & FOLLOWS != 0
-        prefix = self.hops.prefix(route, is_streaming, mimes, target.redirected)
-        metadata = frame.data[metadata_at:metadata_to]
-        if mimes.kind != COMPOSITE:
-            metadata = with_entry(mimes, metadata)
-        size = frame.end - frame.start
-        if size + len(prefix) + len(metadata) > MAX_FRAME_BYTES and self._is_large(
-            peer, frame, target, size + len(prefix) + len(metadata) - metadata_to + metadata_at
-        ):
-            return None
-        stream_id = server.open_id()
-        raw = restamped(frame, stream_id, metadata_to, prefix + metadata)
-        flow = desk.flow(peer, target, route, kind)
-        if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
-            route.load.take()
-            server.request(raw)
-            flow.count(COMPLETED, 0, 1, 0, size, 0)
-            return None
-        if (
-            frame.flags & FOLLOWS
-            or request.is_second
-            or peer.waiting_bytes + size + FRAME_COST > desk.settings.max_waiting_bytes
-        ):
-            splice = Splice(peer, frame.stream_id, server, stream_id, route, flow, kind, request.began_at or frame.now)
-        else:
-            kept = frame.data[frame.start : frame.end]
-            splice = Retriable(
-                peer, frame.stream_id, server, stream_id, route, flow, kind, frame.now, target, kept, self
-            )
-        splice.open_as(frame, raw)
-        if target.deadline_ms > 0 and kind != REQUEST_FNF:
-            splice.timer = desk.timers.put(deadline_at(target, request, frame.now), splice)
-        if gathering is not None:
-            desk.replay(peer, frame.stream_id, gathering, False, frame.now)
-        return None
-
-    def try_again(self, splice: Retriable, now: float) -> bool:
-        """A decision of ours did not hold: another one, without the route that it fell on. D-50"""
-        desk = self._desk
-        target = splice.target
-        peer = splice.caller
-        desk.query.refresh(target)
-        if target.refusal is not None:
-            return False
-        if target.routing == SHARD and target.generation == splice.generation:
-            return False  # nobody else owns the key, as far as this broker knows
-        barred = Slots()
-        if splice.route.slot >= 0:
-            barred.add(splice.route.slot)
-        route = desk.query.choose_besides(target, barred, peer.zone, peer.origin, now)
-        if route is None:
-            return False
-        more_n = splice.more_n
-        caller_id = splice.caller_id
-        frame = desk.cursor(splice.give_up(now), now)
-        self.hops.retried_n += 1
-        request = self._again
-        request.mimes = peer.mimes
-        self._locate(frame, request)
-        # It was found before, so it is found again.
-        request.address_at, request.address_to = desk.find_address(
-            peer, frame.data, request.metadata_at, request.metadata_to, False
-        )
-        request.began_at = splice.opened_at
-        desk.give(peer, frame, request, target, route)
-        stream = peer.streams.get(caller_id)
-        if more_n and stream is not None:
-            stream.from_caller(desk.cursor(encode_request_n(caller_id, more_n), now))
-        return True
+    # From clients
 
     def stops(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """A client's metadata has the name of annotations in it: True when the request is dealt with, because they are
@@ -194,15 +94,11 @@ class Relays(Tries):
         else:
             raw = restamped(frame, frame.stream_id, request.metadata_to, metadata)
         frame = self._desk.cursor(raw, frame.now)
-        self._locate(frame, request)
-        self._desk.begin(peer, frame, request)
-
-    def _locate(self, frame: FrameCursor, request: Request) -> None:
-        """The metadata of the request is that of this frame."""
-        request.data = frame.data
-        request.metadata_at, request.metadata_to = request_parts(
-            frame.data, frame.start, frame.end, frame.kind, frame.flags
-        )
+        self._desk.locate(frame, request)
+        if frame.kind == METADATA_PUSH:
+            self._desk.begin_push(peer, frame, request)
+        else:
+            self._desk.begin(peer, frame, request)
 
     # From other brokers
 
@@ -210,10 +106,10 @@ class Relays(Tries):
         """A new request of another broker. `request` knows its metadata: all of it, if it was gathered."""
         gathering = request.gathering
         if gathering is not None:
-            if not self._merge(peer, request, gathering.metadata, None):
+            if not self._desk.merge(peer, request, gathering.metadata, None):
                 return
             frame = self._desk.cursor(gathering.frames[0], frame.now)
-            self._locate(frame, request)
+            self._desk.locate(frame, request)
         data = request.data
         at = request.metadata_at
         to = request.metadata_to
@@ -246,6 +142,8 @@ class Relays(Tries):
         self.hops.came(section, frame.now)
         if section.route_id:
             self._to_route(peer, frame, request, section)
+        elif section.brokers:
+            self._to_brokers(peer, frame, request, section)
         else:
             self._decide(peer, frame, request, section)
 
@@ -282,27 +180,19 @@ class Relays(Tries):
         """Nothing was decided that holds: by the ADDRESS, and never back. No section: here, or nowhere."""
         desk = self._desk
         query = desk.query
-        start = self._read_mimes(peer, frame, request)
-        if start < 0:
+        target = self._resolve(peer, frame, request, section)
+        if target is None:
             return
-        data = request.data
-        at, to = find_broker_frame(data, start, request.metadata_to)
-        if at < 0:
-            if not self._waits(peer, frame, request):
-                what = "breaks off" if at == CUT else "holds no ADDRESS"
-                self._refuse(peer, frame, "", Refusal("bad-address", f"the metadata of the request {what}"))
-            return
-        request.address_at, request.address_to = at, to
-        service = section.service if section is not None else ""
-        target = query.resolve_as(data, at, to, service) if service else query.resolve(data, at, to)
         if target.refusal is not None:
             self._refuse(peer, frame, "", target.refusal)
             return
         if target.routing == MULTICAST:
-            self._refuse(peer, frame, "", Refusal("stale-route", "not yet"))
+            self._to_all(peer, frame, request, section, target)
             return
         barred = self._barred(target, section)
-        route = query.choose_besides(target, barred, peer.zone, data[at + 6 : at + 22], frame.now)
+        at = request.address_at
+        origin = request.data[at + 6 : at + 22]
+        route = query.choose_besides(target, barred, peer.zone, origin, frame.now)
         owner = route.owner if route is not None else None
         if route is not None and isinstance(owner, Peer):
             self._deliver(peer, frame, request, section, route, owner)
@@ -315,6 +205,86 @@ class Relays(Tries):
                 self._pass_on(peer, frame, request, section, route, owner.via, anew)
         else:
             self._refuse(peer, frame, "", blocked_of(target))
+
+    def _resolve(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> Target | None:
+        """What the ADDRESS asks for, or what the section says instead; None: refused, or it waits."""
+        start = self._read_mimes(peer, frame, request)
+        if start < 0:
+            return None
+        data = request.data
+        at, to = find_broker_frame(data, start, request.metadata_to)
+        if at < 0:
+            if not self._waits(peer, frame, request):
+                what = "breaks off" if at == CUT else "holds no ADDRESS"
+                self._refuse(peer, frame, "", Refusal("bad-address", f"the metadata of the request {what}"))
+            return None
+        request.address_at, request.address_to = at, to
+        query = self._desk.query
+        service = section.service if section is not None else ""
+        return query.resolve_as(data, at, to, service) if service else query.resolve(data, at, to)
+
+    def _to_brokers(self, peer: Peer, frame: FrameCursor, request: Request, section: Section) -> None:
+        """The copy of a multicast: for our own routes if we are named, and on towards the others that are. D-51"""
+        local: list[Route] = []
+        if self.hops.name in section.brokers:
+            target = self._resolve(peer, frame, request, section)
+            if target is None:
+                return
+            if target.refusal is None:
+                local = [route for route in self._desk.query.members(target) if isinstance(route.owner, Peer)]
+        groups = Groups()
+        for name in section.brokers:
+            remote = self.hops.remotes.get(name)
+            if remote is not None and self._may_go(section, remote.via):
+                groups.add(remote)
+        self._spread(peer, frame, request, section, section.service, local, groups)
+
+    def _to_all(
+        self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None, target: Target
+    ) -> None:
+        """A multicast about which nothing was decided: ours, and copies towards brokers that had it not."""
+        local: list[Route] = []
+        groups = Groups()
+        for route in self._desk.query.members(target):
+            owner = route.owner
+            if isinstance(owner, Peer):
+                local.append(route)
+            elif isinstance(owner, Remote) and section is not None and self._may_go(section, owner.via):
+                groups.add(owner)
+        self._spread(peer, frame, request, section, target.redirected, local, groups)
+
+    def _spread(
+        self,
+        peer: Peer,
+        frame: FrameCursor,
+        request: Request,
+        section: Section | None,
+        service: str,
+        local: list[Route],
+        groups: Groups,
+    ) -> None:
+        start = self._read_mimes(peer, frame, request) if local else 0
+        if start < 0:
+            return
+        parts: list[Part] = []
+        for route in local:
+            server = route.owner
+            assert isinstance(server, Peer)  # see the callers
+            if self._must_wait(peer, frame, request, server):
+                return
+            try:
+                metadata = self._metadata_for(frame, request, section, start, server)
+            except BrokerError as error:
+                self._refuse(peer, frame, "", Refusal("bad-address", error.text))
+                return
+            parts.append(Part(server, route, restamped(frame, frame.stream_id, request.metadata_to, metadata)))
+        if parts and section is not None:
+            self.hops.arrived(section)
+        if not parts and not groups.all():
+            text = f"{self.hops.name} has no route for this multicast, and knows no way to other brokers that are named"
+            self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
+        else:
+            self._spreads.spread_on(peer, frame, request, section, service, parts, groups)
 
     def _barred(self, target: Target, section: Section | None) -> Slots:
         """Slots of candidates behind brokers that had the request, or that no way leads to; without a section: of all
@@ -369,43 +339,61 @@ class Relays(Tries):
         self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None, route: Route, server: Peer
     ) -> None:
         """To a route of this broker, as if the caller were connected here."""
-        desk = self._desk
         lease = route.load.lease
         if lease is not None and lease.left_n <= 0 and frame.kind != METADATA_PUSH:
             self._refuse(peer, frame, "", Refusal("no-lease", f"the route {route.id_text} has no lease left"))
+            return
+        limit = route.load.service.policy.max_in_flight_per_route
+        if limit and frame.kind == REQUEST_RESPONSE and route.load.awaited_n >= limit:
+            text = f"the route {route.id_text} has {route.load.awaited_n} requests in flight, as many as it may"
+            self._refuse(peer, frame, "", Refusal("over-limit", text))
             return
         if self._is_full(peer, frame, server):
             return
         start = self._read_mimes(peer, frame, request)
         if start < 0:
             return
-        to = request.metadata_to
-        metadata: bytes | None
-        caller = desk.mimes[request.mimes]
-        reader = desk.mimes[server.mimes]
-        if caller.kind == COMPOSITE and passes(caller, reader):
-            metadata = request.data[start:to]
-        else:
-            if self._waits(peer, frame, request):
-                return
-            at, end = find_broker_frame(request.data, start, to)
-            if at < 0:
-                text = "the metadata of the request holds no ADDRESS"
-                self._refuse(peer, frame, "", Refusal("bad-address", text))
-                return
-            raw_address = request.data[at:end]
-            metadata = request.data[start:to] if caller.kind == COMPOSITE else raw_address
-            try:
-                metadata = desk.translated(request.mimes, server, metadata, raw_address, frame.kind != METADATA_PUSH)
-            except BrokerError as error:
-                self._refuse(peer, frame, "", Refusal("bad-address", error.text))
-                return
+        if self._must_wait(peer, frame, request, server):
+            return
+        try:
+            metadata = self._metadata_for(frame, request, section, start, server)
+        except BrokerError as error:
+            self._refuse(peer, frame, "", Refusal("bad-address", error.text))
+            return
         if section is not None:
             self.hops.arrived(section)
-            if self._keeps_section and reader.kind == COMPOSITE:
-                kept = request.data[request.metadata_at : request.rest_at]
-                metadata = kept + metadata if metadata is not None else kept
         self._send_on(peer, frame, request, route, server, metadata)
+
+    def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
+        """True, and the request is held, when metadata that this server cannot read as it is has not come whole."""
+        caller = self._desk.mimes[request.mimes]
+        if caller.kind == COMPOSITE and passes(caller, self._desk.mimes[server.mimes]):
+            return False
+        return self._waits(peer, frame, request)
+
+    def _metadata_for(
+        self, frame: FrameCursor, request: Request, section: Section | None, start: int, server: Peer
+    ) -> bytes | None:
+        """The caller's metadata as this server can read it; BrokerError when that cannot be."""
+        desk = self._desk
+        data = request.data
+        to = request.metadata_to
+        caller = desk.mimes[request.mimes]
+        reader = desk.mimes[server.mimes]
+        metadata: bytes | None
+        if caller.kind == COMPOSITE and passes(caller, reader):
+            metadata = data[start:to]
+        else:
+            at, end = find_broker_frame(data, start, to)
+            if at < 0:
+                raise BrokerError("bad-address", "the metadata of the request holds no ADDRESS")
+            raw_address = data[at:end]
+            said = data[start:to] if caller.kind == COMPOSITE else raw_address
+            metadata = desk.translated(request.mimes, server, said, raw_address, frame.kind != METADATA_PUSH)
+        if self._keeps_section and section is not None and reader.kind == COMPOSITE and server.link is None:
+            kept = data[request.metadata_at : request.rest_at]
+            return kept + metadata if metadata is not None else kept
+        return metadata
 
     def _send_on(
         self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, metadata: bytes | None
@@ -413,7 +401,7 @@ class Relays(Tries):
         """Joins the streams; `metadata` in place of what came."""
         kind = frame.kind
         size = frame.end - frame.start + (len(metadata) if metadata is not None else 0)
-        if size > MAX_FRAME_BYTES and self._is_large(
+        if size > MAX_FRAME_BYTES and self._desk.is_large(
             peer, frame, None, size - request.metadata_to + request.metadata_at
         ):
             return
@@ -485,19 +473,6 @@ class Relays(Tries):
             self._refuse(peer, frame, "too-many-hops", Refusal("too-many-hops", error.text))
             return b""
 
-    def _merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
-        """Makes one frame of those that were gathered; False, and refused, when it would be too large."""
-        gathering = request.gathering
-        assert gathering is not None  # whoever calls has looked
-        if len(gathering.frames) > 1 or metadata is not gathering.metadata:
-            size = len(metadata) + len(gathering.rest) + 16
-            if size > MAX_FRAME_BYTES:
-                cursor = self._desk.cursor(gathering.frames[0], 0.0)
-                self._desk.refuse_large(peer, cursor, target, size)
-                return False
-            gathering.collapse(metadata)
-        return True
-
     def _waits(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """True, and the request is held, when more of its metadata may come."""
         if frame.kind == METADATA_PUSH:
@@ -512,13 +487,6 @@ class Relays(Tries):
             return False
         text = f"{waits_bytes} bytes wait for {server.name}, the limit for requests of other brokers is {limit}"
         self._refuse(peer, frame, "", Refusal("over-limit", text))
-        return True
-
-    def _is_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> bool:
-        """The first frame would have `size` bytes: refused if that is too much."""
-        if size <= MAX_FRAME_BYTES:
-            return False
-        self._desk.refuse_large(peer, frame, target, size)
         return True
 
     def _refuse(self, peer: Peer, frame: FrameCursor, reason: str, refusal: Refusal) -> None:

@@ -3,7 +3,14 @@
 Knows the layout of request frames and nothing else. Everything behind the metadata stays as it is.
 """
 
-from broker.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH, REQUEST_STREAM, encode_metadata_push
+from broker.rsocket.frames import (
+    FOLLOWS,
+    HEADER_BYTES,
+    METADATA,
+    METADATA_PUSH,
+    REQUEST_STREAM,
+    encode_metadata_push,
+)
 from broker.rsocket.framing import FrameCursor
 
 
@@ -28,3 +35,10 @@ def restamped(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: by
     begin = frame.start + HEADER_BYTES
     length = len(metadata).to_bytes(3, "big")
     return head.to_bytes(6, "big") + data[begin : begin + 4] + length + metadata + data[metadata_to : frame.end]
+
+
+def is_streaming(frame: FrameCursor) -> bool:
+    """More than one frame may belong to the request: it is to be passed on as it comes."""
+    if frame.kind == METADATA_PUSH:
+        return False
+    return frame.kind >= REQUEST_STREAM or frame.flags & FOLLOWS != 0

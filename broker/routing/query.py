@@ -212,6 +212,11 @@ class Query:
             target.blocked = blocked(candidates.slots, self._masks, target.label)
         return candidates.routes() if slots is candidates.slots else self._routes_at(slots)
 
+    def is_spread(self, target: Target) -> bool:
+        """Some of the candidates are routes of other brokers; for a target without a refusal."""
+        candidates = target.candidates
+        return candidates is not None and candidates.slots.meets(self._masks.remote)
+
     def find_block(self, target: Target, now: float) -> Refusal | None:
         """Why nobody could be chosen for a target without a refusal now; None when somebody could."""
         if target.routing == MULTICAST:
