@@ -30,6 +30,7 @@ enum {
     FIRST_BUFFER_BYTES = 256 * 1024, /* one read takes what a full loopback socket usually holds */
     EVENTS_PER_TURN = 256,
     TURN_MS = 100,      /* epoll_wait's limit, so that the end of the window is never missed by more */
+    SPREAD_US = 500000, /* for one broker to tell another of the routes that it has got */
     READY_LIMIT_S = 10, /* for the broker to answer the opening of every connection */
     STALL_LIMIT_S = 3,  /* nothing completed for so long: something was lost, a closed loop cannot recover */
 };
@@ -155,8 +156,11 @@ static inline double histogram_us(const struct histogram *histogram, double shar
 
 /* -- options ------------------------------------------------------------------------------------------------------ */
 
+#define CPU_OF_MAX 16
+
 struct options {
     int port;
+    int service_port; /* where the services connect; 0: where the callers do */
     const char *model;
     int connections;
     int in_flight; /* per connection */
@@ -165,11 +169,18 @@ struct options {
     int services;
     const char *routing; /* unicast, shard, multicast */
     const char *mime;    /* of the broker frames */
-    int cpu_of;          /* the broker's process id; 0: its CPU time is not measured */
+    int cpu_of[CPU_OF_MAX]; /* process ids of the broker, or of several together; 0: the list ends */
     int items;           /* per stream and channel */
     int credit;          /* first REQUEST_N; half of it is granted again whenever half of it has come */
     int keys;            /* different shard keys */
 };
+
+/* The CPU time of all of them together. */
+static inline uint64_t cpu_ns_of_all(const int *pids) {
+    uint64_t sum = 0;
+    for (int at = 0; at < CPU_OF_MAX && pids[at]; at++) sum += cpu_ns_of(pids[at]);
+    return sum;
+}
 
 static inline int64_t number_option(const char *name, const char *text, int64_t low, int64_t high) {
     char *end;
@@ -189,7 +200,16 @@ static inline void set_option(struct options *options, const char *name, const c
     else if (!strcmp(name, "services")) options->services = (int)number_option(name, text, 1, 1000);
     else if (!strcmp(name, "routing")) options->routing = text;
     else if (!strcmp(name, "mime")) options->mime = text;
-    else if (!strcmp(name, "cpu-of")) options->cpu_of = (int)number_option(name, text, 1, 1 << 30);
+    else if (!strcmp(name, "service-port")) options->service_port = (int)number_option(name, text, 1, 65535);
+    else if (!strcmp(name, "cpu-of")) {
+        char copy[256];
+        if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy) die("--cpu-of %s: that is too long", text);
+        int count = 0;
+        for (char *part = strtok(copy, ","); part; part = strtok(NULL, ",")) {
+            if (count == CPU_OF_MAX) die("--cpu-of %s: at most %d processes", text, CPU_OF_MAX);
+            options->cpu_of[count++] = (int)number_option(name, part, 1, 1 << 30);
+        }
+    }
     else if (!strcmp(name, "items")) options->items = (int)number_option(name, text, 1, 1 << 30);
     else if (!strcmp(name, "credit")) options->credit = (int)number_option(name, text, 2, 1 << 20);
     else if (!strcmp(name, "keys")) options->keys = (int)number_option(name, text, 1, 9999);
@@ -208,7 +228,8 @@ static inline struct options parse_options(int count, char **arguments) {
         {"services", required_argument, 0, 0},      {"routing", required_argument, 0, 0},
         {"mime", required_argument, 0, 0},          {"cpu-of", required_argument, 0, 0},
         {"items", required_argument, 0, 0},         {"credit", required_argument, 0, 0},
-        {"keys", required_argument, 0, 0},          {0, 0, 0, 0},
+        {"keys", required_argument, 0, 0},          {"service-port", required_argument, 0, 0},
+        {0, 0, 0, 0},
     };
     struct options options = {
         .model = "request_response", .connections = 1, .in_flight = 1, .payload_bytes = 100, .seconds = 5,
@@ -218,11 +239,12 @@ static inline struct options parse_options(int count, char **arguments) {
     for (int which, result; (result = getopt_long(count, arguments, "", known, &which)) != -1;) {
         if (result == '?')
             die("known options: --port --model --connections --in-flight --payload-bytes --seconds --services "
-                "--routing --mime --cpu-of --items --credit --keys");
+                "--routing --mime --cpu-of --items --credit --keys --service-port");
         set_option(&options, known[which].name, optarg);
     }
     if (optind < count) die("%s: only named options are understood", arguments[optind]);
     if (!options.port) die("--port is needed");
+    if (!options.service_port) options.service_port = options.port;
     return options;
 }
 
@@ -272,8 +294,8 @@ static inline void print_report(const struct options *options, const struct wind
     printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"window_s\": %.3f, ",
            histogram_us(&window->latency, 0.5), histogram_us(&window->latency, 0.99),
            histogram_us(&window->latency, 0.999), window_s);
-    if (options->cpu_of) {
-        double broker_us = (double)(cpu_ns_of(options->cpu_of) - window->broker_cpu_ns) / 1e3;
+    if (options->cpu_of[0]) {
+        double broker_us = (double)(cpu_ns_of_all(options->cpu_of) - window->broker_cpu_ns) / 1e3;
         printf("\"cpu_us_per_request\": %.3f, ", broker_us / requests);
         if (window->items) printf("\"cpu_us_per_item\": %.3f, ", broker_us / (double)window->items);
         printf("\"broker_busy\": %.3f, ", broker_us / (window_s * 1e6));
@@ -286,7 +308,7 @@ static inline void print_report(const struct options *options, const struct wind
 static inline bool window_goes_on(struct window *window, const struct options *options) {
     uint64_t now = now_ns();
     if (!window->begun_at_ns && now >= window->opens_at_ns) {
-        if (options->cpu_of) window->broker_cpu_ns = cpu_ns_of(options->cpu_of);
+        if (options->cpu_of[0]) window->broker_cpu_ns = cpu_ns_of_all(options->cpu_of);
         window->own_cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
         window->begun_at_ns = now_ns();
     }

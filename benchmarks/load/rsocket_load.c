@@ -467,7 +467,7 @@ static void connect_peers(struct load *load) {
         int open_n = options->in_flight * (peer->is_service ? options->connections : 1);
         id_map_start(&peer->open_ids, (size_t)open_n);
         if (!peer->is_service) peer->streams = allocate((size_t)options->in_flight, sizeof *peer->streams);
-        connection_open(&load->reactor, &peer->wire, options->port);
+        connection_open(&load->reactor, &peer->wire, peer->is_service ? options->service_port : options->port);
         send_opening(load, peer);
     }
     while (!are_all_ready(load)) {
@@ -475,6 +475,7 @@ static void connect_peers(struct load *load) {
         if (now_ns() > limit)
             die("the broker did not answer the KEEPALIVE of every connection within %d s", READY_LIMIT_S);
     }
+    if (options->service_port != options->port) usleep(SPREAD_US); /* one broker tells the other of the routes */
 }
 
 static enum frame_type type_of_model(const char *model) {
