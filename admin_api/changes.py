@@ -1,6 +1,6 @@
 """What each path changes: drains, redirects, and connections that are closed. All the rest of this API only looks.
 
-Decides who may: see `Changes.guard`. The changes themselves are the broker's; each is one of its events, so that
+Decides who may: see `guard`. The changes themselves are the broker's; each is one of its events, so that
 it stands in the log and in the event files.
 """
 
@@ -18,6 +18,7 @@ from admin_api.errors import AdminError, shown
 from admin_api.schemas import json_response
 from broker import views
 from broker.errors import BrokerError
+from broker.options import Config
 from broker.views import DrainView, Part
 from broker.wire.ids import parse_id
 from broker.wire.tags import Tag
@@ -32,20 +33,8 @@ class Changes:
         self._admin = admin
 
     def guard(self, request: web.Request) -> None:
-        """AdminError unless whoever asks may change something.
-
-        No page in a browser may, not even one that says to be from here (its server's name may have been made to mean
-        this machine): every browser names the origin of such a request.
-        """
-        who = self._admin.config.admin.changes
-        if who == "off":
-            raise AdminError("not-allowed", "changes are switched off (admin.changes)")
-        if "Origin" in request.headers:
-            raise AdminError("not-allowed", "pages in a browser may not change anything")
-        if who == "local" and not is_local(request.remote):
-            raise AdminError("not-allowed", "only programs on the broker's machine may change anything (admin.changes)")
-        if self._admin.is_stopping:
-            raise AdminError("not-ready", "the broker is stopping", ["stopping: nothing can be changed any more"])
+        """AdminError unless whoever asks may change something."""
+        guard(request, self._admin.config, self._admin.is_stopping)
 
     async def drain_route(self, request: web.Request) -> web.Response:
         """A route gets no new requests, now or when it comes."""
@@ -132,6 +121,23 @@ class Changes:
 
     def _of_broker(self) -> Callable[[], DrainView | None]:
         return lambda: views.drain_of_broker(self._admin.core, self._admin.moment())
+
+
+def guard(request: web.Request, config: Config, is_stopping: bool) -> None:
+    """AdminError unless whoever asks may change something.
+
+    No page in a browser may, not even one that says to be from here (its server's name may have been made to mean
+    this machine): every browser names the origin of such a request.
+    """
+    who = config.admin.changes
+    if who == "off":
+        raise AdminError("not-allowed", "changes are switched off (admin.changes)")
+    if "Origin" in request.headers:
+        raise AdminError("not-allowed", "pages in a browser may not change anything")
+    if who == "local" and not is_local(request.remote):
+        raise AdminError("not-allowed", "only programs on the broker's machine may change anything (admin.changes)")
+    if is_stopping:
+        raise AdminError("not-ready", "the broker is stopping", ["stopping: nothing can be changed any more"])
 
 
 def _route_id(request: web.Request) -> bytes:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
-import gc
 import importlib
 import os
-import resource
 import signal
 import sys
 from typing import Any
@@ -17,19 +13,22 @@ import click
 from aiohttp import web
 
 from admin_api.app import make_app, start_admin
+from admin_api.workers import make_workers_app
 from broker import VERSION
 from broker.config import ConfigErrors, load
 from broker.errors import BrokerError
 from broker.listen import Listen
 from broker.log import setup as setup_log
 from broker.options import Config, options_toml
+from broker.process import prepare, settle, take_descriptors
+from broker.process import run as run_in_process
 from broker.server import Server
+from broker.workers.plan import usable_cores
+from broker.workers.supervisor import Supervisor
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
-GC_THRESHOLDS = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
-LARGE_BLOCK_BYTES = 1 << 20  # of memory that the system gets back at once
-_M_MMAP_THRESHOLD = -3  # of mallopt(3)
+EXIT_WORKER_FAILED = 1  # it did not end in order when all were told to stop
 
 
 # Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
@@ -70,13 +69,22 @@ def main() -> None:
 )
 @click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
 @click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
+@click.option("--workers", metavar="N", help="Processes that share the ports; 0 is one for each core.")
 @click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
-def serve(listen: tuple[str, ...], admin: str | None, events: str | None, config_path: str | None) -> None:
+def serve(
+    listen: tuple[str, ...], admin: str | None, events: str | None, workers: str | None, config_path: str | None
+) -> None:
     """Run a broker until SIGTERM or SIGINT."""
-    flags: dict[str, object] = {"server.listen": listen or None, "admin.listen": admin, "events.dir": events}
+    flags: dict[str, object] = {
+        "server.listen": listen or None,
+        "admin.listen": admin,
+        "events.dir": events,
+        "server.workers": workers,
+    }
     config = _load(config_path, flags)
     setup_log(config.log.level, config.log.format)
-    sys.exit(run(config))
+    workers_n = config.server.workers or usable_cores()
+    sys.exit(run(config) if workers_n == 1 else run_in_process(_serve_workers(config, workers_n)))
 
 
 @main.command()
@@ -93,16 +101,11 @@ def check(path: str | None, options: bool) -> None:
 
 def run(config: Config) -> int:
     """Runs a broker to its end; the exit status."""
-    try:
-        import uvloop  # optional: not on every system
-    except ImportError:
-        return asyncio.run(_serve(config))
-    return uvloop.run(_serve(config))
+    return run_in_process(_serve(config))
 
 
 async def _serve(config: Config) -> int:
-    _take_descriptors()
-    _give_back_memory()
+    prepare()
     server = Server(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,21 +114,15 @@ async def _serve(config: Config) -> int:
     try:
         await server.start()
         if config.admin.listen is not None:
-            admin, url = await _start_admin(server, config.admin.listen)
+            admin, url = await _start_admin(make_app(server), config.admin.listen)
             server.listeners.append(url)
     except BrokerError as error:
         click.echo(f"rsocket-broker: {error.text}", err=True)
         if server.is_ready:
             await server.stop()
         return EXIT_CANNOT_START
-    # What start-up made stays for ever, and requests come and go without cycles: looking through them again and again
-    # finds nothing. Saves 7 % of the CPU per request at 1 x 64 and 14 % at 16 x 64 in flight, compiled.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    for url in server.listeners:
-        click.echo(f"listening {url}")
-    sys.stdout.flush()
+    settle()
+    _say_listening(server.listeners)
     await server.wait_for_wish()
     await server.stop()
     if admin is not None:
@@ -133,26 +130,40 @@ async def _serve(config: Config) -> int:
     return 0
 
 
-def _take_descriptors() -> None:
-    """Each connection needs a file descriptor; systems give few until they are asked for more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _give_back_memory() -> None:
-    """Lets the C library give back large blocks as soon as they are free, where it knows how.
-
-    Else glibc raises its threshold to the largest block that it has seen, and what a slow peer had waiting stays with
-    the process: 18 MB after 20 peers with 10 MB each, one after another, and with this nothing.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
-
-
-async def _start_admin(server: Server, listen: Listen) -> tuple[web.AppRunner, str]:
+async def _serve_workers(config: Config, workers_n: int) -> int:
+    take_descriptors()
+    supervisor = Supervisor(config, workers_n)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, supervisor.wish_stop)
+    admin: web.AppRunner | None = None
     try:
-        runner, port = await start_admin(make_app(server), listen.host, listen.port)
+        await supervisor.start()
+        if config.admin.listen is not None:
+            admin, url = await _start_admin(make_workers_app(supervisor), config.admin.listen)
+            supervisor.listeners.append(url)
+        _say_listening(supervisor.listeners)
+        await supervisor.wait_for_wish()
+    except BrokerError as error:
+        if not supervisor.is_stopping:
+            click.echo(f"rsocket-broker: {error.text}", err=True)
+            await supervisor.stop()
+            return EXIT_CANNOT_START
+    is_orderly = await supervisor.stop()
+    if admin is not None:
+        await admin.cleanup()
+    return 0 if is_orderly else EXIT_WORKER_FAILED
+
+
+def _say_listening(urls: list[str]) -> None:
+    for url in urls:
+        click.echo(f"listening {url}")
+    sys.stdout.flush()
+
+
+async def _start_admin(app: web.Application, listen: Listen) -> tuple[web.AppRunner, str]:
+    try:
+        runner, port = await start_admin(app, listen.host, listen.port)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise BrokerError("cannot-listen", f"admin {listen}: {reason.lower()}") from None

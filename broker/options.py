@@ -25,6 +25,8 @@ CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 
+MAX_WORKERS: Final = 256  # each is linked to each
+
 ShardMethod = Literal["rendezvous", "maglev", "ring", "jump", "modulo"]
 NoRoute = Literal["reject", "wait"]
 Changes = Literal["local", "all", "off"]
@@ -65,6 +67,15 @@ class ServerOptions:
         '["tls://0.0.0.0:7000", "unix:///run/rsocket-broker.sock"]',
         flag="--listen",
         form="URL",
+    )
+    workers: int = option(
+        1,
+        "Processes that accept on the same ports and are brokers of one cluster inside this machine: one core carries "
+        "one of them. 0: one for each core that may be used. Limits hold for each of them.",
+        "0",
+        "processes",
+        within=(0, MAX_WORKERS),
+        flag="--workers",
     )
     stop_grace_s: float = option(
         10.0,

@@ -48,8 +48,11 @@ FORCED_EVENTS_S = 0.1  # an idle writer seals within it
 class Server:
     """A broker that can be started and stopped once."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, link_path: str = "") -> None:
+        """`link_path`: of a worker among several, the Unix socket at which the others reach it; its ports are theirs,
+        too, so that nobody else can be told how to reach this one."""
         self.config = config
+        self._link_path = link_path  # empty: it is no such worker
         self.listeners: list[str] = []  # the URLs that are listened on, ports as the system gave them
         self.is_ready = False
         self.is_stopping = False
@@ -99,6 +102,9 @@ class Server:
                 await self.event_pipe.start(config.events.dir, header, config.events.roll_s)
             for listen in config.server.listen:
                 await self._listen(listen, context)
+            if self._link_path:
+                await self._listen(Listen("unix", path=self._link_path), None)
+                self.listeners.pop()  # nobody else is told
             if self._cluster is not None:
                 self._dialer = self._make_dialer(self._cluster)
         except BaseException:
@@ -264,7 +270,7 @@ class Server:
     def _make_dialer(self, cluster: ClusterSettings) -> Dialer:
         """Others are told where this broker listens; BrokerError when a certificate is none."""
         config = self.config
-        cluster.urls[:] = reachable(config.cluster.advertise, self.listeners)
+        cluster.urls[:] = reachable(config.cluster.advertise, self.listeners if not self._link_path else [])
         cluster.client_urls[:] = reachable(config.cluster.client_urls, self.listeners)
         tls = config.tls
         context = client_context(config.cluster.ca, tls.certificate, tls.key, tls.min_version)
@@ -272,6 +278,7 @@ class Server:
 
     async def _listen(self, listen: Listen, context: ssl.SSLContext | None) -> None:
         used = context if listen.is_tls else None
+        shares_port = bool(self._link_path)
         limits = self.config.limits
         try:
             if listen.scheme == "unix":
@@ -280,7 +287,9 @@ class Server:
                 self.listeners.append(str(listen))
                 return
             if listen.scheme in ("tcp", "tls"):
-                server, port = await listen_tcp(self.shell, listen.host, listen.port, used, limits.setup_timeout_s)
+                server, port = await listen_tcp(
+                    self.shell, listen.host, listen.port, used, limits.setup_timeout_s, shares_port
+                )
                 self._servers.append(server)
             else:
                 websocket = WebSocketListener(
@@ -292,7 +301,7 @@ class Server:
                     limits.max_connections_per_address,
                 )
                 self._websockets.append(websocket)
-                port = await websocket.listen(listen.host, listen.port, used)
+                port = await websocket.listen(listen.host, listen.port, used, shares_port)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise BrokerError("cannot-listen", f"{listen}: {reason.lower()}") from None

@@ -20,11 +20,13 @@ async def accept(
     port: int,
     context: ssl.SSLContext | None,
     setup_timeout_s: float,
+    shares_port: bool = False,
 ) -> tuple[asyncio.Server, int]:
     """Accepts on the port at all addresses of the hosts, with TLS if there is a context; the server and the port.
 
     Port 0 lets the system choose, the same one for all addresses: `localhost` is 127.0.0.1 and ::1, and one URL names
-    both. OSError when it cannot be.
+    both. `shares_port`: other processes of this user may accept there, too, and the system gives each connection to one
+    of them. OSError when it cannot be.
     """
     loop = asyncio.get_running_loop()
     handshake_s = setup_timeout_s + HANDSHAKE_EXTRA_S if context is not None else None
@@ -38,6 +40,7 @@ async def accept(
                 ssl=context,
                 backlog=BACKLOG,
                 reuse_address=True,
+                reuse_port=shares_port,
                 ssl_handshake_timeout=handshake_s,
             )
         except OSError as error:

@@ -84,11 +84,19 @@ class TcpLink(asyncio.Protocol):
 
 
 async def listen_tcp(
-    shell: Shell, host: str, port: int, context: ssl.SSLContext | None, setup_timeout_s: float
+    shell: Shell,
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    setup_timeout_s: float,
+    shares_port: bool = False,
 ) -> tuple[asyncio.Server, int]:
-    """Accepts on a TCP port, with TLS if there is a context; the server and the port (0 lets the system choose)."""
+    """Accepts on a TCP port, with TLS if there is a context; the server and the port (0 lets the system choose).
+
+    `shares_port`: see `accept`.
+    """
     scheme = "tcp" if context is None else "tls"
-    return await accept(lambda: TcpLink(shell, scheme), [host], port, context, setup_timeout_s)
+    return await accept(lambda: TcpLink(shell, scheme), [host], port, context, setup_timeout_s, shares_port)
 
 
 async def listen_unix(shell: Shell, path: str) -> asyncio.Server:

@@ -212,13 +212,18 @@ class WebSocketListener:
         self._runner: web.AppRunner | None = None  # None until it listens
         self._server: asyncio.Server | None = None  # None until it listens
 
-    async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Accepts on the port, with TLS if there is a context; the port (0 lets the system choose)."""
+    async def listen(self, host: str, port: int, context: ssl.SSLContext | None, shares_port: bool = False) -> int:
+        """Accepts on the port, with TLS if there is a context; the port (0 lets the system choose).
+
+        `shares_port`: see `accept`.
+        """
         app = web.Application()
         app.router.add_get(self._path or "/{any:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        self._server, bound = await accept(lambda: Arrival(self), [host], port, context, self.setup_timeout_s)
+        self._server, bound = await accept(
+            lambda: Arrival(self), [host], port, context, self.setup_timeout_s, shares_port
+        )
         return bound
 
     def arrived(self, transport: asyncio.Transport, arrival: Arrival) -> web.RequestHandler | None:

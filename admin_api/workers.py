@@ -1,0 +1,444 @@
+"""The admin API of several workers as that of one broker: every question is put to all of them, over Unix sockets that
+only they and the supervisor can open, and one answer is made of theirs.
+
+Decides for each path who is asked and what is done with the answers; how values are put together stands in
+`workers_merge` and `workers_metrics`. A worker that does not answer is missing in the answer, whose header
+`X-Workers-Missing` says so; it never makes the question fail as long as one answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from aiohttp import web
+
+from admin_api.app import BROKER_DRAIN, CHANGES, ENDPOINTS, HEADERS, NONE, REDIRECT, ROUTE_DRAIN, STOP_S, TAG_DRAIN
+from admin_api.bodies import MAX_BODY_BYTES
+from admin_api.changes import guard
+from admin_api.errors import AdminError, Handler, problems, shown
+from admin_api.page import index_page
+from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
+from admin_api.schemas import Health, Items, json_response
+from admin_api.workers_ask import Asker, Query, Reply, missing
+from admin_api.workers_merge import (
+    GATHERED,
+    Answer,
+    Body,
+    gathered,
+    inner_id,
+    join_drains,
+    listed,
+    placed,
+    plan_pages,
+    service_detail,
+    status,
+)
+from admin_api.workers_metrics import WorkersMetrics, own_families
+from broker import views
+from broker.errors import BrokerError
+from broker.options import Config
+from broker.views import BrokerView, LinksView, Listed, Part, StatusView
+
+MISSING: Final = "X-Workers-Missing"
+BROKERS: Final = "/api/v1/brokers"
+ROUTES: Final = "/api/v1/routes"
+LINKS: Final = "/api/v1/links"
+STATUS: Final = "/api/v1/status"
+SHOWN: Final = 20  # brokers and links on the page, of each
+Answering = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """One worker, as the supervisor sees it."""
+
+    number: int  # from 1
+    name: str  # of its broker, in traces; empty before it was ready for the first time
+    pid: int  # 0: it does not run
+    state: str  # starting, ready, waiting (to be started again), stopping or ended
+    restarts: int
+    ready_at_ms: int  # since when it is ready, epoch; 0: it is not
+
+
+class Workers(Protocol):
+    """What the admin API needs of the supervisor."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it was started with."""
+
+    @property
+    def listeners(self) -> Sequence[str]:
+        """URLs that the workers listen on."""
+
+    @property
+    def broker_id(self) -> str:
+        """That the ids of the workers come from."""
+
+    @property
+    def started_at_ms(self) -> int:
+        """When it was started, epoch."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Was told to stop."""
+
+    def states(self) -> Sequence[WorkerState]:
+        """All workers, by number."""
+
+    def admin_path(self, number: int, /) -> str:
+        """The Unix socket at which a worker answers."""
+
+    def now_ms(self) -> int:
+        """Epoch."""
+
+
+class WorkersApi:
+    """The answers of all workers."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers: Final = workers
+        self.asker: Final = Asker(self)
+        self._metrics: Final = WorkersMetrics()
+        self._special: Final[dict[str, Answering]] = {
+            "/": self.index,
+            "/livez": self.livez,
+            "/readyz": self.readyz,
+            "/metrics": self.metrics,
+            STATUS: self.status,
+            ROUTES: self.routes,
+            "/api/v1/routes/{id:[^/]+}": self.route,
+            "/api/v1/services/{name:.+}": self.service,
+            "/api/v1/connections": self.connections,
+            LINKS: self.links,
+            "/api/v1/limits": self.limits,
+        }
+
+    def numbers(self) -> list[int]:
+        """Of all workers."""
+        return [each.number for each in self._workers.states()]
+
+    def admin_path(self, number: int, /) -> str:
+        """The Unix socket of one."""
+        return self._workers.admin_path(number)
+
+    def answer_of(self, path: str) -> Answering:
+        """Who answers at this path of ENDPOINTS; KeyError when it has no rule yet."""
+        if path in self._special:
+            return self._special[path]
+        rule = GATHERED[path]
+
+        async def answer(request: web.Request) -> web.Response:
+            part = part_of(request)
+            replies, items = await self._whole(path, _filters(request))
+            if path == "/api/v1/connections/closed":
+                items = [Answer(each.worker, placed(each)) for each in items]
+            return self._json(gathered(rule, items, part), replies)
+
+        return answer
+
+    async def index(self, request: web.Request) -> web.Response:
+        """A page for people."""
+        replies, joined = await self._status()
+        part = Part(limit=SHOWN)
+        _, brokers = await self._whole(BROKERS, ())
+        linked, links = await self._links(part)
+        page = index_page(
+            msgspec.convert(joined, StatusView),
+            msgspec.convert(gathered(GATHERED[BROKERS], brokers, part), Listed[BrokerView]),
+            msgspec.convert(links, LinksView),
+        )
+        return self._said(web.Response(text=page, content_type="text/html"), replies or linked)
+
+    async def livez(self, request: web.Request) -> web.Response:
+        """The supervisor lives; workers that do not are started again."""
+        return json_response(Health("live"))
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """Whether requests of peers are taken, by any worker."""
+        replies = await self.asker.ask_all("/readyz")
+        if any(reply.is_good for reply in replies):
+            return self._said(json_response(Health("ready")), replies)
+        return self._passed(replies)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """For Prometheus."""
+        states = self._workers.states()
+        replies = [reply for reply in await self.asker.ask_all("/metrics") if reply.is_good]
+        pids = {each.number: each.pid for each in states}
+        texts = {reply.worker: (pids[reply.worker], reply.body.decode()) for reply in replies}
+        own = own_families(
+            {each.number: each.restarts for each in states}, {each.number: each.number in texts for each in states}
+        )
+        body, content_type = self._metrics.render(request.headers.get("Accept", ""), texts, own)
+        return self._said(web.Response(body=body, headers={"Content-Type": content_type}), replies)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """All workers in one look."""
+        replies, joined = await self._status()
+        return self._json(joined, replies)
+
+    async def routes(self, request: web.Request) -> web.Response:
+        """Routes by their tags and their brokers."""
+        return await self._routes(part_of(request), _filters(request), brokers_of(request))
+
+    async def route(self, request: web.Request) -> web.Response:
+        """One route, from the worker that has it."""
+        replies = await self.asker.ask_all(request.rel_url.raw_path)
+        found = [Answer(reply.worker, reply.json()) for reply in replies if reply.is_good]
+        if not found:
+            return self._passed(replies)
+        own = [placed(answer) for answer in found if answer.body["is_local"]]
+        return self._json(own[0] if own else found[0].body | {"worker": None}, replies)
+
+    async def service(self, request: web.Request) -> web.Response:
+        """One service, its routes and its traffic."""
+        part = part_of(request)
+        replies = await self.asker.ask_all(request.rel_url.raw_path, [("limit", "1")])
+        found = [Answer(reply.worker, reply.json()) for reply in replies if reply.is_good]
+        if not found:
+            return self._passed(replies)
+        _, routes = await self._list_routes(part, [(SERVICE, request.match_info["name"])], frozenset())
+        return self._json(service_detail(found, routes), replies)
+
+    async def connections(self, request: web.Request) -> web.Response:
+        """Connections that are there, of one worker behind those of the other."""
+        replies, body = await self._paged(
+            "/api/v1/connections", part_of(request), {(number, number): () for number in self.numbers()}
+        )
+        return self._json(body, replies)
+
+    async def links(self, request: web.Request) -> web.Response:
+        """Connections to other brokers, and between workers."""
+        replies, body = await self._links(part_of(request))
+        return self._json(body, replies)
+
+    async def limits(self, request: web.Request) -> web.Response:
+        """The limits in use; they hold for each worker."""
+        return json_response(Items(views.limits(self._workers.config)))
+
+    # Changes
+
+    async def change(self, request: web.Request, path: str, method: str) -> web.Response:
+        """Drains are for all workers; a connection has one; a redirect is told to one, which tells the others."""
+        body = await request.read()
+        raw = request.rel_url.raw_path
+        if path in (ROUTE_DRAIN, TAG_DRAIN, BROKER_DRAIN):
+            replies = await self.asker.ask_all(raw, (), method, body)
+            drains = [reply.json() for reply in replies if reply.is_good]
+            return self._json(join_drains(drains), replies) if drains else self._passed(replies)
+        if path == REDIRECT:
+            for number in self.numbers():
+                reply = await self.asker.ask(number, raw, (), method, body)
+                if reply is not None:
+                    return _raw(reply)
+            return self._passed([])
+        return await self._close(request, method)
+
+    async def _close(self, request: web.Request, method: str) -> web.Response:
+        text = request.match_info["id"]
+        inner = inner_id(text)
+        reply = None
+        if inner is not None and inner[0] in self.numbers():
+            reply = await self.asker.ask(inner[0], f"/api/v1/connections/{inner[1]}", (), method)
+            if reply is None:
+                return self._passed([])
+        if reply is None or reply.status == 404:
+            raise AdminError("no-such-connection", f"no connection has the number {shown(text)}")
+        return self._json(placed(Answer(reply.worker, reply.json())), ()) if reply.is_good else _raw(reply)
+
+    # How
+
+    async def _status(self) -> tuple[list[Reply], Body]:
+        workers = self._workers
+        replies = await self.asker.ask_all(STATUS)
+        bodies = [reply.json() for reply in replies if reply.is_good]
+        if not bodies:
+            raise _nobody()
+        states = [body["state"] for body in bodies]
+        own = {
+            "broker_id": workers.broker_id,
+            "name": workers.config.broker.name,
+            "state": "stopping" if workers.is_stopping else "ready" if "ready" in states else states[0],
+            "started_at_ms": workers.started_at_ms,
+            "uptime_s": max(0, workers.now_ms() - workers.started_at_ms) / 1000,
+            "listeners": list(workers.listeners),
+            "config": views.config_view(workers.config),
+            "workers": msgspec.to_builtins(list(workers.states())),
+        }
+        return replies, status(bodies, own)
+
+    async def _routes(self, part: Part, filters: Query, brokers: frozenset[str]) -> web.Response:
+        replies, body = await self._list_routes(part, filters, brokers)
+        return self._json(body, replies)
+
+    async def _list_routes(self, part: Part, filters: Query, brokers: frozenset[str]) -> tuple[list[Reply], Body]:
+        """Routes of each worker as it sees them itself, then those of other brokers as one worker sees them."""
+        states = [each for each in self._workers.states() if each.name]
+        filters = list(filters)
+        asked: dict[tuple[int, int], Query] = {  # who is asked what; 0: routes that no worker has
+            (each.number, each.number): [*filters, (BROKER, each.name)]
+            for each in states
+            if not brokers or each.name in brokers
+        }
+        seen, known = await self._whole(BROKERS, ())
+        own_names = {each.name for each in states}
+        others = sorted({str(each.body["name"]) for each in known} - own_names)
+        wanted = [name for name in others if not brokers or name in brokers]
+        if wanted:
+            asked[0, seen[0].worker] = [*filters, *((BROKER, name) for name in wanted)]
+        if not asked:  # a broker that nobody knows; whether the other filters are good, one worker says
+            asked[0, seen[0].worker] = [*filters, *((BROKER, name) for name in sorted(brokers))]
+        return await self._paged(ROUTES, part, asked)
+
+    async def _paged(self, path: str, part: Part, asked: dict[tuple[int, int], Query]) -> tuple[list[Reply], Body]:
+        """A part of lists one behind the other. `asked`: by place (0: of no worker) and worker, the query."""
+        keys = list(asked)
+        firsts = await asyncio.gather(
+            *(self.asker.ask(worker, path, [*query, ("limit", "1")]) for (_, worker), query in asked.items())
+        )
+        replies = [reply for reply in firsts if reply is not None]
+        self._check(replies)
+        totals = {
+            at: int(reply.json()["total"]) for at, reply in enumerate(firsts) if reply is not None and reply.is_good
+        }
+        plans = plan_pages(totals, part)
+        pages = await asyncio.gather(
+            *(
+                self.asker.ask(
+                    keys[plan.worker][1],
+                    path,
+                    [*asked[keys[plan.worker]], ("offset", str(plan.offset)), ("limit", str(plan.limit))],
+                )
+                for plan in plans
+            )
+        )
+        items: list[Body] = []
+        for plan, page in zip(plans, pages, strict=True):
+            if page is None or not page.is_good:
+                replies = [reply for reply in replies if reply.worker != keys[plan.worker][1]]
+                continue
+            place = keys[plan.worker][0]
+            for body in page.json()["items"]:
+                items.append(placed(Answer(place, body)) if place else body | {"worker": None})
+        return replies, listed(items, sum(totals.values()), part)
+
+    async def _links(self, part: Part) -> tuple[list[Reply], Body]:
+        replies = await self.asker.ask_all(LINKS, [("limit", "1000")])  # cluster.max_links is less, but for experts
+        self._check(replies)
+        bodies = [Answer(reply.worker, reply.json()) for reply in replies if reply.is_good]
+        items = [placed(Answer(each.worker, item)) for each in bodies for item in each.body["items"]]
+        dials = [item | {"worker": each.worker} for each in bodies for item in each.body["dials"]]
+        return replies, listed(items[part.offset : part.offset + part.limit], len(items), part) | {"dials": dials}
+
+    async def _whole(self, path: str, query: Query) -> tuple[list[Reply], list[Answer]]:
+        """Everything on a list, of all workers; a reply for each that answered."""
+        query = list(query)
+        found = await asyncio.gather(*(self.asker.whole(number, path, query) for number in self.numbers()))
+        replies: list[Reply] = []
+        items: list[Answer] = []
+        for number, each in zip(self.numbers(), found, strict=True):
+            if isinstance(each, list):
+                items += each
+                replies.append(Reply(number, 200, b"", ""))
+            elif each is not None:
+                replies.append(each)
+        self._check(replies)
+        return replies, items
+
+    def _check(self, replies: Sequence[Reply]) -> None:
+        """Raises what all say, if it is that the question is a bad one."""
+        if not replies:
+            raise _nobody()
+        if not any(reply.is_good for reply in replies):
+            raise _refused(replies[0])
+
+    def _passed(self, replies: Sequence[Reply]) -> web.Response:
+        """What the first one says, who speaks for all."""
+        if not replies:
+            raise _nobody()
+        return self._said(_raw(replies[0]), replies)
+
+    def _json(self, body: Body, replies: Sequence[Reply]) -> web.Response:
+        return self._said(json_response(body), replies)
+
+    def _said(self, response: web.Response, replies: Sequence[Reply]) -> web.Response:
+        gone = missing(self.numbers(), [reply.worker for reply in replies]) if replies else []
+        if gone:
+            response.headers[MISSING] = ", ".join(map(str, gone))
+        return response
+
+
+def make_workers_app(workers: Workers) -> web.Application:
+    """The application of all workers."""
+    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
+    api = WorkersApi(workers)
+    for endpoint in ENDPOINTS:
+        app.router.add_get(
+            endpoint.path, _handler(api.answer_of(endpoint.path), endpoint.parameters, endpoint.takes_tags)
+        )
+    for change in CHANGES:
+        app.router.add_route(change.method, change.path, _change_handler(workers, api, change.path, change.method))
+
+    async def close(_: web.Application) -> None:
+        await api.asker.close()
+
+    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(HEADERS)
+
+    app.on_cleanup.append(close)
+    app.on_response_prepare.append(add_headers)
+    return app
+
+
+async def start_unix(app: web.Application, path: str) -> web.AppRunner:
+    """Listens at a Unix socket; the runner, whose `cleanup()` ends it. BrokerError "cannot-listen"."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S)
+    await runner.setup()
+    try:
+        if os.path.exists(path):
+            os.unlink(path)  # of a process that was killed
+        await web.UnixSite(runner, path).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise BrokerError("cannot-listen", f"admin {path}: {error.strerror or error}") from None
+    return runner
+
+
+def _handler(answer: Answering, parameters: frozenset[str], takes_tags: bool) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        reject_unknown(request, parameters, takes_tags)
+        return await answer(request)
+
+    return handle
+
+
+def _change_handler(workers: Workers, api: WorkersApi, path: str, method: str) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        guard(request, workers.config, workers.is_stopping)
+        reject_unknown(request, NONE, False)
+        return await api.change(request, path, method)
+
+    return handle
+
+
+def _filters(request: web.Request) -> list[tuple[str, str]]:
+    """What is passed on of a query: which items, not which part of them."""
+    return [(name, value) for name, value in request.query.items() if name == SERVICE or name.startswith(TAG)]
+
+
+def _raw(reply: Reply) -> web.Response:
+    return web.Response(body=reply.body, status=reply.status, headers={"Content-Type": reply.content_type})
+
+
+def _nobody() -> AdminError:
+    return AdminError("not-ready", "no worker answers", ["starting: all workers are being started"])
+
+
+def _refused(reply: Reply) -> AdminError:
+    """What a worker refuses all would."""
+    problem: dict[str, Any] = reply.json()
+    return AdminError(str(problem["code"]), str(problem["detail"]), list(problem.get("reasons", [])))

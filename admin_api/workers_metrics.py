@@ -1,0 +1,154 @@
+"""The metrics of several workers as those of one broker.
+
+Decides how samples of one name and one set of labels become one: counters, histograms and what each worker has for
+itself are added up; of what all know alike, and of moments and versions, the largest counts. Knows the text format,
+not who was asked.
+
+A sum of counters must never go back, or Prometheus takes it for a restart of everything and counts all of it again.
+So what a worker had counted when it was last asked stays in the sums when it is gone, and its successor's is added;
+what it counted after that is lost. A worker that does not answer this time counts as it did the last time. Gauges are
+of those that answer.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+SampleKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels in their order
+
+# Gauges of which every worker shows the same thing, or that no sum makes sense of.
+LARGEST: Final = frozenset(
+    {
+        "broker_build_info",
+        "broker_cluster_brokers",
+        "broker_drains",
+        "broker_link_lag_seconds",
+        "broker_ready",
+        "broker_routes",
+        "broker_routing_generation",
+        "broker_routing_tags",
+        "broker_service_routes",
+        "broker_services",
+        "process_max_fds",
+        "process_start_time_seconds",
+        "python_info",
+    }
+)
+_GROWING: Final = frozenset({"counter", "histogram"})
+_ENDINGS: Final = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}  # of the names of samples
+
+
+class Counted:
+    """What the run of one worker has counted."""
+
+    __slots__ = ("run", "values")
+
+    def __init__(self, run: int) -> None:
+        self.run = run  # number of its process
+        self.values: dict[SampleKey, float] = {}
+
+
+class WorkersMetrics:
+    """Remembers counters, so that sums do not go back."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, Counted] = {}  # by worker
+        self._gone: dict[SampleKey, float] = {}  # sums of those that are no more; names and labels are bounded by them
+
+    def render(
+        self, accept: str, texts: Mapping[int, tuple[int, str]], own: Iterable[Metric] = ()
+    ) -> tuple[bytes, str]:
+        """The whole and its content type, in the format that the Accept header asks for.
+
+        `texts`: by worker the number of its process and its metrics in the Prometheus format; who does not answer is
+        not among them. `own`: families of the supervisor.
+        """
+        families: dict[str, Metric] = {}
+        gauges: dict[SampleKey, float] = {}
+        for worker, (run, text) in texts.items():
+            counted = self._begin(worker, run)
+            for family in text_string_to_metric_families(text):
+                families.setdefault(family.name, family)
+                for sample in family.samples:
+                    key = (sample.name, tuple(sample.labels.items()))
+                    if family.type in _GROWING:
+                        counted.values[key] = float(sample.value)
+                    elif sample.name in LARGEST:
+                        gauges[key] = max(gauges.get(key, float("-inf")), float(sample.value))
+                    else:
+                        gauges[key] = gauges.get(key, 0.0) + float(sample.value)
+        registry = CollectorRegistry()
+        registry.register(_Ready([*self._joined(families, gauges), *own]))
+        encode, content_type = choose_encoder(accept)
+        return encode(registry), content_type
+
+    def _begin(self, worker: int, run: int) -> Counted:
+        """Where the counters of this run go; those of the run before it are kept apart."""
+        latest = self._latest.get(worker)
+        if latest is None or latest.run != run:
+            if latest is not None:
+                for key, value in latest.values.items():
+                    self._gone[key] = self._gone.get(key, 0.0) + value
+            latest = self._latest[worker] = Counted(run)
+        return latest
+
+    def _joined(self, families: Mapping[str, Metric], gauges: dict[SampleKey, float]) -> list[Metric]:
+        sums = dict(self._gone)
+        for counted in self._latest.values():
+            for key, value in counted.values.items():
+                sums[key] = sums.get(key, 0.0) + value
+        by_name: dict[str, list[tuple[SampleKey, float]]] = {}
+        for key, value in (*sums.items(), *gauges.items()):
+            by_name.setdefault(key[0], []).append((key, value))
+        joined: list[Metric] = []
+        for family in families.values():
+            whole = Metric(family.name, family.documentation, family.type)
+            rows = [row for end in _ENDINGS.get(family.type, ("",)) for row in by_name.get(family.name + end, ())]
+            if family.type == "histogram":
+                rows = _by_series(rows, family.name)
+            for (name, labels), value in rows:
+                whole.add_sample(name, dict(labels), value)
+            joined.append(whole)
+        return joined
+
+
+def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Metric]:
+    """What only the supervisor knows, by worker."""
+    workers = GaugeMetricFamily("broker_worker_up", "1 when the worker is in these numbers", labels=["worker"])
+    for worker, is_up in up.items():
+        workers.add_metric([str(worker)], float(is_up))
+    ended = CounterMetricFamily(
+        "broker_worker_restarts", "Times that a worker ended and was started", labels=["worker"]
+    )
+    for worker, number in restarts.items():
+        ended.add_metric([str(worker)], number)
+    return [workers, ended]
+
+
+def _by_series(rows: list[tuple[SampleKey, float]], name: str) -> list[tuple[SampleKey, float]]:
+    """Buckets, sum and count of each series together, as both formats want them; buckets in ascending order."""
+    series: dict[tuple[tuple[str, str], ...], list[tuple[SampleKey, float]]] = {}
+    for key, value in rows:
+        labels = tuple(label for label in key[1] if label[0] != "le")
+        series.setdefault(labels, []).append((key, value))
+    ordered: list[tuple[SampleKey, float]] = []
+    for group in series.values():
+        buckets = [row for row in group if row[0][0] == f"{name}_bucket"]
+        buckets.sort(key=lambda row: float(dict(row[0][1])["le"]))
+        ordered += buckets + [row for row in group if row[0][0] != f"{name}_bucket"]
+    return ordered
+
+
+class _Ready(Collector):
+    """Families that are there already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families: Final = families
+
+    def collect(self) -> list[Metric]:
+        return self._families

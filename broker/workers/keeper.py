@@ -1,0 +1,158 @@
+"""Keeps one worker running.
+
+    starting ──ready──► ready ──ends──► waiting ──pause──► starting …
+        └──cannot start, the first time──► ended        ──told to stop──► stopping ──► ended
+
+A worker that lived for LIVED_S is started again at once. One that did not is waited for, longer each time, so that a
+worker that cannot live does not take a core for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from admin_api.workers import WorkerState
+from broker.workers.plan import Handed
+from broker.workers.reports import Report
+
+STARTING: Final = "starting"
+READY: Final = "ready"
+WAITING: Final = "waiting"  # to be started again
+STOPPING: Final = "stopping"
+ENDED: Final = "ended"
+START_S: Final = 60.0  # to become ready; a cold Python with all imports on a busy machine needs ten
+LIVED_S: Final = 5.0  # it was not the start that failed
+FIRST_PAUSE_S: Final = 0.1
+LAST_PAUSE_S: Final = 5.0
+COMMAND: Final = (sys.executable, "-m", "broker.workers.worker")
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Keeper:
+    """One worker, whatever process it is."""
+
+    def __init__(self, handed: Handed, command: Sequence[str] = COMMAND) -> None:
+        self.number: Final = handed.number
+        self.state = STARTING
+        self.name = ""  # in traces; empty before it is ready for the first time
+        self.pid = 0  # 0: it does not run
+        self.restarts = 0
+        self.started_at_ms = 0  # when it became ready, epoch; 0: it is not
+        self.status = 0  # with which its latest process ended, negative for a signal
+        self.first: Final[asyncio.Future[str]] = (
+            asyncio.get_running_loop().create_future()
+        )  # empty: ready; else why not
+        self._handed: Final = handed.encode()
+        self._command: Final = command
+        self._process: asyncio.subprocess.Process | None = None  # None: it does not run
+        self._stop: Final = asyncio.Event()
+
+    def view(self) -> WorkerState:
+        """For operators."""
+        return WorkerState(self.number, self.name, self.pid, self.state, self.restarts, self.started_at_ms)
+
+    async def keep(self) -> None:
+        """Starts it, again and again, until it is to stop or did not start at all."""
+        loop = asyncio.get_running_loop()
+        pause_s = 0.0
+        while not self._stop.is_set():
+            self.state = STARTING
+            began_at = loop.time()
+            error = await self._live()
+            if self._stop.is_set():
+                break
+            if not self.first.done():
+                self.first.set_result(error or f"worker {self.number} ended with {self.status} before it was ready")
+                break
+            pause_s = next_pause_s(pause_s, loop.time() - began_at)
+            again = f"is started again in {pause_s:g} s" if pause_s else "is started again"
+            why = f": {error}" if error else ""
+            _log.warning("worker %d: ended with %d%s, %s", self.number, self.status, why, again)
+            self.state = WAITING
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stop.wait()
+            self.restarts += 1
+        self.state = ENDED
+        if not self.first.done():
+            self.first.set_result("the broker was told to stop")
+
+    def stop(self) -> None:
+        """It is to end, and is not started again; the second time at once."""
+        self._stop.set()
+        self.state = STOPPING
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """It ends now."""
+        self._stop.set()
+        self._signal(signal.SIGKILL)
+
+    async def _live(self) -> str:
+        """One process, from its start to its end; why it could not start, empty if it could."""
+        try:
+            # A session of its own: Ctrl-C in the terminal is for the supervisor, which says it to all once.
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.status = 1
+            return f"it cannot be started: {error}"
+        self._process, self.pid = process, process.pid
+        if self._stop.is_set():  # meanwhile
+            self._signal(signal.SIGTERM)
+        try:
+            return await self._talk(process)
+        finally:
+            self.status = await process.wait()
+            self._process, self.pid, self.started_at_ms = None, 0, 0
+
+    async def _talk(self, process: asyncio.subprocess.Process) -> str:
+        """Tells it what it has to know, and listens until it has nothing more to say: it has ended."""
+        assert process.stdin is not None  # both are pipes
+        assert process.stdout is not None
+        report: Report | None = None
+        try:
+            async with asyncio.timeout(START_S):
+                process.stdin.write(self._handed)
+                await process.stdin.drain()
+                report = Report.decode(await process.stdout.readline())
+        except ConnectionError:
+            pass  # it has ended already
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            return f"it was not ready within {START_S:g} s"
+        if report is None or report.error:
+            return report.error if report is not None else ""
+        self.name = report.name
+        self.started_at_ms = time.time_ns() // 1_000_000
+        _log.info("worker %d: ready as %s, process %d", self.number, self.name, process.pid)
+        if not self._stop.is_set():
+            self.state = READY
+        if not self.first.done():
+            self.first.set_result("")
+        await process.wait()
+        return ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+def next_pause_s(before_s: float, lived_s: float) -> float:
+    """How long to wait before the next start. `before_s`: the pause before this one; `lived_s`: how long it lived."""
+    if lived_s >= LIVED_S:
+        return 0.0
+    return min(before_s * 2, LAST_PAUSE_S) if before_s else FIRST_PAUSE_S

@@ -1,0 +1,24 @@
+"""What a worker says to its supervisor: one line of JSON on its standard output, when it is ready or cannot start."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That line."""
+
+    name: str = ""  # in traces; empty: it cannot start
+    error: str = ""  # why not, a sentence
+
+    def encode(self) -> bytes:
+        """With the end of the line."""
+        return msgspec.json.encode(self) + b"\n"
+
+    @staticmethod
+    def decode(line: bytes) -> Report | None:
+        """None when it is none: the worker ended before it said anything."""
+        try:
+            return msgspec.json.decode(line, type=Report)
+        except msgspec.MsgspecError:
+            return None

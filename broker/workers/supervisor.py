@@ -1,0 +1,122 @@
+"""`serve` with several workers: the process that starts them, and answers operators for all of them (D-53).
+
+    supervisor ── holds the ports, serves the admin API, forwards nothing
+       ├─ worker 1 ── a broker ─┐
+       ├─ worker 2 ── a broker ─┼─ accept on the same ports; linked by Unix sockets, each with each
+       └─ worker 3 ── a broker ─┘
+
+Decides the order of starting and stopping. All workers are ready before anybody is told where to connect. A worker that
+ends is started again (`keeper`), the others go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from admin_api.workers import WorkerState
+from broker.errors import BrokerError
+from broker.options import Config
+from broker.wire.ids import id_text
+from broker.workers.keeper import COMMAND, READY, Keeper
+from broker.workers.plan import Plan
+from broker.workers.ports import Ports
+
+STOP_EXTRA_S: Final = 20.0  # beyond server.stop_grace_s: last bytes and event files; then workers are killed
+SECRET_BYTES: Final = 32
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """All workers of one machine. Has the face of `admin_api.workers.Workers`."""
+
+    def __init__(self, config: Config, workers_n: int, command: Sequence[str] = COMMAND) -> None:
+        self.config = config
+        self.listeners: list[str] = []  # URLs, with the ports that the system gave
+        self.broker_id = config.broker.id or id_text(os.urandom(16))
+        self.started_at_ms = time.time_ns() // 1_000_000
+        self.is_stopping = False
+        self._workers_n = workers_n
+        self._command = command
+        self._ports = Ports()
+        self._folder = ""  # of the Unix sockets; empty until `start`
+        self._plan: Plan | None = None  # None until `start`
+        self._keepers: list[Keeper] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop_wishes = 0
+        self._wish = asyncio.Event()
+
+    @property
+    def is_ready(self) -> bool:
+        """At least one worker takes requests."""
+        return any(keeper.state == READY for keeper in self._keepers)
+
+    def now_ms(self) -> int:
+        """Epoch."""
+        return time.time_ns() // 1_000_000
+
+    def states(self) -> list[WorkerState]:
+        """By number."""
+        return [keeper.view() for keeper in self._keepers]
+
+    def admin_path(self, number: int) -> str:
+        """The Unix socket at which a worker answers."""
+        assert self._plan is not None  # there are workers
+        return self._plan.admin_path(number)
+
+    async def start(self) -> None:
+        """Returns when all workers are ready; BrokerError when one cannot start, and then none runs."""
+        server = self.config.server
+        listens = tuple(self._ports.hold(listen) for listen in server.listen)
+        self.listeners += [str(listen) for listen in listens]
+        self._folder = tempfile.mkdtemp(prefix="rsocket-broker-")  # only this user may look into it
+        config = replace(self.config, server=replace(server, listen=listens))
+        plan = Plan(config, self._workers_n, self._folder, self.broker_id, secrets.token_hex(SECRET_BYTES))
+        self._plan = plan
+        self._keepers = [Keeper(plan.handed(number), self._command) for number in range(1, self._workers_n + 1)]
+        self._tasks = [asyncio.create_task(keeper.keep()) for keeper in self._keepers]
+        for keeper in self._keepers:
+            error = await keeper.first
+            if error:
+                raise BrokerError("cannot-listen", error)
+
+    def wish_stop(self) -> None:
+        """Somebody wants the workers to stop; the second time at once. Safe as a signal handler of the loop."""
+        self._stop_wishes += 1
+        self._wish.set()
+        self._stop_workers()
+
+    async def wait_for_wish(self) -> None:
+        """Until somebody wants them to stop."""
+        await self._wish.wait()
+
+    async def stop(self) -> bool:
+        """Stops all; returns when none is left. False: one of them did not end in order."""
+        if not self._stop_wishes:
+            self._stop_workers()
+        longest_s = self.config.server.stop_grace_s + STOP_EXTRA_S
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=longest_s)
+            for keeper, task in zip(self._keepers, self._tasks, strict=True):
+                if task in late:
+                    _log.error("worker %d: has not ended after %g s and is killed", keeper.number, longest_s)
+                    keeper.kill()
+            await asyncio.gather(*self._tasks)
+        self._ports.close()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return all(keeper.status == 0 for keeper in self._keepers)
+
+    def _stop_workers(self) -> None:
+        self.is_stopping = True
+        for keeper in self._keepers:
+            keeper.stop()

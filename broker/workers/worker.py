@@ -1,0 +1,89 @@
+"""One worker: a broker that accepts on ports that others accept on, too. The supervisor starts it:
+`python -m broker.workers.worker`.
+
+Its standard input is a pipe from the supervisor: what it is told, then nothing, and at its end the supervisor is gone.
+A worker without a supervisor would go on with ports that nobody could take, so it stops then, as after SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import Final
+
+from aiohttp import web
+
+from admin_api.app import make_app
+from admin_api.workers import start_unix
+from broker.errors import BrokerError
+from broker.log import setup as setup_log
+from broker.process import prepare, run, settle
+from broker.server import Server
+from broker.workers.plan import Handed
+from broker.workers.reports import Report
+
+EXIT_CANNOT_START: Final = 1
+STDIN: Final = 0
+
+
+def main() -> int:
+    """To its end; the exit status."""
+    handed = Handed.read(sys.stdin.buffer.read)
+    if handed is None:
+        return EXIT_CANNOT_START
+    log = handed.config.log
+    setup_log(log.level, log.format)
+    return run(_serve(handed))
+
+
+async def _serve(handed: Handed) -> int:
+    prepare()
+    server = Server(handed.config, handed.link_path)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.wish_stop)
+    loop.add_reader(STDIN, _watch, server)
+    admin: web.AppRunner | None = None
+    try:
+        await server.start()
+        if handed.admin_path:
+            admin = await start_unix(make_app(server), handed.admin_path)
+    except BrokerError as error:
+        _say(Report(error=error.text))
+        if server.is_ready:
+            await server.stop()
+        return EXIT_CANNOT_START
+    settle()
+    _say(Report(name=server.core.cluster.name))
+    await server.wait_for_wish()
+    await server.stop()
+    if admin is not None:
+        await admin.cleanup()
+        _remove(handed.admin_path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(handed.link_path))  # the last one does it when the supervisor was killed
+    return 0
+
+
+def _watch(server: Server) -> None:
+    """There is something to read in standard input, which can only be its end."""
+    if not os.read(STDIN, 1):
+        asyncio.get_running_loop().remove_reader(STDIN)
+        server.wish_stop()
+
+
+def _say(report: Report) -> None:
+    with contextlib.suppress(BrokenPipeError):  # then standard input says it, too
+        os.write(sys.stdout.fileno(), report.encode())
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
