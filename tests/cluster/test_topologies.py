@@ -1,0 +1,340 @@
+"""Many brokers in one process: whatever breaks, tables agree, requests arrive and never circle."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.errors import REJECTED
+from broker.rsocket.frames import (
+    COMPLETE,
+    ERROR,
+    METADATA_PUSH,
+    NEXT,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_payload,
+)
+from broker.wire.frames import MULTICAST, ROUTE_ADD, ROUTE_REMOVE
+from tests.fakes import Frame, Wire, address
+from tests.topology import LINKED_S, Net, line, ring, route_text, star
+
+DIGEST_ROUND_S = 2.0
+
+
+def offer(net: Net, name: str, service: str, number: int) -> Wire:
+    """A service at one broker; known everywhere when this returns."""
+    wire = net.worlds[name].service(service, number)
+    net.pump()
+    return wire
+
+
+def ask(net: Net, name: str, service: str, caller: Wire | None = None, stream_id: int = 1) -> tuple[Wire, int]:
+    """A request/response at one broker."""
+    caller = caller or net.worlds[name].caller()
+    caller.request(REQUEST_RESPONSE, stream_id, address(service=service), b"ping")
+    net.pump()
+    return caller, stream_id
+
+
+def answered(net: Net, caller: Wire, server: Wire) -> None:
+    """The request that `server` has just got is answered, and the answer comes."""
+    asked = server.one()
+    assert (asked.name, asked.data) == ("REQUEST_RESPONSE", b"ping")
+    server.answer(asked.stream_id, b"pong")
+    net.pump()
+    assert caller.one().data == b"pong"
+
+
+def agree(net: Net) -> None:
+    """All brokers have the same routes, at the same brokers."""
+    tables = list(net.tables().values())
+    assert all(table == tables[0] for table in tables), net.tables()
+    assert len(net.digests()) == 1
+
+
+@pytest.mark.parametrize("shape", ["line", "ring", "star"])
+def test_a_service_at_any_broker_is_reached_from_every_broker_by_the_shortest_way(shape: str) -> None:
+    net = {"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]()
+    net.advance(LINKED_S)
+    services = {name: offer(net, name, f"at-{name}", number) for number, name in enumerate(net.names, 1)}
+    agree(net)
+    for name in net.names:
+        members = {member.name: member for member in net.worlds[name].core.cluster.members.values()}
+        assert set(members) == set(net.names)
+        for other in net.names:
+            caller, _ = ask(net, name, f"at-{other}")
+            answered(net, caller, services[other])
+    hops = {name: net.worlds[name].core.engine.hops for name in net.names}
+    assert all(each.loops_refused == 0 for each in hops.values())
+    most = {"line": 4, "ring": 2, "star": 2}[shape]
+    for name in net.names:
+        assert max(member.hops_n for member in net.worlds[name].core.cluster.members.values()) <= most
+        assert len(hops[name].hop_counts) <= most + 1, hops[name].hop_counts
+
+
+def test_a_broken_link_of_a_ring_is_routed_around() -> None:
+    net = ring(4)
+    net.advance(LINKED_S)
+    service = offer(net, "b2", "orders", 1)
+    caller, _ = ask(net, "b1", "orders")
+    answered(net, caller, service)
+    net.cut = {("b1", "b2"), ("b2", "b1")}
+    net.break_link("b1", "b2")
+    ask(net, "b1", "orders", caller, 3)
+    answered(net, caller, service)
+    members = {member.name: member for member in net.worlds["b1"].core.cluster.members.values()}
+    assert (members["b2"].hops_n, members["b2"].next_hop) == (3, "b4")
+
+
+def test_the_routes_of_a_broker_that_dies_leave_everywhere_at_once() -> None:
+    net = star(4)
+    net.advance(LINKED_S)
+    offer(net, "b3", "orders", 1)
+    keeps = offer(net, "b2", "others", 2)
+    agree(net)
+    net.kill("b3")
+    assert net.table("b1") == net.table("b2") == net.table("b4") == {route_text(2): "b2"}
+    caller, _ = ask(net, "b4", "others")
+    answered(net, caller, keeps)
+
+
+def test_a_broker_that_says_nothing_is_lost_after_three_seconds() -> None:
+    net = line(3)
+    net.advance(LINKED_S)
+    offer(net, "b3", "orders", 1)
+    net.part(["b1", "b2"], ["b3"])
+    net.advance(2.5)
+    assert net.table("b1") == {route_text(1): "b3"}
+    net.advance(1.0)
+    assert net.table("b1") == net.table("b2") == {}
+
+
+def test_nothing_heard_one_way_is_as_bad_as_nothing_at_all() -> None:
+    net = ring(3)
+    net.advance(LINKED_S)
+    offer(net, "b2", "orders", 1)
+    net.cut = {("b1", "b2")}  # b2 hears nothing of b1
+    net.advance(4.0)
+    members = {member.name: member for member in net.worlds["b1"].core.cluster.members.values()}
+    assert (members["b2"].hops_n, members["b2"].next_hop) == (2, "b3")
+    agree(net)
+
+
+def test_a_broker_that_comes_back_is_complete_within_two_seconds() -> None:
+    net = line(3)
+    net.advance(LINKED_S)
+    service = offer(net, "b1", "orders", 1)
+    net.kill("b3")
+    net.advance(5.0)
+    net.start("b3")
+    net.advance(2.0)
+    agree(net)
+    assert net.table("b3") == {route_text(1): "b1"}
+    caller, _ = ask(net, "b3", "orders")
+    answered(net, caller, service)
+
+
+def test_a_broker_that_begins_anew_with_its_old_id_has_no_routes_of_its_earlier_life() -> None:
+    net = line(3)
+    net.advance(LINKED_S)
+    offer(net, "b2", "orders", 1)
+    net.kill("b2")
+    net.start("b2")
+    net.advance(2.0)
+    assert net.tables() == {"b1": {}, "b2": {}, "b3": {}}
+    agree(net)
+
+
+def test_two_islands_that_join_know_each_other_and_each_route_once() -> None:
+    net = Net(["b1", "b2", "b3", "b4"], [("b1", "b2"), ("b3", "b4"), ("b2", "b3")])
+    net.part(["b1", "b2"], ["b3", "b4"])
+    net.advance(LINKED_S)
+    offer(net, "b1", "orders", 1)
+    offer(net, "b4", "orders", 2)
+    net.advance(1.0)
+    older = offer(net, "b1", "moved", 3)
+    net.advance(1.0)
+    newer = offer(net, "b4", "moved", 3)
+    assert net.table("b2") == {route_text(1): "b1", route_text(3): "b1"}
+    assert net.table("b3") == {route_text(2): "b4", route_text(3): "b4"}
+    net.heal()
+    net.advance(2 * DIGEST_ROUND_S)
+    agree(net)
+    assert net.table("b2") == {route_text(1): "b1", route_text(2): "b4", route_text(3): "b4"}
+    assert older.is_closed
+    assert older.frames[-1].text.startswith("replaced: another connection came with the Route Id")
+    assert not newer.is_closed
+
+
+def test_a_route_that_moves_is_one_connection_in_the_whole_cluster() -> None:
+    net = line(3)
+    net.advance(LINKED_S)
+    old = offer(net, "b1", "orders", 1)
+    net.advance(0.1)
+    new = offer(net, "b3", "orders", 1)
+    agree(net)
+    assert net.table("b2") == {route_text(1): "b3"}
+    assert old.is_closed
+    caller, _ = ask(net, "b1", "orders")
+    answered(net, caller, new)
+    net.advance(2 * DIGEST_ROUND_S)
+    agree(net)
+
+
+def is_advert(frame: Frame) -> bool:
+    return frame.kind == METADATA_PUSH
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lost_adverts_are_found_within_two_rounds_of_digests(seed: int) -> None:
+    net = [line(5), ring(4), star(4)][seed % 3]
+    net.advance(LINKED_S)
+    count = 0
+
+    def drops(_: str, __: str, frame: Frame) -> bool:
+        nonlocal count
+        if not is_advert(frame):
+            return False
+        count += 1
+        return (count * 7 + seed) % 10 == 0
+
+    net.drops = drops
+    wires: list[Wire] = []
+    for number in range(1, 41):
+        wires.append(offer(net, net.names[(number + seed) % len(net.names)], f"s{number % 5}", number))
+        if number % 3 == 0:
+            wires[number // 2].lose()
+            net.pump()
+        if number % 8 == 0:
+            a, b = net.edges[number // 8 % len(net.edges)]
+            net.break_link(a, b)
+        net.advance(0.1)
+    net.drops = None
+    net.advance(2 * DIGEST_ROUND_S + 0.1)
+    agree(net)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 5))
+    names = [f"b{number + 1}" for number in range(size)]
+    edges = [(names[number], names[data.draw(st.integers(0, number - 1))]) for number in range(1, size)]
+    for a in names:
+        for b in names:
+            if a < b and (a, b) not in edges and (b, a) not in edges and data.draw(st.booleans()):
+                edges.append((a, b))
+    net = Net(names, edges)
+    net.advance(LINKED_S)
+    number = 0
+    wires: list[Wire] = []
+    for _ in range(data.draw(st.integers(1, 12))):
+        action = data.draw(st.sampled_from(["offer", "lose", "move", "break", "part", "heal", "restart", "wait"]))
+        name = data.draw(st.sampled_from(names))
+        if action in ("offer", "move"):
+            number += action == "offer" or not number
+            wires.append(net.worlds[name].service("orders", number))
+        elif action == "lose" and wires:
+            wires[data.draw(st.integers(0, len(wires) - 1))].lose()
+        elif action == "break":
+            net.break_link(*data.draw(st.sampled_from(edges)))
+        elif action == "part":
+            net.part([name], [other for other in names if other != name])
+        elif action == "heal":
+            net.heal()
+        elif action == "restart":
+            net.kill(name)
+            net.start(name)
+        net.pump()
+        net.advance(data.draw(st.sampled_from([0.05, 0.5, 4.0])))
+    net.heal()
+    net.advance(4.0 + 2 * DIGEST_ROUND_S)
+    agree(net)
+    alive = Counter(
+        route for name, world in net.worlds.items() for route, owner in net.table(name).items() if owner == name
+    )
+    assert all(times == 1 for times in alive.values()), alive
+    for name in names:
+        caller = net.worlds[name].caller()
+        caller.request(REQUEST_RESPONSE, 1, address(service="orders"))
+        net.pump()
+        frames = caller.received()
+        if net.table(name):
+            assert frames == [], frames
+        else:
+            assert [(frame.kind, frame.code) for frame in frames] == [(ERROR, REJECTED)]
+    assert all(world.core.engine.hops.loops_refused == 0 for world in net.worlds.values())
+
+
+@pytest.mark.parametrize("shape", ["line", "ring", "star"])
+@pytest.mark.parametrize("kind", [REQUEST_FNF, REQUEST_STREAM])
+def test_each_member_of_a_multicast_gets_exactly_one_copy(shape: str, kind: int) -> None:
+    net = {"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]()
+    net.advance(LINKED_S)
+    members = [offer(net, net.names[number % len(net.names)], "orders", number + 1) for number in range(11)]
+    caller = net.worlds["b2"].caller()
+    caller.request(kind, 1, address(MULTICAST, service="orders"), b"all", 100)
+    net.pump()
+    asked = [member.one() for member in members]
+    assert [frame.data for frame in asked] == [b"all"] * 11
+    if kind == REQUEST_FNF:
+        return
+    for number, (member, frame) in enumerate(zip(members, asked, strict=True)):
+        member.send(encode_payload(frame.stream_id, NEXT | COMPLETE, b"%d" % number))
+        net.pump()
+    got = caller.received()
+    assert sorted(frame.data for frame in got if frame.flags & NEXT) == sorted(b"%d" % n for n in range(11))
+    assert got[-1].flags & COMPLETE
+
+
+def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
+    net = line(3)
+    net.advance(LINKED_S)
+    offer(net, "b2", "orders", 1)
+    here = offer(net, "b3", "orders", 2)
+
+    def is_remove(a: str, b: str, frame: Frame) -> bool:
+        return (
+            (a, b) == ("b2", "b1") and bytes([ROUTE_REMOVE << 2]) + b"\0" in frame.raw and frame.kind == METADATA_PUSH
+        )
+
+    net.holds = is_remove
+    gone = next(wire for wire in net.worlds["b2"].wires.values() if wire.peer.caller_service == "orders")
+    gone.lose()
+    net.pump()
+    assert net.table("b1")[route_text(1)] == "b2"  # stale
+    caller = net.worlds["b1"].caller()
+    for stream_id in (1, 3):
+        ask(net, "b1", "orders", caller, stream_id)
+        answered(net, caller, here)
+    hops = {name: world.core.engine.hops for name, world in net.worlds.items()}
+    assert hops["b1"].retried_n == 1
+    assert all(each.loops_refused == 0 for each in hops.values())
+    net.release()
+    agree(net)
+
+
+def test_ten_thousand_routes_are_there_when_the_link_is_up() -> None:
+    net = line(2)
+    net.cut = {("b1", "b2"), ("b2", "b1")}
+    for number in range(1, 2001):
+        net.worlds["b1"].service(f"s{number % 50}", number)
+    net.heal()
+    net.advance(2.0)
+    assert len(net.table("b2")) == 2000
+    agree(net)
+
+
+def test_route_adds_carry_both_default_tags_and_the_brokers_id() -> None:
+    net = line(2)
+    net.advance(LINKED_S)
+    offer(net, "b1", "orders", 1)
+    pushed = b"".join(frame.raw for frame in net.link("b1", "b2").seen if is_advert(frame))
+    assert bytes([ROUTE_ADD << 2]) in pushed
+    route = net.worlds["b2"].core.table.routes()[0]
+    assert [tag.key.short_name for tag in route.tags] == ["service", "route_id"]
