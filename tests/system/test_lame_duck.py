@@ -5,8 +5,9 @@ import contextlib
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
-from client_sdk import Client, Payload, Rejected, Service, address, connect
+from client_sdk import Client, Flow, Payload, Rejected, Service, address, connect
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess
 from tests.system.waits import until
@@ -126,4 +127,104 @@ async def test_no_request_fails_while_a_broker_stops_and_everybody_is_at_the_oth
         assert all(client.is_connected for client in servers + callers)
         await until(lambda: work.noted.total() == len(work.sent))
         del work.served[b"first"]
+        assert work.answered == work.served == work.noted == Counter(work.sent)
+
+
+async def test_what_runs_when_a_broker_stops_ends_on_the_old_connections(start_broker: StartBroker) -> None:
+    one, two = await cluster(start_broker, server__stop_grace_s=8, server__drain_spread_s=0)
+    released = asyncio.Event()
+    began: asyncio.Queue[str] = asyncio.Queue()
+    orders = Service("orders")
+
+    @orders.request_response()
+    async def create(data: bytes) -> bytes:
+        if data != b"first":
+            began.put_nowait("response")
+            await released.wait()
+        return data
+
+    @orders.request_stream()
+    async def count(data: bytes) -> AsyncIterator[bytes]:
+        began.put_nowait("stream")
+        for number in range(100):
+            yield b"%d" % number
+            if number == 10:
+                await released.wait()
+
+    @orders.request_channel()
+    async def echo(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
+        began.put_nowait("channel")
+        async for payload in payloads:
+            yield payload
+
+    async def given() -> AsyncIterator[bytes]:
+        yield b"0"
+        await released.wait()
+        for number in range(1, 50):
+            yield b"%d" % number
+
+    async def all_of(flow: Flow) -> list[bytes | None]:
+        return [payload.data async for payload in flow]
+
+    async with (
+        connect(one.url("tcp"), service=orders) as server,
+        connect(one.url("tcp")) as caller,
+        connect(two.url("tcp")) as stays,
+    ):
+        await reached(stays)
+        await until(lambda: all(two.url("tcp") in client.brokers for client in (server, caller)))
+        runs: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(work)
+            for client in (caller, stays)
+            for work in (
+                client.request_response(TO, b"slow"),
+                all_of(client.request_stream(TO, initial_n=3)),
+                all_of(client.request_channel(TO, given(), initial_n=3)),
+            )
+        ]
+        for _ in runs:
+            await began.get()
+        one.signal(signal.SIGTERM)
+        await until(lambda: {client.broker for client in (server, caller)} == {two.url("tcp")})
+        assert (await caller.request_response(TO, b"first")).data == b"first"
+        assert one.process.poll() is None
+        released.set()
+        for number in (0, 3):
+            response, stream, channel = [await run for run in runs[number : number + 3]]
+            assert response.data == b"slow"
+            assert stream == [b"%d" % each for each in range(100)]
+            assert channel == [b"%d" % each for each in range(50)]
+        await until(lambda: one.process.poll() is not None)
+        assert (await caller.request_response(TO, b"first")).data == b"first"
+
+
+async def test_one_broker_after_the_other_is_replaced_and_nobody_notices(start_broker: StartBroker) -> None:
+    """A rolling update: clients were told only of the first broker, and end at the third."""
+    one, two = await cluster(start_broker, server__stop_grace_s=4)
+    work = Work()
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(connect(one.url("tcp"), service=service))
+            for service in (work.service(), work.service(), None, None)
+        ]
+        asks = [asyncio.create_task(work.ask(client, str(number))) for number, client in enumerate(clients)]
+        gone, here = one, two
+        for name in ("three", "four"):
+            await until(lambda: all(here.url("tcp") in client.brokers for client in clients))  # noqa: B023
+            gone.signal(signal.SIGTERM)
+            await until(lambda: gone.process.poll() is not None)  # noqa: B023
+            assert {client.broker for client in clients} == {here.url("tcp")}
+            following = start_broker(
+                "--listen",
+                "tcp://127.0.0.1:0",
+                cluster__secret=SECRET,
+                broker__name=name,
+                cluster__peers=here.url("tcp"),
+                server__stop_grace_s=4,
+            )
+            gone, here = here, following
+        work.is_ending = True
+        await asyncio.wait(asks)
+        assert work.failures == []
+        await until(lambda: work.noted.total() == len(work.sent))
         assert work.answered == work.served == work.noted == Counter(work.sent)
