@@ -20,6 +20,7 @@ class Relay:
         self._threads: list[threading.Thread] = []
         self._left_bytes = -1  # to the peers before it cuts itself; -1: it does not
         self.connections = 0  # that got through, ever
+        self.swallows_up = False  # what peers send goes nowhere, and nobody is told
         self.is_cut = True
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
@@ -99,7 +100,7 @@ class Relay:
                         self._left_bytes -= min(self._left_bytes, len(piece))
                         if not self._left_bytes:
                             self._cut()
-                else:
+                elif is_down or not self.swallows_up:
                     target.sendall(piece)
         for sock in (source, target):
             with contextlib.suppress(OSError):
