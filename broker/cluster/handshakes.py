@@ -115,6 +115,11 @@ class Handshakes:
             text = f"{self._greeting_n} connections are proving that they are brokers, the limit is {MAX_GREETING}"
             self.refuse(peer, Refusal("over-limit", text), now)
             return
+        setup = peer.connection.setup
+        if setup is None or setup.metadata_mime != COMPOSITE_MIME or setup.data_mime != DATA_MIME:
+            text = f"on links metadata is {COMPOSITE_MIME} and data {DATA_MIME}, whatever callers have"
+            self.refuse(peer, Refusal("bad-broker", text), now)
+            return
         neighbour = Neighbour(peer, "", GREETED, self._nonce(), now)
         self._greeting_n += 1
         self.neighbours[peer.id] = neighbour
@@ -123,6 +128,8 @@ class Handshakes:
         except BrokerError as error:
             self.refuse(peer, Refusal("bad-broker", error.text), now)
             return
+        if info.id == self._id:
+            self._meet_self(info)
         refusal = self._greetings.refusal_of(info, self._members, len(self.up) - (info.id in self.up))
         if refusal is None:
             refusal = self._greetings.refusal_of_nonce(info)
@@ -140,8 +147,6 @@ class Handshakes:
         links_n = len(self.up) - (info.id in self.up)
         if neighbour.stage == ASKED:
             refusal = greetings.refusal_of(info, self._members, links_n)
-            if info.id == self._id:
-                self.dials.is_self(neighbour.url)
             if refusal is None:
                 refusal = greetings.refusal_of_nonce(info)
             if refusal is not None:
@@ -240,6 +245,12 @@ class Handshakes:
         info.nonce = neighbour.nonce
         info.proof = proof
         return info.encode()
+
+    def _meet_self(self, info: Info) -> None:
+        """Who dials says our id: it is us if the nonce is one of ours, and that URL needs no further attempt."""
+        for neighbour in self.neighbours.values():
+            if neighbour.url and neighbour.nonce == info.nonce:
+                self.dials.is_self(neighbour.url)
 
     def _nonce(self) -> bytes:
         self._nonces_n += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from typing import Any
 
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
@@ -12,7 +13,6 @@ from tests.conformance.scripts import (
     AnyTag,
     broker_info,
     composite,
-    connected,
     heard,
     ident,
     push,
@@ -28,12 +28,10 @@ OURS = ident(0xB1)  # the id of the broker under test
 AT_MS = 1_700_000_000_000  # what its clock says first
 
 
-def cluster(name: str = "b1", secret: bytes = SECRET, settings: CoreSettings | None = None) -> World:
-    """The broker under test: one to which others may link."""
-    return World(
-        settings or CoreSettings(broker_name=name),
-        cluster=ClusterSettings(secret, urls=["tcp://b1:7000"], client_urls=["tcp://b1.example:7000"]),
-    )
+def cluster(settings: CoreSettings | None = None, **more: Any) -> World:
+    """The broker under test: one to which others may link. `more`: of its ClusterSettings."""
+    urls: dict[str, Any] = {"urls": ["tcp://b1:7000"], "client_urls": ["tcp://b1.example:7000"]}
+    return World(settings or CoreSettings(broker_name="b1"), cluster=ClusterSettings(SECRET, **{**urls, **more}))
 
 
 def ours(at_ms: int, *more: AnyTag, urls: bool = True) -> bytes:
@@ -75,10 +73,10 @@ class Broker:
     def __init__(self, world: World, number: int = 0xB9, secret: bytes = SECRET, version: int = 1) -> None:
         self.world = world
         self.id = ident(number)
-        self.name = f"b{number & 0xF}"
+        self.name = f"b{number - 0xB0}"
         self.secret = secret
         self.version = version
-        self.nonce = bytes([number]) * 16
+        self.nonce = (number << 64).to_bytes(16, "big")
         self.wire: Wire
 
     def info(self, at_ms: int, *more: AnyTag) -> bytes:
@@ -86,15 +84,16 @@ class Broker:
         version = ("qd.annotations-version", u32(self.version & 0xFFFF_FFFF))
         return broker_info(at_ms, ("name", self.name), version, ("epoch", u64(7)), *more, broker=self.id)
 
-    def dial(self, *more: AnyTag) -> Broker:
+    def dial(self, *more: AnyTag, principal: str = "") -> Broker:
         """Its SETUP arrives."""
         raw = self.info(AT_MS, *more, ("nonce", self.nonce))
-        self.wire = connected(self.world, setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
+        self.wire = self.world.connect(origin=("", principal))
+        self.wire.send(setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
         return self
 
-    def accept(self, url: str) -> Broker:
+    def accept(self, url: str, principal: str = "") -> Broker:
         """The broker under test has reached it by that URL, and has said what it says first."""
-        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url)
+        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url, "", principal)
         self.wire = self.world.wires[peer.id] = Wire(self.world, peer)
         self.world.pump()
         return self

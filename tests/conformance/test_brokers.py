@@ -64,6 +64,7 @@ from tests.conformance.scripts import (
 )
 from tests.fakes import Wire, World
 
+OCTETS = "application/octet-stream"
 NO_ROUTE = error(1, REJECTED, "no-route: no route has service=orders")
 
 
@@ -127,7 +128,7 @@ def test_broker_info_is_taken_in_both_mime_types(mime: str) -> None:
     world = cluster()
     other = Broker(world)
     raw = other.info(AT_MS, ("nonce", other.nonce))
-    other.wire = connected(world, setup(COMPOSITE, composite((mime, raw))))
+    other.wire = connected(world, setup(COMPOSITE, composite((mime, raw)), OCTETS))
     other.prove()
     other.wire.send(push(composite((mime, other.info(AT_MS + 1, *neighbours(OURS))))))
     assert [member.name for member in world.core.cluster.members.values() if member.is_reachable] == ["b1", "b9"]
@@ -234,7 +235,7 @@ def test_garbage_in_place_of_a_broker_info_is_refused_and_disturbs_nobody(place:
     world = cluster()
     orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
     raw, text = garbage(world)[place]
-    stranger = connected(world, setup(COMPOSITE, composite((FORWARDING, raw))))
+    stranger = connected(world, setup(COMPOSITE, composite((FORWARDING, raw)), OCTETS))
     assert (heard(stranger), stranger.is_closed) == ([error(0, REJECTED_SETUP, f"bad-broker: {text}")], True)
     assert len(garbage(world)) == 11
     undisturbed(world, orders, friend)

@@ -1,0 +1,466 @@
+"""Which connections become links: who must prove what, and one link between two brokers (D-46)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.cluster.handshakes import GREET_S, MAX_GREETING
+from broker.core import CoreSettings
+from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP
+from broker.events import LINK_DOWN, LINK_UP
+from broker.rsocket.frames import encode_keepalive
+from tests.conformance.links import AT_MS, OURS, Broker, cluster, proof, value_of
+from tests.conformance.scripts import COMPOSITE, FORWARDING, carried, connected, heard, ident, setup
+from tests.fakes import Frame, Wire, World, error
+from tests.topology import LINKED_S, SECRET, End, Net, line
+
+OCTETS = "application/octet-stream"
+URL = "tcp://b9:7000"
+WRONG = b"another secret of sixteen bytes"
+KEY = "wrong-secret: b9 does not know the secret of this cluster (cluster.secret)"
+
+
+def links(world: World) -> list[str]:
+    """Names of those that are linked."""
+    return [link.name for link in world.core.cluster.links() if link.is_up]
+
+
+def refused(wire: Wire, code: int, text: str) -> None:
+    """The last word on a connection, which is closed behind it."""
+    assert (wire.received()[-1:], wire.is_closed) == ([error(0, code, text)], True)
+
+
+# The secret
+
+
+def test_dialler_with_another_secret_is_refused_by_who_accepts() -> None:
+    world = cluster()
+    stranger = Broker(world, secret=WRONG).dial()
+    stranger.prove()
+    refused(stranger.wire, REJECTED_SETUP, KEY)
+    assert (links(world), world.core.cluster.refused) == ([], {"wrong-secret": 1})
+
+
+def test_acceptor_with_another_secret_is_refused_by_who_dials() -> None:
+    world = cluster()
+    stranger = Broker(world, secret=WRONG).accept(URL)
+    nonce = value_of(heard(stranger.wire)[0], "nonce", 16)
+    stranger.say(stranger.info(AT_MS, ("nonce", stranger.nonce)))
+    stranger.prove(nonce, b"accept")
+    refused(stranger.wire, CONNECTION_ERROR, KEY)
+    assert (links(world), world.core.cluster.refused) == ([], {"wrong-secret": 1})
+
+
+@pytest.mark.parametrize("edge", [("b1", "b2"), ("b2", "b1")])
+def test_brokers_with_different_secrets_never_link_and_say_why(edge: tuple[str, str]) -> None:
+    net = Net(["b1", "b2"], [edge], secrets={"b2": WRONG})
+    net.advance(3.0)
+    dialler, acceptor = (net.worlds[name] for name in edge)
+    assert (links(dialler), links(acceptor)) == ([], [])
+    assert set(acceptor.core.cluster.refused) == {"wrong-secret"}
+    (dial,) = dialler.core.cluster.dials.state()
+    assert f"wrong-secret: {edge[0]} does not know the secret of this cluster (cluster.secret)" in dial.error
+    assert 4 <= dial.attempts <= 12, "it goes on, and not too fast"
+
+
+def test_nothing_that_was_made_with_the_secret_is_said_to_who_has_proved_nothing() -> None:
+    """And nothing about others: neither to who dials, nor to who is found at a URL."""
+    world = cluster()
+    Broker(world, 0xB2).link()
+    dialler, acceptor = Broker(world).dial(), Broker(world, 0xBA).accept(URL)
+    for wire in (dialler.wire, acceptor.wire):
+        (said,) = heard(wire)
+        assert value_of(said, "nonce", 16)
+        assert not [word for word in (b"proof", b"url", b"neighbour") if word in said]
+
+
+def test_a_proof_is_good_for_one_connection() -> None:
+    world = cluster()
+    other = Broker(world).dial()
+    nonce = value_of(heard(other.wire)[0], "nonce", 16)
+    raw = other.info(AT_MS, ("proof", proof(b"dial", other.id, OURS, nonce, other.nonce)))
+    other.say(raw)
+    assert links(world) == ["b9"]
+    other.wire.lose()
+    again = Broker(world).dial()
+    assert value_of(heard(again.wire)[0], "nonce", 16) != nonce
+    again.say(raw)
+    refused(again.wire, REJECTED_SETUP, KEY)
+
+
+def test_the_proof_of_the_other_end_is_none() -> None:
+    """Who dials two brokers, or is dialled by one, gets no answer there that it could give here."""
+    world = cluster()
+    other = Broker(world).dial()
+    other.prove(role=b"accept")
+    refused(other.wire, REJECTED_SETUP, KEY)
+
+
+@pytest.mark.parametrize("what", ["id", "name", "version"])
+def test_who_is_somebody_else_with_the_proof_is_refused(what: str) -> None:
+    world = cluster()
+    other = Broker(world).dial()
+    nonce = value_of(heard(other.wire)[0], "nonce", 16)
+    signed = proof(b"dial", other.id, OURS, nonce, other.nonce)
+    if what == "id":
+        other.id = ident(0xBA)
+    elif what == "name":
+        other.name = "b1"
+    else:
+        other.version = 0
+    other.say(other.info(AT_MS, ("proof", signed)))
+    refused(other.wire, REJECTED_SETUP, "bad-broker: it has changed its id, name or version while it greeted")
+    assert links(world) == []
+
+
+# Time
+
+
+def test_each_step_of_a_greeting_has_its_time() -> None:
+    """Signs of life are no steps."""
+    world = cluster()
+    accepted, dialled = Broker(world).dial(), Broker(world, 0xBA).accept(URL)
+    world.advance(GREET_S / 2)
+    slow = Broker(world, 0xBB).accept(URL)
+    slow.say(slow.info(AT_MS, ("nonce", slow.nonce)))
+    for broker in (accepted, dialled):
+        broker.wire.send(encode_keepalive(b"", respond=False))
+    world.advance(GREET_S / 2 - 0.01)
+    assert [wire.is_closed for wire in (accepted.wire, dialled.wire, slow.wire)] == [False, False, False]
+    world.advance(0.01)
+    text = "bad-broker: no proof came within 3 s, it is no broker of this cluster"
+    refused(accepted.wire, REJECTED_SETUP, text)
+    refused(dialled.wire, CONNECTION_ERROR, text)
+    slow.wire.send(encode_keepalive(b"", respond=False))
+    world.advance(GREET_S / 2 - 0.01)
+    assert not slow.wire.is_closed
+    world.advance(0.01)
+    refused(slow.wire, CONNECTION_ERROR, text)
+    assert (world.core.cluster.links(), world.core.cluster.refused) == ([], {"bad-broker": 3})
+
+
+def test_who_is_found_at_a_url_and_says_nothing_is_given_up() -> None:
+    world = cluster()
+    silent = Broker(world).accept(URL)
+    world.advance(GREET_S)
+    refused(silent.wire, CONNECTION_ERROR, "keepalive-timeout: nothing arrived for 3.0 s, the SETUP promised 3.0 s")
+
+
+def test_a_proof_that_comes_in_time_makes_a_link() -> None:
+    world = cluster()
+    other = Broker(world).dial()
+    world.advance(GREET_S - 0.01)
+    other.prove()
+    world.advance(2.0)
+    assert (links(world), other.wire.is_closed) == (["b9"], False)
+
+
+def test_a_proof_behind_the_time_is_not_heard() -> None:
+    world = cluster()
+    other = Broker(world).dial()
+    nonce = value_of(heard(other.wire)[0], "nonce", 16)
+    world.advance(GREET_S)
+    other.prove(nonce)
+    assert (links(world), other.wire.is_closed) == ([], True)
+
+
+# Bounds
+
+
+def test_so_many_greet_at_once_and_no_more() -> None:
+    """Links that are up are none of them, and who is gone makes room."""
+    world = cluster(max_brokers=1000)
+    Broker(world, 0xB2).link()
+    greeting = [Broker(world, 0x200 + number).dial() for number in range(MAX_GREETING)]
+    assert [broker.wire.is_closed for broker in greeting] == [False] * MAX_GREETING
+    surplus = Broker(world, 0x300).dial()
+    text = f"over-limit: {MAX_GREETING} connections are proving that they are brokers, the limit is {MAX_GREETING}"
+    refused(surplus.wire, REJECTED_SETUP, text)
+    greeting[0].wire.lose()
+    again = Broker(world, 0x301).dial()
+    refused(Broker(world, 0x302).dial().wire, REJECTED_SETUP, text)
+    again.prove()
+    greeting[1].secret = WRONG
+    greeting[1].prove()
+    assert (links(world), greeting[1].wire.is_closed) == (["b2", again.name], True)
+    assert [Broker(world, 0x303 + number).dial().wire.is_closed for number in range(3)] == [False, False, True]
+
+
+def test_those_who_were_too_late_make_room() -> None:
+    world = cluster()
+    for number in range(MAX_GREETING):
+        Broker(world, 0x200 + number).dial()
+    world.advance(GREET_S)
+    other = Broker(world).dial()
+    other.prove()
+    assert links(world) == ["b9"]
+
+
+@pytest.mark.parametrize("is_dialled", [False, True])
+def test_so_many_links_are_up_and_no_more(is_dialled: bool) -> None:
+    world = cluster(max_links=2)
+    two = [Broker(world, number).link() for number in (0xB2, 0xB3)]
+    text = "over-limit: 2 links are up, the limit is 2"
+    if is_dialled:
+        other = Broker(world).accept(URL)
+        other.say(other.info(AT_MS, ("nonce", other.nonce)))
+        refused(other.wire, CONNECTION_ERROR, text)
+    else:
+        refused(Broker(world).dial().wire, REJECTED_SETUP, text)
+    two[0].wire.lose()
+    Broker(world).link()
+    assert links(world) == ["b3", "b9"]
+
+
+def test_a_place_that_was_taken_while_somebody_proved_is_taken() -> None:
+    world = cluster(max_links=1)
+    one, other = Broker(world, 0xB2).dial(), Broker(world).dial()
+    one.prove()
+    other.prove()
+    refused(other.wire, REJECTED_SETUP, "over-limit: 1 links are up, the limit is 1")
+    assert links(world) == ["b2"]
+
+
+def test_so_many_brokers_are_known_and_no_more() -> None:
+    """This one is one of them; one that is known comes back."""
+    world = cluster(max_brokers=3)
+    two = [Broker(world, number).link() for number in (0xB2, 0xB3)]
+    refused(Broker(world).dial().wire, REJECTED_SETUP, "over-limit: 3 brokers are known, the limit is 3")
+    far = Broker(world, 0xBA)
+    two[0].say(far.info(AT_MS))
+    assert [member.name for member in world.core.cluster.members.values()] == ["b1", "b2", "b3"]
+    assert world.core.cluster.refused == {"over-limit": 2}
+    two[0].wire.lose()
+    Broker(world, 0xB2).link(AT_MS + 9)
+    assert links(world) == ["b3", "b2"]
+
+
+# Names, ids, versions
+
+
+def test_a_broker_that_dials_itself_notices_and_stops() -> None:
+    """The same list of peers is given to all brokers: each finds itself in it."""
+    net = Net(["b1", "b2"], [("b1", "b1"), ("b1", "b2")])
+    net.advance(5.0)
+    assert links(net.worlds["b1"]) == ["b2"]
+    assert [(dial.url, dial.is_self, dial.is_linked) for dial in net.worlds["b1"].core.cluster.dials.state()] == [
+        ("tcp://b1:7000", True, False), ("tcp://b2:7000", False, True),
+    ]  # fmt: skip
+    assert len([end for end in net.ends if end.name == end.other.name]) == 2, "it has tried once"
+
+
+def test_another_broker_with_our_id_is_refused() -> None:
+    world = cluster()
+    other = Broker(world, 0xB1)
+    other.name = "b9"
+    text = "bad-broker: this is the broker that has dialled, or another one with its id"
+    refused(other.dial().wire, REJECTED_SETUP, text)
+    other.accept(URL).say(other.info(AT_MS, ("nonce", other.nonce)))
+    refused(other.wire, CONNECTION_ERROR, text)
+    assert links(world) == []
+
+
+def test_another_broker_with_our_name_is_refused() -> None:
+    net = Net(["b1", "b2"], [("b1", "b2")], make=lambda _: CoreSettings(broker_name="same"))
+    net.advance(2.0)
+    assert [links(world) for world in net.worlds.values()] == [[], []]
+    assert set(net.worlds["b2"].core.cluster.refused) == {"bad-broker"}
+    (dial,) = net.worlds["b1"].core.cluster.dials.state()
+    assert "its name 'same' is this broker's; names must be unique in a cluster" in dial.error
+
+
+def test_a_name_that_another_broker_has_is_refused_as_long_as_that_can_be_reached() -> None:
+    world = cluster()
+    first = Broker(world).link()
+    second = Broker(world, 0xBA)
+    second.name = "b9"
+    text = "bad-broker: another broker, 00000000-0000-0000-0000-0000000000b9, has the name 'b9'; names must be unique"
+    refused(second.dial().wire, REJECTED_SETUP, f"{text} in a cluster")
+    first.wire.lose()
+    second.dial()
+    second.prove()
+    assert [link.info.id for link in world.core.cluster.links() if link.is_up and link.info] == [second.id]
+
+
+def test_a_name_that_was_taken_while_somebody_proved_is_taken() -> None:
+    world = cluster()
+    first, second = Broker(world), Broker(world, 0xBA)
+    second.name = "b9"
+    second.dial()
+    first.link()
+    second.prove()
+    assert (links(world), second.wire.is_closed) == (["b9"], True)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(0, 1), (1, 0), (0, 0), (-1, 1)])
+def test_without_annotations_there_is_no_link_where_they_are_required(theirs: int, ours: int) -> None:
+    world = cluster(version=ours)
+    text = f"bad-broker: it speaks router annotations {max(0, theirs)} and this broker {ours}, 1 is required"
+    refused(Broker(world, version=theirs).dial().wire, REJECTED_SETUP, f"{text}: without them no loop could be seen")
+    other = Broker(world, version=theirs).accept(URL)
+    other.say(other.info(AT_MS, ("nonce", other.nonce)))
+    refused(other.wire, CONNECTION_ERROR, f"{text}: without them no loop could be seen")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "agreed"), [(1, 1, 1), (2, 1, 1), (7, 1, 1), (0, 1, 0), (-1, 1, 0), (1, 0, 0), (2, 7, 2)]
+)
+def test_the_lower_version_is_used(theirs: int, ours: int, agreed: int) -> None:
+    world = cluster(CoreSettings(broker_name="b1", require_annotations=False), version=ours)
+    other = Broker(world, version=theirs).link()
+    link = other.wire.peer.link
+    assert link is not None
+    assert (link.id, link.name, link.version) == (other.id, "b9", agreed)
+
+
+# Certificates
+
+
+def test_with_tls_the_certificate_proves_who_it_is_and_no_secret_is_needed() -> None:
+    world = cluster(auth="tls", principals=["CN=b9", "CN=b10"])
+    dialler = Broker(world).dial(principal="CN=b9")
+    dialler.say(dialler.info(AT_MS))
+    acceptor = Broker(world, 0xBA).accept(URL, "CN=b10")
+    acceptor.say(acceptor.info(AT_MS))
+    acceptor.say(acceptor.info(AT_MS))
+    assert links(world) == ["b9", "b10"]
+    assert not [raw for broker in (dialler, acceptor) for raw in heard(broker.wire) if b"proof" in raw]
+
+
+@pytest.mark.parametrize(
+    ("principal", "why"),
+    [
+        ("", "none, it must be one of"),
+        ("CN=b1", "'CN=b1', which is not among"),
+        ("cn=b9", "'cn=b9', which is not among"),
+    ],
+)
+def test_with_tls_who_has_another_certificate_or_none_is_refused_even_with_the_secret(principal: str, why: str) -> None:
+    world = cluster(auth="tls", principals=["CN=b9"])
+    text = f"wrong-secret: the subject of its certificate is {why} cluster.principals"
+    dialler = Broker(world).dial(principal=principal)
+    dialler.prove()
+    refused(dialler.wire, REJECTED_SETUP, text)
+    acceptor = Broker(world).accept(URL, principal)
+    nonce = value_of(heard(acceptor.wire)[0], "nonce", 16)
+    acceptor.say(acceptor.info(AT_MS, ("nonce", acceptor.nonce)))
+    acceptor.prove(nonce, b"accept")
+    refused(acceptor.wire, CONNECTION_ERROR, text)
+    assert links(world) == []
+
+
+def test_with_tls_and_nobody_named_there_is_no_cluster() -> None:
+    world = cluster(auth="tls")
+    text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
+    refused(Broker(world).dial(principal="CN=b9").wire, REJECTED_SETUP, f"no-cluster: {text}")
+
+
+# Mime types
+
+
+@pytest.mark.parametrize(("metadata_mime", "data_mime"), [(FORWARDING, OCTETS), (COMPOSITE, "text/plain")])
+def test_links_have_one_pair_of_mime_types(metadata_mime: str, data_mime: str) -> None:
+    """What stands in front of requests is read as composite metadata, and says what data it is where it differs."""
+    world = cluster()
+    other = Broker(world)
+    raw = other.info(AT_MS, ("nonce", other.nonce))
+    wire = connected(world, setup(metadata_mime, carried(metadata_mime, raw), data_mime))
+    refused(
+        wire, REJECTED_SETUP, f"bad-broker: on links metadata is {COMPOSITE} and data {OCTETS}, whatever callers have"
+    )
+
+
+# One link between two
+
+
+def between(net: Net) -> list[tuple[str, str]]:
+    """Who has dialled whom on the links that are up: as each end sees it."""
+    found: list[tuple[str, str]] = []
+    for name, world in net.worlds.items():
+        for link in world.core.cluster.links():
+            if link.is_up:
+                found.append((name, link.name) if link.url else (link.name, name))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("names", [["b1", "b2"], ["b2", "b1"]])
+def test_of_two_links_that_both_dial_at_once_that_of_the_smaller_id_stays(names: list[str]) -> None:
+    net = Net(names, [("b1", "b2"), ("b2", "b1")])
+    net.advance(LINKED_S)
+    assert between(net) == [(names[0], names[1])] * 2
+    dials_n = len(net.ends)
+    net.advance(10.0)
+    assert (between(net), len(net.ends)) == ([(names[0], names[1])] * 2, dials_n), "and nobody dials again"
+    assert len(net.digests()) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_ends_keep_the_same_link_however_their_frames_cross(seed: int) -> None:
+    chance = Random(seed)
+    net = Net(["b1", "b2"], [("b1", "b2"), ("b2", "b1")])
+    net.holds = lambda _, __, ___: True
+    net.pump()
+    while net.held:
+        end = chance.choice(net.held)[0]
+        at = next(place for place, held in enumerate(net.held) if held[0] is end)
+        _, raw = net.held.pop(at)  # what one connection carries keeps its order
+        net._deliver(end, raw)
+        net.pump()
+    net.holds = None
+    net.advance(LINKED_S)
+    assert between(net) == [("b1", "b2")] * 2
+    assert len(net.digests()) == 1
+
+
+def test_a_second_link_of_the_same_end_is_refused_and_the_first_goes_on() -> None:
+    world = cluster()
+    first = Broker(world).link()
+    second = Broker(world).dial()
+    second.prove()
+    refused(second.wire, CONNECTION_CLOSE, "duplicate-link: there is a link to b9 already")
+    assert (links(world), first.wire.is_closed) == (["b9"], False)
+
+
+def test_a_broker_that_has_begun_anew_is_linked_while_its_old_link_seems_alive() -> None:
+    net = line(2)
+    net.advance(LINKED_S)
+    net.worlds["b1"].service("orders", 1)
+    net.pump()
+    old = net.link("b2", "b1")
+    net.advance(0.5)
+    del net.worlds["b1"]  # and the system at the other end says nothing
+    net.start("b1")
+    net.advance(0.5)
+    assert (between(net), net.table("b2")) == ([("b1", "b2")] * 2, {})
+    assert old.seen[-1] == error(0, CONNECTION_CLOSE, "duplicate-link: the broker has begun anew")
+    net.advance(5.0)
+    assert between(net) == [("b1", "b2")] * 2
+    assert len(net.digests()) == 1
+
+
+def test_links_that_come_and_go_are_told() -> None:
+    world = cluster()
+    world.events()
+    other = Broker(world).link()
+    world.advance(2.0)
+    other.wire.lose()
+    said = [(event.kind, event.peer, event.reason, event.detail, event.uptime_ms) for event in world.events()]
+    assert [each for each in said if each[0] in (LINK_UP, LINK_DOWN)] == [
+        (LINK_UP, other.wire.peer.name, "", "b9", 0),
+        (LINK_DOWN, other.wire.peer.name, "left", "b9: connection reset", 2000),
+    ]
+
+
+def test_a_link_that_says_nothing_is_lost_after_its_lifetime() -> None:
+    net = Net(["b1", "b2"], [("b1", "b2")])
+    net.advance(LINKED_S)
+    ends: list[End] = [net.link("b1", "b2"), net.link("b2", "b1")]
+    net.part(["b1"], ["b2"])
+    net.advance(1.95)  # it was heard a second ago at most
+    assert between(net) == [("b1", "b2")] * 2
+    net.advance(1.1)
+    assert between(net) == []
+    assert [Frame(end.seen[-1].raw).text.split(":")[0] for end in ends] == ["keepalive-timeout"] * 2
+    assert SECRET not in b"".join(frame.raw for end in ends for frame in end.seen)
