@@ -72,6 +72,6 @@ def state_of(admin: Admin) -> str:
     """`starting`, `ready`, `draining` (an operator drains the whole broker) or `stopping`."""
     if admin.is_stopping:
         return "stopping"
-    if admin.core.engine.is_draining:
+    if admin.core.drains.is_leaving:
         return "draining"
     return "ready" if admin.is_ready else "starting"
