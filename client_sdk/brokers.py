@@ -66,14 +66,16 @@ class Brokers:
 
         The first one is drawn, so that not all clients of a broker go to the same; of the present scheme before others.
         """
-        reached = self._reached
         if not self._learned:
             raise NotConnected("the broker has named no other one", word="connect-failed")
         # One may have the URL of the present one: processes of one machine share it, or those behind a balancer.
-        first = int(self._chance() * len(self._learned))
-        others = self._learned[first:] + self._learned[:first]
-        others.sort(key=lambda target: reached is not None and target.scheme != reached.scheme)
-        return await self._dial(others)
+        scheme = self._reached.scheme if self._reached is not None else ""
+        alike = [target for target in self._learned if target.scheme == scheme]
+        others = [target for target in self._learned if target.scheme != scheme]
+        first = int(self._chance() * (len(alike) or len(others)))
+        if alike:
+            return await self._dial(alike[first:] + alike[:first] + others)
+        return await self._dial(others[first:] + others[:first])
 
     def hear(self, connection: Connection, metadata: bytes) -> bool:
         """A METADATA_PUSH; whether the broker itself says it, and it is not for the service."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.rsocket.frames import Setup
 from broker.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client
 from client_sdk import Client, Service, address, connect
 from client_sdk.brokers import MAX_LEARNED_URLS, Brokers
@@ -308,14 +309,28 @@ async def test_no_more_connections_are_left_behind_than_it_may(broker: FakeBroke
         assert [peer.gone.is_set() for peer in left[1:]] == [False] * MAX_RETIRED
 
 
+@pytest.mark.parametrize(("chance", "first"), [(0.0, 0), (0.49, 0), (0.5, 1), (0.99, 1)])
 async def test_of_several_brokers_one_is_drawn_and_the_same_scheme_comes_first(
-    broker: FakeBroker, other: FakeBroker
+    broker: FakeBroker, other: FakeBroker, chance: float, first: int
 ) -> None:
+    setup = Setup("message/x.rsocket.composite-metadata.v0", "a/b", 5000, 20_000)
+    brokers = Brokers([Target(broker.url)], setup, None, 1.0, None, lambda: chance)
+    connection = await brokers.dial()
+    (await broker.peer(0)).tell("unix:///nowhere", broker.url, other.url, "unix:///nowhere/else")
+    await connection.news.wait()
+    moved = await brokers.dial_elsewhere()
+    assert brokers.url == [broker.url, other.url][first]
+    await connection.close()
+    await moved.close()
+
+
+async def test_another_broker_may_have_the_same_url(broker: FakeBroker) -> None:
+    """Processes of one machine, or those behind a balancer."""
     async with connect(broker.url) as client:
         there = await broker.peer(0)
-        leave(there, "ws://127.0.0.1:1", "tcp://127.0.0.1:1", other.url)
+        leave(there, broker.url)
         await there.has_moved.wait()
-        assert client.broker == other.url
+        assert (client.broker, len(broker.peers)) == (broker.url, 2)
 
 
 async def test_who_wants_encryption_is_not_led_to_a_place_without() -> None:
