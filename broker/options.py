@@ -79,7 +79,8 @@ class ServerOptions:
     )
     stop_grace_s: float = option(
         10.0,
-        "How long requests in flight may take to end after SIGTERM or SIGINT; new ones are refused meanwhile. "
+        "How long requests in flight may take to end after SIGTERM or SIGINT; new ones are refused meanwhile, but for "
+        "half of that time at most not those of clients that are about to move to another broker. "
         "Below the 30 s after which most supervisors kill.",
         "25.0",
         "seconds",
