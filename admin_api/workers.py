@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ from admin_api.errors import AdminError, Handler, problems, shown
 from admin_api.page import index_page
 from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
 from admin_api.schemas import Health, Items, json_response
-from admin_api.workers_ask import Asker, Query, Reply, missing
+from admin_api.workers_ask import Asker, Query, Reply
 from admin_api.workers_merge import (
     GATHERED,
     Answer,
@@ -206,10 +206,9 @@ class WorkersApi:
 
     async def connections(self, request: web.Request) -> web.Response:
         """Connections that are there, of one worker behind those of the other."""
-        replies, body = await self._paged(
-            "/api/v1/connections", part_of(request), {(number, number): () for number in self.numbers()}
-        )
-        return self._json(body, replies)
+        asked: dict[tuple[int, int], Query] = {(number, number): () for number in self.numbers()}
+        silent, body = await self._paged("/api/v1/connections", part_of(request), asked)
+        return self._json(body, (), silent)
 
     async def links(self, request: web.Request) -> web.Response:
         """Connections to other brokers, and between workers."""
@@ -284,47 +283,46 @@ class WorkersApi:
             for each in states
             if not brokers or each.name in brokers
         }
-        seen, known = await self._whole(BROKERS, ())
-        own_names = {each.name for each in states}
-        others = sorted({str(each.body["name"]) for each in known} - own_names)
+        replies, known = await self._whole(BROKERS, ())
+        others = sorted({str(each.body["name"]) for each in known} - {each.name for each in states})
         wanted = [name for name in others if not brokers or name in brokers]
-        if wanted:
-            asked[0, seen[0].worker] = [*filters, *((BROKER, name) for name in wanted)]
-        if not asked:  # a broker that nobody knows; whether the other filters are good, one worker says
-            asked[0, seen[0].worker] = [*filters, *((BROKER, name) for name in sorted(brokers))]
-        return await self._paged(ROUTES, part, asked)
+        if wanted or not asked:  # of a broker that nobody knows: one worker says whether the other filters are good
+            names = wanted or sorted(brokers)
+            asked[0, replies[0].worker] = [*filters, *((BROKER, name) for name in names)]
+        silent, body = await self._paged(ROUTES, part, asked)
+        return [reply for reply in replies if reply.worker not in silent], body
 
-    async def _paged(self, path: str, part: Part, asked: dict[tuple[int, int], Query]) -> tuple[list[Reply], Body]:
-        """A part of lists one behind the other. `asked`: by place (0: of no worker) and worker, the query."""
-        keys = list(asked)
+    async def _paged(self, path: str, part: Part, asked: dict[tuple[int, int], Query]) -> tuple[set[int], Body]:
+        """A part of lists one behind the other, and who did not answer. `asked`: by place (the worker that has the
+        items; 0: none has) and worker, the query."""
+        lists = list(asked.items())
         firsts = await asyncio.gather(
-            *(self.asker.ask(worker, path, [*query, ("limit", "1")]) for (_, worker), query in asked.items())
+            *(self.asker.ask(worker, path, [*query, ("limit", "1")]) for (_, worker), query in lists)
         )
-        replies = [reply for reply in firsts if reply is not None]
-        self._check(replies)
-        totals = {
-            at: int(reply.json()["total"]) for at, reply in enumerate(firsts) if reply is not None and reply.is_good
-        }
+        self._check([reply for reply in firsts if reply is not None])
+        silent = {worker for ((_, worker), _), reply in zip(lists, firsts, strict=True) if reply is None}
+        totals = {at: int(reply.json()["total"]) for at, reply in enumerate(firsts) if reply and reply.is_good}
         plans = plan_pages(totals, part)
         pages = await asyncio.gather(
             *(
                 self.asker.ask(
-                    keys[plan.worker][1],
+                    lists[plan.at][0][1],
                     path,
-                    [*asked[keys[plan.worker]], ("offset", str(plan.offset)), ("limit", str(plan.limit))],
+                    [*lists[plan.at][1], ("offset", str(plan.offset)), ("limit", str(plan.limit))],
                 )
                 for plan in plans
             )
         )
         items: list[Body] = []
         for plan, page in zip(plans, pages, strict=True):
+            place, worker = lists[plan.at][0]
             if page is None or not page.is_good:
-                replies = [reply for reply in replies if reply.worker != keys[plan.worker][1]]
+                silent.add(worker)
                 continue
-            place = keys[plan.worker][0]
-            for body in page.json()["items"]:
-                items.append(placed(Answer(place, body)) if place else body | {"worker": None})
-        return replies, listed(items, sum(totals.values()), part)
+            items += [
+                placed(Answer(place, body)) if place else body | {"worker": None} for body in page.json()["items"]
+            ]
+        return silent, listed(items, sum(totals.values()), part)
 
     async def _links(self, part: Part) -> tuple[list[Reply], Body]:
         replies = await self.asker.ask_all(LINKS, [("limit", "1000")])  # cluster.max_links is less, but for experts
@@ -362,13 +360,16 @@ class WorkersApi:
             raise _nobody()
         return self._said(_raw(replies[0]), replies)
 
-    def _json(self, body: Body, replies: Sequence[Reply]) -> web.Response:
-        return self._said(json_response(body), replies)
+    def _json(self, body: Body, replies: Sequence[Reply], silent: Set[int] = frozenset()) -> web.Response:
+        return self._said(json_response(body), replies, silent)
 
-    def _said(self, response: web.Response, replies: Sequence[Reply]) -> web.Response:
-        gone = missing(self.numbers(), [reply.worker for reply in replies]) if replies else []
+    def _said(self, response: web.Response, replies: Sequence[Reply], silent: Set[int] = frozenset()) -> web.Response:
+        """With the workers that are missing: those without one of the replies, if there are any, and the silent."""
+        gone = set(silent)
+        if replies:
+            gone |= set(self.numbers()) - {reply.worker for reply in replies}
         if gone:
-            response.headers[MISSING] = ", ".join(map(str, gone))
+            response.headers[MISSING] = ", ".join(map(str, sorted(gone)))
         return response
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode
 
@@ -99,9 +99,3 @@ class Asker:
             timeout = aiohttp.ClientTimeout(total=ANSWER_S)
             session = self._sessions[worker] = aiohttp.ClientSession(connector=connector, timeout=timeout)
         return session
-
-
-def missing(numbers: Sequence[int], answered: Iterable[int]) -> list[int]:
-    """The workers that did not answer."""
-    there = set(answered)
-    return [number for number in numbers if number not in there]

@@ -26,9 +26,9 @@ class Answer(NamedTuple):
 
 
 class PagePlan(NamedTuple):
-    """The part of a list that one worker is asked for."""
+    """The part of one of several lists."""
 
-    worker: int
+    at: int  # which list
     offset: int
     limit: int
 
@@ -42,13 +42,13 @@ class Gathered(NamedTuple):
 
 
 def plan_pages(totals: Mapping[int, int], part: Part) -> list[PagePlan]:
-    """Whom to ask for what, so that one worker's items behind the other's give the part; `totals` by worker."""
+    """The parts of lists that, one behind the other, are the part of the whole; `totals`: how long each list is."""
     offset, left = part.offset, part.limit
     plans: list[PagePlan] = []
-    for worker, total in totals.items():
+    for at, total in totals.items():
         here = min(max(0, total - offset), left)
         if here:
-            plans.append(PagePlan(worker, offset, here))
+            plans.append(PagePlan(at, offset, here))
         offset = max(0, offset - total)
         left -= here
     return plans

@@ -50,7 +50,7 @@ def test_pages_of_any_size_put_together_are_the_whole() -> None:
     whole = [(worker, at) for worker, total in totals.items() for at in range(total)]
     for limit in range(1, 14):
         found = [
-            (plan.worker, at)
+            (plan.at, at)
             for offset in range(0, 12, limit)
             for plan in plan_pages(totals, Part(offset, limit))
             for at in range(plan.offset, plan.offset + plan.limit)

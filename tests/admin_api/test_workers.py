@@ -1,0 +1,334 @@
+"""The admin API of several workers: brokers of a fake net behind real Unix sockets, and one answer of all of them.
+
+Workers `w1` and `w2` are linked to each other, and `far` is a broker elsewhere, linked to `w1`. A third worker does not
+answer where a test says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from admin_api.app import CHANGES, ENDPOINTS, make_app
+from admin_api.workers import MISSING, WorkersApi, WorkerState, make_workers_app, start_unix
+from broker.errors import BrokerError
+from broker.options import AdminOptions, BrokerOptions, Config
+from broker.rsocket.frames import REQUEST_RESPONSE
+from tests.admin_api.fakes import FakeAdmin
+from tests.fakes import START_MS, address
+from tests.topology import Net
+
+JSON = dict[str, Any]
+
+
+class FakeSupervisor:
+    """An `admin_api.workers.Workers` without processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = Config(broker=BrokerOptions(name="eu"))
+        self.listeners = ["tcp://127.0.0.1:7000"]
+        self.broker_id = "00000000-0000-0000-0000-0000000000aa"
+        self.started_at_ms = START_MS
+        self.is_stopping = False
+        self.names = {1: "w1", 2: "w2"}
+        self.restarts = {1: 0, 2: 1}
+        self._folder = folder
+
+    def states(self) -> list[WorkerState]:
+        return [
+            WorkerState(number, name, 100 + number, "ready", self.restarts.get(number, 0), START_MS)
+            for number, name in self.names.items()
+        ]
+
+    def admin_path(self, number: int, /) -> str:
+        return str(self._folder / f"a{number}.sock")
+
+    def now_ms(self) -> int:
+        return START_MS + 9000
+
+
+class Workers:
+    """All of it."""
+
+    def __init__(self, net: Net, supervisor: FakeSupervisor, client: TestClient[Any, Any]) -> None:
+        self.net = net
+        self.supervisor = supervisor
+        self.client = client
+
+    async def get(self, path: str, missing: str = "") -> JSON:
+        """The JSON of a success; `missing`: the workers that are said not to be in it."""
+        async with self.client.get(path) as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
+            assert answer.headers.get(MISSING, "") == missing
+            body: JSON = await answer.json()
+            return body
+
+    async def items(self, path: str, *keys: str) -> list[tuple[Any, ...]]:
+        """These fields of all items."""
+        return [tuple(item[key] for key in keys) for item in (await self.get(path))["items"]]
+
+    async def problem(self, method: str, path: str, **said: object) -> tuple[int, str]:
+        """Status and code of a refusal."""
+        async with self.client.request(method, path, json=said or None) as answer:
+            assert answer.content_type == "application/problem+json", await answer.text()
+            return answer.status, json.loads(await answer.read())["code"]
+
+    async def change(self, method: str, path: str, **said: object) -> JSON:
+        """The JSON of a success."""
+        async with self.client.request(method, path, json=said or None) as answer:
+            assert answer.status == 200, await answer.text()
+            body: JSON = await answer.json()
+            return body
+
+
+@pytest.fixture
+async def workers(socket_folder: Path) -> AsyncIterator[Workers]:
+    """orders 1 and 2 at w1, orders 3 and billing 4 at w2, orders 5 far away; one caller at each worker."""
+    net = Net(["w1", "w2", "far"], [("w2", "w1"), ("far", "w1")])
+    net.pump()
+    for name, service, number in (
+        ("w1", "orders", 1),
+        ("w1", "orders", 2),
+        ("w2", "orders", 3),
+        ("w2", "billing", 4),
+        ("far", "orders", 5),
+    ):
+        net.worlds[name].service(service, number, region="eu")
+    net.worlds["w1"].caller()
+    net.worlds["w2"].caller()
+    net.pump()
+    net.advance(7)
+    supervisor = FakeSupervisor(socket_folder)
+    runners: list[web.AppRunner] = []
+    for number, name in supervisor.names.items():
+        admin = FakeAdmin(net.worlds[name])
+        admin.config = Config(admin=AdminOptions(changes="all"))  # as of a worker
+        runners.append(await start_unix(make_app(admin), supervisor.admin_path(number)))
+    async with TestClient(TestServer(make_workers_app(supervisor))) as client:
+        yield Workers(net, supervisor, client)
+    for runner in runners:
+        await runner.cleanup()
+
+
+def numbers(*routes: int) -> list[str]:
+    """Route Ids as the API shows them."""
+    return [f"00000000-0000-0000-0000-{number:012d}" for number in routes]
+
+
+def test_every_path_of_a_broker_has_an_answer_of_all_workers(socket_folder: Path) -> None:
+    """A path that is added to the API of one broker needs a rule here."""
+    api = WorkersApi(FakeSupervisor(socket_folder))
+    for endpoint in ENDPOINTS:
+        assert callable(api.answer_of(endpoint.path))
+    kinds = {change.path.split("/")[3] for change in CHANGES}
+    assert kinds == {"routes", "drains", "redirects", "connections"}  # all that `change` knows
+
+
+async def test_routes_are_shown_once_and_by_the_worker_that_has_them(workers: Workers) -> None:
+    found = await workers.items("/api/v1/routes", "route_id", "broker", "worker")
+    own = [(id, "w1", 1) for id in numbers(1, 2)] + [(id, "w2", 2) for id in numbers(3, 4)]
+    assert found == [*own, (*numbers(5), "far", None)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_pages_of_routes_go_on_over_all_workers(workers: Workers, limit: int) -> None:
+    found: list[str] = []
+    for offset in range(0, 6, limit):
+        body = await workers.get(f"/api/v1/routes?limit={limit}&offset={offset}")
+        assert (body["total"], body["offset"], body["limit"]) == (5, offset, limit)
+        found += [item["route_id"] for item in body["items"]]
+    assert found == numbers(1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "query, routes",
+    [
+        ("service=billing", (4,)),
+        ("tag.region=eu", (1, 2, 3, 4, 5)),
+        ("tag.region=us", ()),
+        ("broker=w2", (3, 4)),
+        ("broker=far&broker=w2&service=orders", (3, 5)),
+        ("broker=nobody", ()),
+    ],
+)
+async def test_routes_are_filtered_as_by_one_broker(workers: Workers, query: str, routes: tuple[int, ...]) -> None:
+    assert [id for (id,) in await workers.items(f"/api/v1/routes?{query}", "route_id")] == numbers(*routes)
+
+
+async def test_one_route_is_told_by_its_worker(workers: Workers) -> None:
+    for number, worker in ((1, 1), (3, 2), (5, None)):
+        body = await workers.get(f"/api/v1/routes/{numbers(number)[0]}")
+        assert (body["route_id"], body["worker"]) == (numbers(number)[0], worker)
+    assert await workers.problem("GET", f"/api/v1/routes/{numbers(9)[0]}") == (404, "no-such-route")
+
+
+async def test_services_have_the_routes_of_the_whole_cluster(workers: Workers) -> None:
+    found = await workers.items("/api/v1/services", "service", "routes", "remote")
+    assert found == [("billing", 1, 0), ("orders", 4, 1)]
+    body = await workers.get("/api/v1/services/orders?limit=2&offset=1")
+    assert (body["service"]["routes"], body["routes"]["total"]) == (4, 4)
+    assert [route["route_id"] for route in body["routes"]["items"]] == numbers(2, 3)
+    assert await workers.problem("GET", "/api/v1/services/nobody") == (404, "no-such-service")
+
+
+async def test_requests_of_all_workers_are_in_the_traffic(workers: Workers) -> None:
+    for name in ("w1", "w2"):
+        world = workers.net.worlds[name]
+        caller = max(world.wires.values(), key=lambda wire: wire.peer.id)
+        caller.request(REQUEST_RESPONSE, 1, address(service="nobody"))
+    workers.net.advance(2)
+    assert await workers.items("/api/v1/traffic", "service", "outcome", "requests") == [("nobody", "rejected", 2)]
+    assert (await workers.get("/api/v1/status"))["requests"] == 2
+
+
+async def test_connections_have_numbers_that_say_where_they_are(workers: Workers) -> None:
+    found = await workers.items("/api/v1/connections", "connection_id", "worker")
+    assert all(id % 1000 == worker for id, worker in found)
+    assert len({id for id, _ in found}) == len(found)
+    assert {worker for _, worker in found} == {1, 2}
+    whole = [id for id, _ in found]
+    pages = [
+        id
+        for offset in range(len(whole))
+        for (id,) in await workers.items(f"/api/v1/connections?limit=1&offset={offset}", "connection_id")
+    ]
+    assert pages == whole
+
+
+async def test_a_connection_is_closed_at_its_own_worker(workers: Workers) -> None:
+    world = workers.net.worlds["w2"]
+    caller = max(world.wires.values(), key=lambda wire: wire.peer.id)
+    number = caller.peer.id * 1000 + 2
+    body = await workers.change("DELETE", f"/api/v1/connections/{number}")
+    assert (body["connection_id"], body["reason"], body["worker"]) == (number, "closed-by-operator", 2)
+    assert await workers.items("/api/v1/connections/closed", "connection_id", "worker") == [(number, 2)]
+    for text in (str(number), "1", "x", "7003"):
+        assert await workers.problem("DELETE", f"/api/v1/connections/{text}") == (404, "no-such-connection")
+
+
+async def test_a_drain_is_for_all_workers(workers: Workers) -> None:
+    body = await workers.change("PUT", "/api/v1/drains/tags/region/eu", grace_s=60, spread_s=60)
+    assert (body["name"], body["routes"], body["connections_left"]) == ("region=eu", 5, 4)
+    for name in ("w1", "w2"):
+        assert [drain.name for drain in workers.net.worlds[name].core.drains.all()] == ["region=eu"]
+    assert await workers.items("/api/v1/drains", "kind", "name", "connections_left") == [("tag", "region=eu", 4)]
+    await workers.change("DELETE", "/api/v1/drains/tags/region/eu")
+    assert await workers.problem("DELETE", "/api/v1/drains/tags/region/eu") == (404, "no-such-drain")
+    assert await workers.items("/api/v1/drains", "kind") == []
+
+
+async def test_a_redirect_is_set_once_and_known_to_all(workers: Workers) -> None:
+    await workers.change("PUT", "/api/v1/redirects/orders", to="billing")
+    workers.net.pump()
+    assert await workers.items("/api/v1/redirects", "service", "to", "broker") == [("orders", "billing", "w1")]
+    await workers.change("DELETE", "/api/v1/redirects/orders")
+    workers.net.pump()
+    assert await workers.items("/api/v1/redirects", "service") == []
+    assert await workers.problem("DELETE", "/api/v1/redirects/orders") == (404, "no-such-redirect")
+
+
+async def test_brokers_and_links_are_those_of_all_workers(workers: Workers) -> None:
+    assert await workers.items("/api/v1/brokers", "name", "is_self", "hops", "routes") == [
+        ("w1", True, 0, 2),
+        ("w2", True, 0, 2),
+        ("far", False, 1, 1),
+    ]
+    links = await workers.items("/api/v1/links", "worker", "name", "state")
+    assert sorted(links) == [(1, "far", "up"), (1, "w2", "up"), (2, "w1", "up")]
+    assert await workers.items("/api/v1/links?limit=1&offset=1", "worker", "name", "state") == links[1:2]
+
+
+async def test_the_status_is_that_of_one_broker_with_its_workers(workers: Workers) -> None:
+    body = await workers.get("/api/v1/status")
+    keys = ("broker_id", "name", "state", "uptime_s", "listeners", "routes", "services", "started_at_ms")
+    assert {key: body[key] for key in keys} == {
+        "broker_id": "00000000-0000-0000-0000-0000000000aa",
+        "name": "eu",
+        "state": "ready",
+        "uptime_s": 9.0,
+        "listeners": ["tcp://127.0.0.1:7000"],
+        "routes": 5,
+        "services": 2,
+        "started_at_ms": START_MS,
+    }
+    assert (body["cluster"]["remote_routes"], body["cluster"]["brokers"]) == (1, 3)
+    worlds = [workers.net.worlds[name] for name in ("w1", "w2")]
+    assert body["connections"] == sum(len(world.core.peers()) for world in worlds)
+    assert body["workers"] == [
+        {"number": 1, "name": "w1", "pid": 101, "state": "ready", "restarts": 0, "ready_at_ms": START_MS},
+        {"number": 2, "name": "w2", "pid": 102, "state": "ready", "restarts": 1, "ready_at_ms": START_MS},
+    ]
+
+
+async def test_the_page_the_limits_and_the_health_are_there(workers: Workers) -> None:
+    assert await workers.get("/livez") == {"status": "live"}
+    assert await workers.get("/readyz") == {"status": "ready"}
+    limits = await workers.items("/api/v1/limits", "name", "value")
+    assert ("limits.max_connections", 50_000) in limits
+    async with workers.client.get("/") as answer:
+        text = await answer.text()
+        assert (answer.status, "<h1>eu</h1>" in text, "far" in text) == (200, True, True)
+
+
+async def test_metrics_are_added_up(workers: Workers) -> None:
+    async with workers.client.get("/metrics") as answer:
+        lines = dict(line.rsplit(" ", 1) for line in (await answer.text()).splitlines() if line[:1] != "#")
+    accepted = sum(len(workers.net.worlds[name].core.peers()) for name in ("w1", "w2"))
+    names = {
+        "broker_ready": 1,
+        "broker_routes": 5,
+        'broker_service_routes{service="orders"}': 4,
+        "broker_connections_accepted_total": accepted,
+        'broker_worker_up{worker="1"}': 1,
+        'broker_worker_restarts_total{worker="2"}': 1,
+    }
+    assert {name: float(lines[name]) for name in names} == names
+
+
+async def test_a_worker_that_does_not_answer_is_missing_and_the_answer_says_so(workers: Workers) -> None:
+    workers.supervisor.names[3] = "w3"
+    assert (await workers.get("/api/v1/routes", missing="3"))["total"] == 5
+    for path in ("services", "connections", "connections/closed", "traffic", "drains", "brokers", "links", "status"):
+        await workers.get(f"/api/v1/{path}", missing="3")
+    await workers.get("/readyz", missing="3")
+    assert await workers.problem("DELETE", "/api/v1/connections/7003") == (503, "not-ready")
+    async with workers.client.get("/metrics") as answer:
+        assert 'broker_worker_up{worker="3"} 0.0' in await answer.text()
+        assert answer.headers[MISSING] == "3"
+
+
+async def test_without_any_worker_the_supervisor_lives_and_is_not_ready(workers: Workers) -> None:
+    workers.supervisor.names = {8: "w8", 9: ""}
+    assert await workers.get("/livez") == {"status": "live"}
+    for path in ("/readyz", "/api/v1/status", "/api/v1/routes", "/api/v1/services", "/api/v1/connections", "/"):
+        assert await workers.problem("GET", path) == (503, "not-ready"), path
+    assert await workers.problem("PUT", "/api/v1/drains/broker") == (503, "not-ready")
+    assert await workers.problem("PUT", "/api/v1/redirects/orders", to="billing") == (503, "not-ready")
+
+
+async def test_what_is_asked_wrongly_is_refused_as_by_one_broker(workers: Workers) -> None:
+    assert await workers.problem("GET", "/api/v1/routes?limit=0") == (400, "bad-parameter")
+    assert await workers.problem("GET", "/api/v1/services?x=1") == (400, "bad-parameter")
+    assert await workers.problem("GET", f"/api/v1/routes?tag.{'x' * 200}=1") == (400, "bad-filter")
+    assert await workers.problem("PUT", "/api/v1/drains/broker", grace_s="soon") == (400, "bad-body")
+    assert await workers.problem("GET", "/api/v1/nothing") == (404, "no-such-path")
+    assert await workers.problem("POST", "/api/v1/status") == (405, "method-not-allowed")
+
+
+async def test_the_supervisor_decides_who_may_change_something(workers: Workers) -> None:
+    async with workers.client.put("/api/v1/drains/broker", headers={"Origin": "http://localhost"}) as answer:
+        assert answer.status == 403
+    workers.supervisor.config = Config(admin=AdminOptions(changes="off"))
+    assert await workers.problem("PUT", "/api/v1/drains/broker") == (403, "not-allowed")
+    assert workers.net.worlds["w1"].core.drains.all() == []
+
+
+async def test_a_worker_cannot_listen_where_it_may_not(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match="cannot-listen"):
+        await start_unix(web.Application(), str(tmp_path / "nowhere" / "a1.sock"))
