@@ -1,0 +1,125 @@
+"""Metrics of several workers as one exposition: sums that never go back, and gauges that are no sums."""
+
+from __future__ import annotations
+
+import io
+
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from admin_api.metrics import BrokerCollector, Metrics
+from admin_api.workers_metrics import LARGEST, WorkersMetrics, own_families
+from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.fakes import World
+
+TEXT = """# HELP broker_routes Routes
+# TYPE broker_routes gauge
+broker_routes {routes}
+# HELP broker_streams Requests in flight
+# TYPE broker_streams gauge
+broker_streams {streams}
+# HELP broker_frames_received_total Frames
+# TYPE broker_frames_received_total counter
+broker_frames_received_total {frames}
+# HELP broker_loop_lag_seconds Lag
+# TYPE broker_loop_lag_seconds histogram
+broker_loop_lag_seconds_bucket{{le="1e-05"}} {low}
+broker_loop_lag_seconds_bucket{{le="0.5"}} {high}
+broker_loop_lag_seconds_bucket{{le="+Inf"}} {high}
+broker_loop_lag_seconds_count {high}
+broker_loop_lag_seconds_sum {lag}
+"""
+
+
+def text(routes: int = 0, streams: int = 0, frames: int = 0, low: int = 0, high: int = 0, lag: float = 0.0) -> str:
+    """What a worker says."""
+    return TEXT.format(routes=routes, streams=streams, frames=frames, low=low, high=high, lag=lag)
+
+
+def rendered(metrics: WorkersMetrics, texts: dict[int, tuple[int, str]]) -> list[str]:
+    """The samples, in their order."""
+    body, content_type = metrics.render("", texts)
+    assert content_type.startswith("text/plain")
+    return [line for line in body.decode().splitlines() if not line.startswith("#")]
+
+
+def test_counters_and_histograms_are_added_up_and_what_all_know_is_not() -> None:
+    found = rendered(WorkersMetrics(), {1: (11, text(5, 2, 100, 1, 3, 0.5)), 2: (12, text(6, 3, 50, 2, 2, 0.25))})
+    assert found == [
+        "broker_routes 6.0",
+        "broker_streams 5.0",
+        "broker_frames_received_total 150.0",
+        'broker_loop_lag_seconds_bucket{le="1e-05"} 3.0',
+        'broker_loop_lag_seconds_bucket{le="0.5"} 5.0',
+        'broker_loop_lag_seconds_bucket{le="+Inf"} 5.0',
+        "broker_loop_lag_seconds_count 5.0",
+        "broker_loop_lag_seconds_sum 0.75",
+    ]
+
+
+def frames(metrics: WorkersMetrics, texts: dict[int, tuple[int, str]]) -> list[str]:
+    """The sums of a counter, a histogram and a gauge."""
+    wanted = ("broker_frames", "broker_loop_lag_seconds_count", "broker_streams")
+    return [line.rpartition(" ")[2] for line in rendered(metrics, texts) if line.startswith(wanted)]
+
+
+def test_a_counter_does_not_go_back_when_a_worker_is_silent_or_another_process() -> None:
+    metrics = WorkersMetrics()
+    other = (12, text(streams=1, frames=50, high=5))
+    assert frames(metrics, {1: (11, text(streams=2, frames=100, high=10)), 2: other}) == ["3.0", "150.0", "15.0"]
+    assert frames(metrics, {2: other}) == ["1.0", "150.0", "15.0"]
+    assert frames(metrics, {1: (13, text(streams=4, frames=7, high=1)), 2: other}) == ["5.0", "157.0", "16.0"]
+    assert frames(metrics, {1: (13, text(streams=4, frames=9, high=2)), 2: other}) == ["5.0", "159.0", "17.0"]
+
+
+LABELLED = '# TYPE broker_requests_total counter\nbroker_requests_total{{service="{name}"}} 1\n'
+
+
+def test_labels_that_only_one_worker_has_are_there() -> None:
+    texts = {
+        1: (1, "# TYPE broker_requests_total counter\n"),
+        2: (2, LABELLED.format(name="orders")),
+        3: (3, LABELLED.format(name="billing")),
+    }
+    assert rendered(WorkersMetrics(), texts) == [
+        'broker_requests_total{service="orders"} 1.0',
+        'broker_requests_total{service="billing"} 1.0',
+    ]
+
+
+def test_what_the_supervisor_counts_stands_beside_it() -> None:
+    body, _ = WorkersMetrics().render("", {1: (11, text())}, own_families({1: 0, 2: 3}, {1: True, 2: False}))
+    lines = [line for line in body.decode().splitlines() if line.startswith("broker_worker_")]
+    assert lines == [
+        'broker_worker_up{worker="1"} 1.0',
+        'broker_worker_up{worker="2"} 0.0',
+        'broker_worker_restarts_total{worker="1"} 0.0',
+        'broker_worker_restarts_total{worker="2"} 3.0',
+    ]
+
+
+async def test_the_metrics_of_real_brokers_are_readable_in_both_formats() -> None:
+    """Twice the same broker: every counter is twice its own."""
+    one, _ = await Metrics(FakeAdmin(shop_with_traffic())).render("")
+    texts = {1: (1, one.decode()), 2: (2, one.decode())}
+    body, _ = WorkersMetrics().render("", texts)
+    alone = {family.name: family for family in text_string_to_metric_families(one.decode())}
+    both = {family.name: family for family in text_string_to_metric_families(body.decode())}
+    assert {name: family.type for name, family in both.items()} == {name: family.type for name, family in alone.items()}
+    for name, family in alone.items():
+        factor = 2 if family.type != "gauge" or name not in LARGEST else 1
+        expected = [(sample.name, sample.labels, sample.value * factor) for sample in family.samples]
+        assert [(sample.name, sample.labels, sample.value) for sample in both[name].samples] == expected, name
+    open_body, content_type = WorkersMetrics().render("application/openmetrics-text; version=1.0.0", texts)
+    assert content_type.startswith("application/openmetrics-text")
+    families = list(openmetrics.text_fd_to_metric_families(io.StringIO(open_body.decode())))  # type: ignore[no-untyped-call]
+    assert {family.name for family in families} == set(alone)
+
+
+def test_gauges_that_are_no_sums_are_gauges_of_the_broker() -> None:
+    """A metric that is renamed must be renamed here, too."""
+    names = {
+        family.name for family in BrokerCollector(FakeAdmin(World())).collect() if family.type in ("gauge", "info")
+    }
+    own = {name for name in LARGEST if name.startswith("broker_")} - {"broker_build_info"}
+    assert own <= names
