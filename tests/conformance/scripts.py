@@ -189,9 +189,9 @@ def connected(world: World, first: bytes) -> Wire:
     return wire
 
 
-def caller(world: World, mime: str = COMPOSITE) -> Wire:
+def caller(world: World, mime: str = COMPOSITE, data_mime: str = "text/plain") -> Wire:
     """A connection that offers nothing."""
-    return connected(world, setup(mime))
+    return connected(world, setup(mime, data_mime=data_mime))
 
 
 def destination(world: World, number: int, name: str, *tags: AnyTag, mime: str = COMPOSITE) -> Wire:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.conformance.test_keys import KEYS as NAMED_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/conformance.md"
+OTHER_PAGE = ROOT / "docs/annotations.md"  # see `test_annotations_table`
 COLUMNS = ["#", "clause", "kind", "what we do", "where", "tests"]
 HEDGES = re.compile(
     r"\b(partly|partial(ly)?|todo|tbd|fixme|not yet|yet to|planned|later on|unsupported|untested)\b", re.I
@@ -81,8 +83,8 @@ def rows_of(page: str) -> list[list[str]]:
     return [row for row in rows if row != COLUMNS and not set("".join(row)) <= set("-")]
 
 
-def mistakes_of(page: str) -> list[str]:
-    """What is wrong with a page, as sentences."""
+def mistakes_of(page: str, demands: Sequence[str] = DEMANDS, keys: Mapping[str, int] = KEYS) -> list[str]:
+    """What is wrong with a page, as sentences. `demands`, `keys`: what must stand in its clauses."""
     rows = rows_of(page)
     found = [f"{id} stands {count} times" for id, count in Counter(row[0] for row in rows).items() if count > 1]
     for row in rows:
@@ -102,8 +104,8 @@ def mistakes_of(page: str) -> list[str]:
         found += [f"{id}: there is no file {file}" for file in files if not (ROOT / file).is_file()]
         found += [f"{id}: there is no test {test}" for test in tests if not is_test(test)]
     clauses = [row[1] for row in rows if len(row) > 1]
-    found += [f"no row has: {each}" for each in DEMANDS if not any(each in clause for clause in clauses)]
-    for name, value in KEYS.items():
+    found += [f"no row has: {each}" for each in demands if not any(each in clause for clause in clauses)]
+    for name, value in keys.items():
         if not any(re.search(rf"\b{re.escape(name)} 0x{value:02X}\b", clause) for clause in clauses):
             found.append(f"no row has the key {name}")
     return found
@@ -130,8 +132,10 @@ def test_every_clause_has_its_row_and_every_row_its_tests() -> None:
 
 def test_every_byte_script_is_named() -> None:
     """A script that no row names pins a clause that nobody finds."""
-    named = set(re.findall(r"`(tests/conformance/\w+\.py::test_\w+)`", PAGE.read_text()))
-    files = [path for path in sorted((ROOT / "tests/conformance").glob("test_*.py")) if path.name != "test_table.py"]
+    pages = PAGE.read_text() + OTHER_PAGE.read_text()
+    named = set(re.findall(r"`(tests/conformance/\w+\.py::test_\w+)`", pages))
+    paths = sorted((ROOT / "tests/conformance").glob("test_*.py"))
+    files = [path for path in paths if not path.name.endswith("table.py")]
     scripts = {f"tests/conformance/{path.name}::{name}" for path in files for name in functions_in(path)}
     assert scripts - named == set()
 
