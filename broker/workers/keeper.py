@@ -80,7 +80,8 @@ class Keeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._stop.wait()
-            self.restarts += 1
+            if not self._stop.is_set():
+                self.restarts += 1
         self.state = ENDED
         if not self.first.done():
             self.first.set_result("the broker was told to stop")

@@ -47,8 +47,8 @@ class Ports:
         for tries_left in reversed(range(MAX_TRIES)):
             try:
                 with contextlib.ExitStack() as probes:
-                    # Who shares ports is let in by the system without a word: another supervisor's port would be
-                    # shared with it. So at first one that is not shared.
+                    # Who shares ports is let in by the system without a word: the port of another supervisor would
+                    # be shared with it. So at first one that is not shared; it is refused where anybody listens.
                     chosen = port
                     for family, address in places:
                         probe = probes.enter_context(_bound(family, address, chosen, False))
