@@ -5,7 +5,7 @@ from typing import Final
 from broker.errors import Refusal
 from broker.forwarding.desk import Desk, Request, deadline_at
 from broker.forwarding.flows import COMPLETED
-from broker.forwarding.hops import Hops, with_entry
+from broker.forwarding.hops import Hops, entry_head
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.forwarding.retries import Retriable, Tries
@@ -15,7 +15,7 @@ from broker.forwarding.translate import COMPOSITE
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import FOLLOWS, METADATA_PUSH, REQUEST_FNF, encode_request_n, request_parts
+from broker.rsocket.frames import FOLLOWS, METADATA, METADATA_PUSH, REQUEST_FNF, encode_request_n, request_parts
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.resumption import FRAME_COST
 from broker.wire.frames import SHARD
@@ -41,63 +41,97 @@ class Departures(Tries):
         desk = self._desk
         server = remote.via
         link = server.link if server is not None else None
-        kind = frame.kind
         if server is None or link is None or (not link.version and link.id != remote.id):
             refusal = Refusal("no-route", f"no way leads to the broker {remote.name}, which has the route")
-            if kind == METADATA_PUSH:
-                desk.refuse(peer, 0, kind, target, refusal)
+            if frame.kind == METADATA_PUSH:
+                desk.refuse(peer, 0, METADATA_PUSH, target, refusal)
             else:
                 desk.turn_away(peer, frame, request, target, refusal)
             return None
         if not link.version:
             return server
-        gathering = request.gathering
         mimes = desk.mimes[request.mimes]
-        metadata_at, metadata_to = request.metadata_at, request.metadata_to
+        at = request.metadata_at
+        to = request.metadata_to
+        gathering = request.gathering
         if gathering is not None:
             if mimes.kind != COMPOSITE and not desk.merge(peer, request, gathering.metadata, target):
                 return None
             frame = desk.cursor(gathering.frames[0], frame.now)
-            metadata_at, metadata_to = request_parts(frame.data, frame.start, frame.end, kind, frame.flags)
+            at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         prefix = self._hops.prefix(route, is_streaming(frame), mimes, target.redirected)
-        metadata = frame.data[metadata_at:metadata_to]
-        if mimes.kind != COMPOSITE:
-            metadata = with_entry(mimes, metadata)
+        if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
+            prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start
-        if size + len(prefix) + len(metadata) > MAX_FRAME_BYTES and desk.is_large(
-            peer, frame, target, size + len(prefix) + len(metadata) - metadata_to + metadata_at
-        ):
-            return None
-        flow = desk.flow(peer, target, route, kind)
-        if kind == METADATA_PUSH:
-            server.request(restamped(frame, 0, metadata_to, prefix + metadata))
-            route.load.requests += 1
-            flow.count(COMPLETED, 0, 1, 0, size, 0)
-            return None
-        stream_id = server.open_id()
-        raw = restamped(frame, stream_id, metadata_to, prefix + metadata)
-        if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
-            route.load.take()
-            server.request(raw)
-            flow.count(COMPLETED, 0, 1, 0, size, 0)
-            return None
-        if (
-            frame.flags & FOLLOWS
-            or request.is_second
-            or peer.waiting_bytes + size + FRAME_COST > desk.settings.max_waiting_bytes
-        ):
-            splice = Splice(peer, frame.stream_id, server, stream_id, route, flow, kind, request.began_at or frame.now)
+        grown = size + len(prefix) + (0 if frame.flags & METADATA else 3)
+        kind = frame.kind
+        if grown > MAX_FRAME_BYTES:
+            desk.refuse_large(peer, frame, target, grown)
+        elif kind == REQUEST_FNF or kind == METADATA_PUSH:
+            self._send_only(peer, frame, request, target, route, server, prefix, at, to)
         else:
-            kept = frame.data[frame.start : frame.end]
-            splice = Retriable(
-                peer, frame.stream_id, server, stream_id, route, flow, kind, frame.now, target, kept, self
-            )
-        splice.open_as(frame, raw)
-        if target.deadline_ms > 0 and kind != REQUEST_FNF:
-            splice.timer = desk.timers.put(deadline_at(target, request, frame.now), splice)
-        if gathering is not None:
-            desk.replay(peer, frame.stream_id, gathering, False, frame.now)
+            self._splice(peer, frame, request, target, route, server, prefix, at, to)
         return None
+
+    def _splice(
+        self,
+        peer: Peer,
+        frame: FrameCursor,
+        request: Request,
+        target: Target,
+        route: Route,
+        server: Peer,
+        prefix: bytes,
+        at: int,
+        to: int,
+    ) -> None:
+        """Joins the streams of a request that has answers."""
+        desk = self._desk
+        kind = frame.kind
+        flow = desk.flow(peer, target, route, kind)
+        held_bytes = peer.waiting_bytes + frame.end - frame.start + FRAME_COST
+        splice: Splice
+        if frame.flags & FOLLOWS or request.is_second or held_bytes > desk.settings.max_waiting_bytes:
+            began_at = request.began_at or frame.now
+            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, began_at)
+        else:
+            kept = Retriable(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
+            kept.keep(frame.data[frame.start : frame.end], target, self)
+            splice = kept
+        splice.open_stamped(frame, prefix, at, to)
+        if target.deadline_ms > 0:
+            splice.timer = desk.timers.put(deadline_at(target, request, frame.now), splice)
+        if request.gathering is not None:
+            desk.replay(peer, frame.stream_id, request.gathering, False, frame.now)
+
+    def _send_only(
+        self,
+        peer: Peer,
+        frame: FrameCursor,
+        request: Request,
+        target: Target,
+        route: Route,
+        server: Peer,
+        prefix: bytes,
+        at: int,
+        to: int,
+    ) -> None:
+        """Sends a fire-and-forget or a push."""
+        desk = self._desk
+        flow = desk.flow(peer, target, route, frame.kind)
+        if frame.kind == METADATA_PUSH:
+            server.request(restamped(frame, 0, to, prefix + frame.data[at:to]))
+            route.load.requests += 1  # no lease speaks of pushes
+        elif frame.flags & FOLLOWS:
+            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, REQUEST_FNF, frame.now)
+            splice.open_stamped(frame, prefix, at, to)
+            if request.gathering is not None:
+                desk.replay(peer, frame.stream_id, request.gathering, False, frame.now)
+            return
+        else:
+            server.forward_stamped(frame, server.open_id(), prefix, at, to)
+            route.load.take()
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
 
     def try_again(self, splice: Retriable, now: float) -> bool:
         """A decision of ours did not hold: another one, without the route that it fell on. D-50"""
@@ -126,7 +160,8 @@ class Departures(Tries):
         request.address_at, request.address_to = desk.find_address(
             peer, frame.data, request.metadata_at, request.metadata_to, False
         )
-        request.began_at = splice.opened_at
+        timer = splice.timer
+        request.began_at = timer.at - target.deadline_ms / 1000.0 if timer is not None else splice.opened_at
         desk.give(peer, frame, request, target, route)
         stream = peer.streams.get(caller_id)
         if more_n and stream is not None:

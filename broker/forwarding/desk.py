@@ -263,13 +263,6 @@ class Desk(Asks):
             peer.send(encode_error(stream_id, refusal.code, refusal.message))
         self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0)
 
-    def is_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> bool:
-        """The first frame would have `size` bytes: refused if that is too much."""
-        if size <= MAX_FRAME_BYTES:
-            return False
-        self.refuse_large(peer, frame, target, size)
-        return True
-
     def refuse_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> None:
         """Its first frame would have `size` bytes."""
         reader = target.service if target is not None else ""

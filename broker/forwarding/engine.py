@@ -344,9 +344,14 @@ class Engine(Desk):
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         owner = route.owner
-        server = owner if isinstance(owner, Peer) else self._server_of(peer, frame, request, target, route)
-        if server is None:
-            return
+        if isinstance(owner, Peer):
+            server = owner
+        else:
+            assert isinstance(owner, Remote)  # there are no others
+            as_it_is = self.departures.send(peer, frame, request, target, route, owner)
+            if as_it_is is None:
+                return
+            server = as_it_is
         is_merged = False
         if peer.mimes != server.mimes and not passes(self.mimes[peer.mimes], self.mimes[server.mimes]):
             if self.must_wait(peer, frame, request, target):

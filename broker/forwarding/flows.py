@@ -98,9 +98,7 @@ class Flow:
         model: int,
         routing: str,
         word: str,
-        is_told: bool = True,
     ) -> None:
-        """`is_told` False: what it counts is in no record."""
         self._table: Final = table
         self.owner: Final = owner  # the dict that it is found by until the interval ends
         self.key: Final = key
@@ -113,7 +111,7 @@ class Flow:
         self.routing: Final = routing
         self.word: Final = word
         self._counts: list[Counts | None] = [None, None, None, None, None, None]  # by outcome
-        self._is_listed = not is_told  # in the table's list: has counts of this interval
+        self._is_listed = False  # in the table's list: has counts of this interval
 
     def count(
         self, outcome: int, latency_us: int, items_in: int, items_out: int, bytes_in: int, bytes_out: int
@@ -147,6 +145,17 @@ class Flow:
         return counts
 
 
+class Uncounted(Flow):
+    """What somebody else has counted."""
+
+    __slots__ = ()
+
+    def count(
+        self, outcome: int, latency_us: int, items_in: int, items_out: int, bytes_in: int, bytes_out: int
+    ) -> None:
+        pass
+
+
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
 
@@ -160,7 +169,7 @@ class FlowTable:
         ] = {}  # service, model, routing, outcome, word; see MAX_TOTALS
         self._refused = 0  # of the totals: those with a code word
         # Requests of other brokers: the one where they came in has counted them, so this one is in no record.
-        self.relayed: Final = Flow(self, {}, 0, "", "", "", "", "", 0, "", "", False)
+        self.relayed: Final[Flow] = Uncounted(self, {}, 0, "", "", "", "", "", 0, "", "")
         self._crowd: dict[str, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
 
     def open(

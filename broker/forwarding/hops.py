@@ -18,12 +18,12 @@ from typing import Final
 
 from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.forwarding.remotes import Remote
-from broker.forwarding.translate import BROKER, Mimes
+from broker.forwarding.translate import Mimes
 from broker.routing.table import Route
 from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from broker.wire.annotations import ANNOTATIONS_MIME, STREAMING, Annotations, decode_annotations
 from broker.wire.ids import parse_id
-from broker.wire.ints import u24_at
+from broker.wire.ints import u24_at, u24_bytes
 
 CALLER_MIMES: Final = b"message/x.rsocket.broker.caller-mimes.v0"
 DATA_MIME: Final = "application/octet-stream"  # of links: theirs is that of the caller
@@ -57,12 +57,13 @@ class Path:
 class Section:
     """A section that was read, and what this broker makes of it. Good for as long as names stay."""
 
-    __slots__ = ("annotations", "brokers", "onward", "path", "raw", "refusal", "route", "route_id", "service")
+    __slots__ = ("annotations", "brokers", "hops_n", "onward", "path", "raw", "refusal", "route", "route_id", "service")
 
     def __init__(self, raw: bytes, annotations: Annotations, path: Path) -> None:
         self.raw: Final = raw
         self.annotations: Final = annotations
         self.path: Final = path
+        self.hops_n: Final = len(annotations.trace)  # links that it came by
         self.refusal: Refusal | None = None  # why such a request is not taken; None: it is
         self.service = ""  # of a redirect; empty: none
         self.route_id = NO_ROUTE  # 16 bytes when it names a route
@@ -97,7 +98,6 @@ class Hops:
         "_news",
         "_paths_rest",
         "_prefixes",
-        "_sections",
         "brokers_n",
         "hop_counts",
         "loops_refused",
@@ -105,6 +105,7 @@ class Hops:
         "paths",
         "refused",
         "remotes",
+        "sections",
         "retried_n",
         "stripped_n",
     )
@@ -116,7 +117,7 @@ class Hops:
         self._max_hops: Final = max_hops  # 0: as many as brokers are known
         self._prefixes: dict[int, bytes] = {}  # of requests for a route; bounded by MAX_PREFIXES
         self._names_prefixes: dict[str, bytes] = {}  # of all others; bounded by MAX_PREFIXES
-        self._sections: dict[bytes, Section] = {}  # bounded by MAX_SECTIONS
+        self.sections: Final[dict[bytes, Section]] = {}  # that were read, by their bytes; bounded by MAX_SECTIONS
         self.paths: dict[str, Path] = {}  # by `b1>b2>b3`; bounded by MAX_PATHS, and one for the rest under ""
         self.hop_counts: list[int] = [0]  # requests for routes of this broker that came over so many links
         self.loops_refused = 0
@@ -130,7 +131,7 @@ class Hops:
         self.name = name
         self._prefixes.clear()
         self._names_prefixes.clear()
-        self._sections.clear()
+        self.sections.clear()
 
     # Where requests come in
 
@@ -175,13 +176,13 @@ class Hops:
 
     def read(self, raw: bytes) -> Section:
         """The section in these bytes, seen before or not; InvalidFrame `bad-annotations`."""
-        section = self._sections.get(raw)
+        section = self.sections.get(raw)
         if section is None:
             section = self._read(raw)
             if len(raw) <= MAX_SECTION_KEPT:
-                if len(self._sections) >= MAX_SECTIONS:
-                    self._sections.clear()
-                self._sections[raw] = section
+                if len(self.sections) >= MAX_SECTIONS:
+                    self.sections.clear()
+                self.sections[raw] = section
         return section
 
     def _read(self, raw: bytes) -> Section:
@@ -208,28 +209,23 @@ class Hops:
         return path
 
     def refusal_of(self, section: Section) -> Refusal | None:
-        """Why such a request may not come in here; None: it may."""
+        """Why such a request may not come in here; None: it may. One hop is never too many."""
         if section.refusal is not None:
             return section.refusal
         limit = self._max_hops if self._max_hops else max(1, self.brokers_n)
-        hops_n = len(section.annotations.trace)
+        hops_n = section.hops_n
         if hops_n > limit:
             return Refusal(
                 "too-many-hops", f"{section.path.way or hops_n}: {hops_n} brokers had it, the limit is {limit}"
             )
         return None
 
-    def came(self, section: Section, now: float) -> None:
-        """A request has come that way, and is taken."""
-        section.path.requests += 1
-        section.path.last_at = now
-
     def arrived(self, section: Section) -> None:
         """It is for routes of this broker."""
-        hops_n = len(section.annotations.trace)
-        while len(self.hop_counts) <= hops_n:  # at most MAX_TRACE
-            self.hop_counts.append(0)
-        self.hop_counts[hops_n] += 1
+        counts = self.hop_counts
+        while len(counts) <= section.hops_n:  # at most MAX_TRACE
+            counts.append(0)
+        counts[section.hops_n] += 1
 
     def onward(self, section: Section) -> bytes:
         """The entry that goes on: the same, with this broker's name behind the trace; BrokerError `bad-annotations`."""
@@ -351,8 +347,7 @@ def without_sections(metadata: bytes) -> bytes:
     return metadata
 
 
-def with_entry(mimes: Mimes, metadata: bytes) -> bytes:
-    """The caller's metadata as it stands behind the prefix; of a caller without composite metadata: whole."""
-    if mimes.kind == BROKER:
-        return encode_entry(mimes.metadata_mime.encode("ascii", "replace"), metadata)
-    return metadata
+def entry_head(mimes: Mimes, size: int) -> bytes:
+    """What makes one entry of the metadata of a caller that speaks no composite metadata; `size`: bytes of it."""
+    mime = mimes.metadata_mime.encode("ascii", "replace")
+    return bytes([len(mime) - 1]) + mime + u24_bytes(size)

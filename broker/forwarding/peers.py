@@ -15,7 +15,14 @@ from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
 from broker.routing.targets import Target
 from broker.rsocket.connection import OPEN, Connection
-from broker.rsocket.frames import MAX_STREAM_ID, METADATA_PUSH, has_position
+from broker.rsocket.frames import (
+    HEADER_BYTES,
+    MAX_STREAM_ID,
+    METADATA,
+    METADATA_PUSH,
+    REQUEST_STREAM,
+    has_position,
+)
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.resumption import Session
 from broker.wire.ints import u32_bytes
@@ -243,6 +250,36 @@ class Peer:
         else:
             writer.write(((size << 32) | stream_id).to_bytes(7, "big"))
             writer.write(data[start + 4 : end])
+        self.pending_bytes += size + 3
+
+    def forward_stamped(self, frame: FrameCursor, stream_id: int, prefix: bytes, at: int, metadata_to: int) -> None:
+        """Writes the first frame of a request with other metadata: `prefix` and what it has from `at` to `metadata_to`.
+
+        All behind that stays. A request that is congested for lets who sent it wait, as in `forward`.
+        """
+        data = frame.data
+        kind = frame.kind
+        end = frame.end
+        rest = prefix + data[at:end] if prefix else data[at:end]
+        length = len(prefix) + metadata_to - at
+        flags = frame.flags | METADATA
+        if kind < REQUEST_STREAM:
+            head = ((flags & 0xFF) << 24 | length).to_bytes(4, "big")
+        else:
+            begin = frame.start + HEADER_BYTES
+            head = (flags & 0xFF).to_bytes(1, "big") + data[begin : begin + 4] + length.to_bytes(3, "big")
+        size = 5 + len(head) + len(rest)
+        if self.session is not None or not self.is_framed or size >= _SMALL_BYTES:
+            self.request(((stream_id << 8) | (kind << 2) | (flags >> 8)).to_bytes(5, "big") + head + rest)
+            return
+        if not self.pending_bytes:
+            self._dirty.append(self)
+        if self.is_congested and not self.is_fed:
+            self.is_fed = True
+            self._fed.append(self)
+        writer = self._writer
+        write_i64_be(writer, (size << 40) | (stream_id << 8) | (kind << 2) | (flags >> 8))
+        writer.write(head + rest)
         self.pending_bytes += size + 3
 
     def send(self, raw: bytes) -> None:

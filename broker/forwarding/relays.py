@@ -34,9 +34,11 @@ from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
     FOLLOWS,
+    HEADER_BYTES,
     METADATA_PUSH,
     REQUEST_FNF,
     REQUEST_RESPONSE,
+    encode_metadata_push,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import COMPOSITE_MIME, CUT, find_broker_frame
@@ -51,13 +53,14 @@ _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 class Relays:
     """The requests of one broker's links."""
 
-    __slots__ = ("_desk", "_keeps_section", "_link_mimes", "_mimes_by_raw", "_spreads", "hops")
+    __slots__ = ("_desk", "_keeps_section", "_link_mimes", "_mimes_by_raw", "_relayed", "_spreads", "hops")
 
     def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
         self._desk: Final = desk
         self._spreads: Final = spreads
         self.hops: Final = hops
         self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
+        self._relayed: Final = desk.flows.relayed
         self._link_mimes = -1  # number of the pair that links have; -1 until it is needed
         self._mimes_by_raw: dict[bytes, int] = {}  # by what says them; bounded by MAX_MIMES
 
@@ -129,17 +132,25 @@ class Relays:
                     peer, frame, "malformed", Refusal(WORD, "the composite metadata of the request breaks off")
                 )
             return
-        try:
-            section = self.hops.read(data[head_to + 3 : rest_at])
-        except InvalidFrame as error:
-            self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
-            return
-        refusal = self.hops.refusal_of(section)
-        if refusal is not None:
-            self._refuse(peer, frame, refusal.word, refusal)
-            return
+        hops = self.hops
+        raw = data[head_to + 3 : rest_at]
+        section = hops.sections.get(raw)
+        if section is None:
+            try:
+                section = hops.read(raw)
+            except InvalidFrame as error:
+                self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
+                return
+        refusal = section.refusal
+        if refusal is not None or section.hops_n > 1:
+            refusal = hops.refusal_of(section)
+            if refusal is not None:
+                self._refuse(peer, frame, refusal.word, refusal)
+                return
         request.rest_at = rest_at
-        self.hops.came(section, frame.now)
+        path = section.path
+        path.requests += 1
+        path.last_at = frame.now
         if section.route_id:
             self._to_route(peer, frame, request, section)
         elif section.brokers:
@@ -333,7 +344,7 @@ class Relays:
             entry = self._renamed(peer, frame, section, "")
             if not entry:
                 return
-        self._send_on(peer, frame, request, route, hop, entry + request.data[request.rest_at : request.metadata_to])
+        self._join(peer, frame, request, route, hop, entry, request.rest_at)
 
     def _deliver(
         self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None, route: Route, server: Peer
@@ -353,6 +364,12 @@ class Relays:
         start = self._read_mimes(peer, frame, request)
         if start < 0:
             return
+        is_same = request.mimes == server.mimes and self._desk.mimes[server.mimes].kind == COMPOSITE
+        if is_same and not self._keeps_section:  # nearly always
+            if section is not None:
+                self.hops.arrived(section)
+            self._join(peer, frame, request, route, server, b"", start)
+            return
         if self._must_wait(peer, frame, request, server):
             return
         try:
@@ -362,7 +379,7 @@ class Relays:
             return
         if section is not None:
             self.hops.arrived(section)
-        self._send_on(peer, frame, request, route, server, metadata)
+        self._join_translated(peer, frame, request, route, server, metadata)
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
         """True, and the request is held, when metadata that this server cannot read as it is has not come whole."""
@@ -395,30 +412,58 @@ class Relays:
             return kept + metadata if metadata is not None else kept
         return metadata
 
-    def _send_on(
+    def _join(
+        self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, prefix: bytes, at: int
+    ) -> None:
+        """Joins the streams; the server gets `prefix` and what the metadata has from `at` on."""
+        kind = frame.kind
+        to = request.metadata_to
+        if kind == METADATA_PUSH:
+            self._push(peer, frame, route, server, prefix + request.data[at:to])
+            return
+        size = frame.end - frame.start + len(prefix) - at + request.metadata_at
+        if size > MAX_FRAME_BYTES:
+            self._desk.refuse_large(peer, frame, None, size)
+        elif kind == REQUEST_FNF and not frame.flags & FOLLOWS:
+            route.load.take()
+            server.forward_stamped(frame, server.open_id(), prefix, at, to)
+        else:
+            flow = self._relayed
+            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
+            splice.open_stamped(frame, prefix, at, to)
+            if request.gathering is not None:
+                self._desk.replay(peer, frame.stream_id, request.gathering, True, frame.now)
+
+    def _join_translated(
         self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, metadata: bytes | None
     ) -> None:
-        """Joins the streams; `metadata` in place of what came."""
-        kind = frame.kind
-        size = frame.end - frame.start + (len(metadata) if metadata is not None else 0)
-        if size > MAX_FRAME_BYTES and self._desk.is_large(
-            peer, frame, None, size - request.metadata_to + request.metadata_at
-        ):
+        """Joins the streams; the server gets this metadata, None: none."""
+        if frame.kind == METADATA_PUSH:
+            if metadata is not None:
+                self._push(peer, frame, route, server, metadata)
             return
-        if kind == METADATA_PUSH:
-            server.request(restamped(frame, 0, request.metadata_to, metadata))
-            route.load.requests += 1
+        grown = len(metadata) if metadata is not None else 0
+        size = frame.end - frame.start - request.metadata_to + request.metadata_at + grown
+        if size > MAX_FRAME_BYTES:
+            self._desk.refuse_large(peer, frame, None, size)
             return
-        stream_id = server.open_id()
-        raw = restamped(frame, stream_id, request.metadata_to, metadata)
-        if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
+        stream_id = frame.stream_id
+        frame = self._desk.cursor(restamped(frame, stream_id, request.metadata_to, metadata), frame.now)
+        if frame.kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
-            server.request(raw)
+            server.forward(frame, server.open_id())
             return
-        flow = self._desk.flows.relayed
-        Splice(peer, frame.stream_id, server, stream_id, route, flow, kind, frame.now).open_as(frame, raw)
+        Splice(peer, stream_id, server, server.open_id(), route, self._relayed, frame.kind, frame.now).open(frame)
         if request.gathering is not None:
-            self._desk.replay(peer, frame.stream_id, request.gathering, True, frame.now)
+            self._desk.replay(peer, stream_id, request.gathering, True, frame.now)
+
+    def _push(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer, metadata: bytes) -> None:
+        size = HEADER_BYTES + len(metadata)
+        if size > MAX_FRAME_BYTES:
+            self._desk.refuse_large(peer, frame, None, size)
+            return
+        server.request(encode_metadata_push(metadata))
+        route.load.requests += 1
 
     # Parts
 

@@ -7,13 +7,11 @@ kept until the first answer; if that is such a refusal, the request is decided u
 from typing import Final
 
 from broker.errors import REJECTED
-from broker.forwarding.flows import Flow
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import Splice, is_request_n
 from broker.routing.loads import NEITHER
-from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import ERROR, MAX_N, PAYLOAD, REQUEST_N, REQUEST_RESPONSE, error_code, initial_n
+from broker.rsocket.frames import CANCEL, ERROR, MAX_N, PAYLOAD, REQUEST_N, REQUEST_RESPONSE, error_code, initial_n
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.resumption import FRAME_COST
 
@@ -28,27 +26,21 @@ class Retriable(Splice):
 
     __slots__ = ("_kept", "_tries", "generation", "more_n", "target")
 
-    def __init__(
-        self,
-        caller: Peer,
-        caller_id: int,
-        server: Peer,
-        route_id: int,
-        route: Route,
-        flow: Flow,
-        model: int,
-        now: float,
-        target: Target,
-        kept: bytes,
-        tries: "Tries",
-    ) -> None:
-        super().__init__(caller, caller_id, server, route_id, route, flow, model, now)
-        self.target: Final = target
-        self.generation: Final = target.generation  # of the table by which it was decided
-        self.more_n = 0  # credit of REQUEST_N frames that came since
-        self._kept = kept  # the request as it came; empty once an answer has come
-        self._tries: Final = tries
-        caller.waiting_bytes += len(kept) + FRAME_COST
+    # From `keep` on, which follows the making at once.
+    _kept: bytes  # the request as it came; empty once an answer has come
+    _tries: "Tries"
+    generation: int  # of the table by which it was decided
+    more_n: int  # credit of REQUEST_N frames that came since
+    target: Target
+
+    def keep(self, kept: bytes, target: Target, tries: "Tries") -> None:
+        """Has this frame sent once more by `tries`, if need be."""
+        self.target = target
+        self.generation = target.generation
+        self.more_n = 0
+        self._kept = kept
+        self._tries = tries
+        self.caller.waiting_bytes += len(kept) + FRAME_COST
 
     def from_caller(self, frame: FrameCursor) -> None:
         if self._kept:
@@ -56,14 +48,18 @@ class Retriable(Splice):
                 self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
             elif frame.kind == PAYLOAD:
                 self._let_go()  # the one frame is not all of it any more
+            elif frame.kind == CANCEL or frame.kind == ERROR:
+                self._let_go()
         super().from_caller(frame)
 
     def from_route(self, frame: FrameCursor) -> None:
-        if self._kept:
+        kept = self._kept
+        if kept:
             if frame.kind == ERROR and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now):
                 return
-            self._let_go()
-        super().from_route(frame)
+            self.caller.waiting_bytes -= len(kept) + FRAME_COST
+            self._kept = b""
+        Splice.from_route(self, frame)
 
     def give_up(self, now: float) -> bytes:
         """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
@@ -77,9 +73,17 @@ class Retriable(Splice):
         self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now)
         return kept
 
-    def finish(self, outcome: int, verdict: int, now: float) -> None:
+    def caller_lost(self, now: float) -> None:
         self._let_go()
-        super().finish(outcome, verdict, now)
+        super().caller_lost(now)
+
+    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+        self._let_go()
+        super().route_lost(stream_id, peer, now)
+
+    def expire(self, now: float) -> None:
+        self._let_go()
+        super().expire(now)
 
     def _let_go(self) -> None:
         if self._kept:

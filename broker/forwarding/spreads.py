@@ -12,7 +12,7 @@ from typing import Final
 from broker.errors import BrokerError, Refusal
 from broker.forwarding.desk import Desk, Request, deadline_at
 from broker.forwarding.flows import COMPLETED, Flow
-from broker.forwarding.hops import Hops, Section, copy_override, with_entry
+from broker.forwarding.hops import Hops, Section, copy_override, entry_head
 from broker.forwarding.models import open_multicast
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
@@ -138,7 +138,9 @@ class Spreads:
             link = group.hop.link
             if link is not None and link.version:
                 prefix = self._hops.copy_prefix(group.names, is_streaming(frame), mimes, target.redirected)
-                stamped = prefix + with_entry(mimes, metadata)
+                if mimes.kind != COMPOSITE:
+                    prefix += entry_head(mimes, len(metadata))
+                stamped = prefix + metadata
             else:
                 stamped = desk.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
             parts.append(Part(group.hop, None, restamped(frame, frame.stream_id, request.metadata_to, stamped)))
