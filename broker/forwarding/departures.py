@@ -10,12 +10,21 @@ from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.forwarding.retries import Retriable, Tries
 from broker.forwarding.splices import Splice
-from broker.forwarding.stamps import is_streaming, restamped
+from broker.forwarding.stamps import restamped
 from broker.forwarding.translate import COMPOSITE
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import FOLLOWS, METADATA, METADATA_PUSH, REQUEST_FNF, encode_request_n, request_parts
+from broker.rsocket.frames import (
+    FOLLOWS,
+    METADATA,
+    METADATA_PUSH,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_STREAM,
+    encode_request_n,
+    request_parts,
+)
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.resumption import FRAME_COST
 from broker.wire.frames import SHARD
@@ -59,12 +68,13 @@ class Departures(Tries):
                 return None
             frame = desk.cursor(gathering.frames[0], frame.now)
             at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
-        prefix = self._hops.prefix(route, is_streaming(frame), mimes, target.redirected)
+        kind = frame.kind
+        is_streaming = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL or frame.flags & FOLLOWS != 0
+        prefix = self._hops.prefix(route, is_streaming, mimes, target.redirected)
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start
         grown = size + len(prefix) + (0 if frame.flags & METADATA else 3)
-        kind = frame.kind
         if grown > MAX_FRAME_BYTES:
             desk.refuse_large(peer, frame, target, grown)
         elif kind == REQUEST_FNF or kind == METADATA_PUSH:

@@ -220,12 +220,12 @@ class Hops:
             )
         return None
 
-    def arrived(self, section: Section) -> None:
-        """It is for routes of this broker."""
+    def arrived(self, hops_n: int) -> None:
+        """A request is for routes of this broker."""
         counts = self.hop_counts
-        while len(counts) <= section.hops_n:  # at most MAX_TRACE
+        while len(counts) <= hops_n:  # at most MAX_TRACE
             counts.append(0)
-        counts[section.hops_n] += 1
+        counts[hops_n] += 1
 
     def onward(self, section: Section) -> bytes:
         """The entry that goes on: the same, with this broker's name behind the trace; BrokerError `bad-annotations`."""

@@ -53,7 +53,16 @@ _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 class Relays:
     """The requests of one broker's links."""
 
-    __slots__ = ("_desk", "_keeps_section", "_link_mimes", "_mimes_by_raw", "_relayed", "_spreads", "hops")
+    __slots__ = (
+        "_desk",
+        "_full_bytes",
+        "_keeps_section",
+        "_link_mimes",
+        "_mimes_by_raw",
+        "_relayed",
+        "_spreads",
+        "hops",
+    )
 
     def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
         self._desk: Final = desk
@@ -61,6 +70,7 @@ class Relays:
         self.hops: Final = hops
         self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
         self._relayed: Final = desk.flows.relayed
+        self._full_bytes: Final = desk.settings.max_pending_bytes // 2  # waiting for a peer: it gets no more from links
         self._link_mimes = -1  # number of the pair that links have; -1 until it is needed
         self._mimes_by_raw: dict[bytes, int] = {}  # by what says them; bounded by MAX_MIMES
 
@@ -151,6 +161,12 @@ class Relays:
         path = section.path
         path.requests += 1
         path.last_at = frame.now
+        route = section.route
+        if route is not None and route.slot >= 0:
+            owner = route.owner
+            if isinstance(owner, Peer):  # nearly always
+                self._deliver(peer, frame, request, section, route, owner)
+                return
         if section.route_id:
             self._to_route(peer, frame, request, section)
         elif section.brokers:
@@ -290,7 +306,7 @@ class Relays:
                 return
             parts.append(Part(server, route, restamped(frame, frame.stream_id, request.metadata_to, metadata)))
         if parts and section is not None:
-            self.hops.arrived(section)
+            self.hops.arrived(section.hops_n)
         if not parts and not groups.all():
             text = f"{self.hops.name} has no route for this multicast, and knows no way to other brokers that are named"
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
@@ -338,7 +354,8 @@ class Relays:
         if not link.version:
             self._deliver(peer, frame, request, section, route, hop)
             return
-        if self._is_full(peer, frame, hop):
+        if hop.unsent_bytes + hop.pending_bytes > self._full_bytes:
+            self._refuse_full(peer, frame, hop)
             return
         if not entry:
             entry = self._renamed(peer, frame, section, "")
@@ -350,16 +367,15 @@ class Relays:
         self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None, route: Route, server: Peer
     ) -> None:
         """To a route of this broker, as if the caller were connected here."""
-        lease = route.load.lease
+        load = route.load
+        lease = load.lease
         if lease is not None and lease.left_n <= 0 and frame.kind != METADATA_PUSH:
             self._refuse(peer, frame, "", Refusal("no-lease", f"the route {route.id_text} has no lease left"))
             return
-        limit = route.load.service.policy.max_in_flight_per_route
-        if limit and frame.kind == REQUEST_RESPONSE and route.load.awaited_n >= limit:
-            text = f"the route {route.id_text} has {route.load.awaited_n} requests in flight, as many as it may"
-            self._refuse(peer, frame, "", Refusal("over-limit", text))
+        if load.awaited_n and frame.kind == REQUEST_RESPONSE and self._is_busy(peer, frame, route):
             return
-        if self._is_full(peer, frame, server):
+        if server.unsent_bytes + server.pending_bytes > self._full_bytes:
+            self._refuse_full(peer, frame, server)
             return
         start = self._read_mimes(peer, frame, request)
         if start < 0:
@@ -367,7 +383,7 @@ class Relays:
         is_same = request.mimes == server.mimes and self._desk.mimes[server.mimes].kind == COMPOSITE
         if is_same and not self._keeps_section:  # nearly always
             if section is not None:
-                self.hops.arrived(section)
+                self.hops.arrived(section.hops_n)
             self._join(peer, frame, request, route, server, b"", start)
             return
         if self._must_wait(peer, frame, request, server):
@@ -378,7 +394,7 @@ class Relays:
             self._refuse(peer, frame, "", Refusal("bad-address", error.text))
             return
         if section is not None:
-            self.hops.arrived(section)
+            self.hops.arrived(section.hops_n)
         self._join_translated(peer, frame, request, route, server, metadata)
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
@@ -474,7 +490,9 @@ class Relays:
         to = request.metadata_to
         head_to = at + _MIMES_HEAD_BYTES
         if head_to + 3 > to or data[at:head_to] != CALLER_MIMES_HEAD:
-            request.mimes = self._own_mimes(peer)
+            request.mimes = self._link_mimes if peer.link is not None else peer.mimes
+            if request.mimes < 0:
+                request.mimes = self._link_mimes = max(0, self._desk.number_pair(COMPOSITE_MIME, DATA_MIME))
             return at
         end = head_to + 3 + u24_at(data, head_to)
         if end > to:
@@ -500,14 +518,6 @@ class Relays:
         request.mimes = number
         return end
 
-    def _own_mimes(self, peer: Peer) -> int:
-        """The pair of a request that says none: that of links, or of the client that may send annotations."""
-        if peer.link is None:
-            return peer.mimes
-        if self._link_mimes < 0:
-            self._link_mimes = max(0, self._desk.number_pair(COMPOSITE_MIME, DATA_MIME))
-        return self._link_mimes
-
     def _renamed(self, peer: Peer, frame: FrameCursor, section: Section, to_override: str) -> bytes:
         """The annotations that go on; empty, and refused, when they have no room for one more name."""
         try:
@@ -524,15 +534,21 @@ class Relays:
             return False
         return self._desk.must_wait(peer, frame, request, None)
 
-    def _is_full(self, peer: Peer, frame: FrameCursor, server: Peer) -> bool:
-        """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
-        waits_bytes = server.unsent_bytes + server.pending_bytes
-        limit = self._desk.settings.max_pending_bytes // 2
-        if waits_bytes <= limit:
+    def _is_busy(self, peer: Peer, frame: FrameCursor, route: Route) -> bool:
+        """The route has as many request/responses as it may have: one more is refused."""
+        load = route.load
+        limit = load.service.policy.max_in_flight_per_route
+        if not limit or load.awaited_n < limit:
             return False
-        text = f"{waits_bytes} bytes wait for {server.name}, the limit for requests of other brokers is {limit}"
+        text = f"the route {route.id_text} has {load.awaited_n} requests in flight, as many as it may"
         self._refuse(peer, frame, "", Refusal("over-limit", text))
         return True
+
+    def _refuse_full(self, peer: Peer, frame: FrameCursor, server: Peer) -> None:
+        """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
+        waits_bytes = server.unsent_bytes + server.pending_bytes
+        text = f"{waits_bytes} bytes wait for {server.name}, the limit for requests of other brokers is"
+        self._refuse(peer, frame, "", Refusal("over-limit", f"{text} {self._full_bytes}"))
 
     def _refuse(self, peer: Peer, frame: FrameCursor, reason: str, refusal: Refusal) -> None:
         """Refuses a request of another broker; `reason` as it is counted, empty: it is not."""
