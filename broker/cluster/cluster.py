@@ -138,13 +138,18 @@ class Cluster(Watcher):
         return self.replica.digest(self._diary.wall(now))
 
     def client_urls(self) -> list[str]:
-        """Where clients reach other brokers that can be reached and do not leave: the first URL of each comes first."""
+        """Where clients reach other brokers that can be reached and do not leave: the first URL of each comes first.
+
+        None twice, and none at which they reach this one: behind it are several brokers of one machine (D-53).
+        """
         members = [each for each in self.members.values() if each.is_reachable and not each.is_self]
         urls: list[str] = []
         for number in range(MAX_URLS):
             for member in members:
                 if number < len(member.client_urls) and not member.is_draining:
-                    urls.append(member.client_urls[number])
+                    url = member.client_urls[number]
+                    if url not in urls and url not in self._settings.client_urls:
+                        urls.append(url)
         return urls
 
     # Dialling, for the edge

@@ -1,0 +1,242 @@
+"""`serve --workers`: several processes on one port, which are one broker to clients and operators (D-53)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.rsocket.frames import ERROR
+from tests.conftest import StartBroker
+from tests.system.processes import BrokerProcess, Python
+from tests.system.waits import WAIT_S, soon, until, until_now
+from tests.system.wires import Wire
+
+MAX_TRIES = 64  # connections until each of two workers has one: the system chooses, 2^-63 that it is always the same
+FORGOTTEN_S = 3.0  # routes of a worker that is gone
+TCP = ("--listen", "tcp://127.0.0.1:0")
+JSON = dict[str, Any]
+
+pytestmark = pytest.mark.slow
+
+
+class Workers:
+    """A broker process with workers, and what its REST API says."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        process.read_lines(1)  # of the admin listener
+        self.process = process
+        self.url = process.url("tcp")
+        self._api = process.lines[-1].split()[-1].rstrip("/")
+
+    def get(self, path: str, method: str = "GET") -> JSON:
+        """What the REST API says."""
+        request = urllib.request.Request(f"{self._api}/api/v1/{path}", method=method)
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            body: JSON = json.load(answer)
+            return body
+
+    def metric(self, name: str) -> float:
+        """One sample."""
+        with urllib.request.urlopen(f"{self._api}/metrics", timeout=WAIT_S) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+    def states(self) -> list[JSON]:
+        """The workers."""
+        found: list[JSON] = self.get("status")["workers"]
+        return found
+
+    def pids(self) -> list[int]:
+        """Of the workers."""
+        return [each["pid"] for each in self.states()]
+
+    def are_linked(self) -> bool:
+        """Each worker knows of the other."""
+        links = self.get("links")["items"]
+        return sorted(link["worker"] for link in links if link["state"] == "up") == [1, 2]
+
+    async def reach(self, worker: int, service: str = "", number: int = 0) -> Wire:
+        """A connection to that worker: a caller, or a service that has joined."""
+        for _ in range(MAX_TRIES):
+            wire = await (Wire.service(self.url, service, number) if service else Wire.caller(self.url))
+            if self._worker_of(wire) == worker:
+                return wire
+            await wire.close()
+        raise AssertionError(f"{MAX_TRIES} connections, none of worker {worker}")
+
+    def _worker_of(self, wire: Wire) -> int:
+        """The worker that has accepted it."""
+        host, port = wire.stream.writer.get_extra_info("sockname")
+        found = {each["peer"]: each["worker"] for each in self.get("connections?limit=1000")["items"]}
+        return int(found[f"tcp {host}:{port}"])
+
+
+@pytest.fixture
+async def workers(start_broker: StartBroker) -> Workers:
+    """Two of them, linked."""
+    made = Workers(start_broker(*TCP, "--workers", "2", "--admin", "127.0.0.1:0", broker__name="eu"))
+    await until(made.are_linked)
+    return made
+
+
+async def answered(caller: Wire, service: str) -> bytes:
+    """The first answer that is no error: what a table does not know yet, it knows soon."""
+    while (frame := await caller.ask(service)).kind == ERROR:
+        assert frame.text.startswith("no-route:")
+    return frame.data
+
+
+async def forgotten(caller: Wire, service: str) -> None:
+    """Returns when a table has no route of it any more; until then a request may get lost on the way."""
+    while not (frame := await caller.ask(service)).text.startswith("no-route:"):
+        assert frame.text.startswith("route-lost:")
+
+
+def is_running(pid: int) -> bool:
+    """A process that nobody has reaped yet does not run."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_service_of_one_worker_is_reached_from_all(workers: Workers) -> None:
+    for there, here in ((1, 2), (2, 1)):
+        service = await workers.reach(there, f"orders-{there}", there)
+        echo = asyncio.create_task(service.echo())
+        for caller in (await workers.reach(here), await workers.reach(there)):
+            assert await soon(answered(caller, f"orders-{there}")) == b"hi"
+        await service.close()
+        await soon(echo)
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_its_routes_are_forgotten(workers: Workers) -> None:
+    service, caller = await workers.reach(1, "orders", 1), await workers.reach(2)
+    echo = asyncio.create_task(service.echo())
+    await soon(answered(caller, "orders"))
+    accepted = workers.metric("broker_connections_accepted_total")
+    pids = workers.pids()
+    os.kill(pids[0], signal.SIGKILL)
+    await soon(echo)  # the service sees that its broker is gone
+    await soon(forgotten(caller, "orders"), FORGOTTEN_S)
+    await until(
+        lambda: [(each["state"], each["restarts"]) for each in workers.states()] == [("ready", 1), ("ready", 0)]
+    )
+    assert (workers.pids()[0] not in pids, workers.pids()[1]) == (True, pids[1])
+    again = await workers.reach(1, "orders", 1)
+    echo = asyncio.create_task(again.echo())
+    assert await soon(answered(caller, "orders")) == b"hi"
+    assert workers.metric("broker_connections_accepted_total") > accepted
+    await again.close()
+    await soon(echo)
+
+
+async def test_operators_see_one_broker(workers: Workers) -> None:
+    services = [await workers.reach(number, "orders", number) for number in (1, 2)]
+    await until(lambda: workers.get("services/orders")["service"]["routes"] == 2)
+    routes = workers.get("routes")["items"]
+    assert [(each["worker"], each["broker"], each["is_local"]) for each in routes] == [
+        (1, "eu.1", True),
+        (2, "eu.2", True),
+    ]
+    status = workers.get("status")
+    assert (status["name"], status["routes"], status["cluster"]["remote_routes"]) == ("eu", 2, 0)
+    assert [each["name"] for each in status["workers"]] == ["eu.1", "eu.2"]
+    closed = workers.get(f"connections/{routes[1]['connection_id']}", "DELETE")
+    assert (closed["worker"], closed["reason"]) == (2, "closed-by-operator")
+    assert [frame.text.partition(":")[0] for frame in await services[1].rest()] == ["closed-by-operator"]
+    await until(lambda: workers.get("routes")["total"] == 1)
+    workers.get("drains/broker", "PUT")
+    for _ in range(8):  # whichever worker it comes to
+        late = await Wire.connect(workers.url)
+        late.setup()
+        assert (await late.receive()).text.startswith("draining:")
+
+
+async def test_sigterm_ends_all_workers_and_leaves_nothing(workers: Workers) -> None:
+    pids = workers.pids()
+    folders = {each["peer"].removeprefix("unix ").rpartition("/")[0] for each in workers.get("links")["items"]}
+    workers.process.signal(signal.SIGTERM)
+    assert workers.process.wait() == 0
+    assert [pid for pid in pids if is_running(pid)] == []
+    assert (len(folders), [folder for folder in folders if os.path.exists(folder)]) == (1, [])
+
+
+async def test_requests_that_run_may_end_and_a_second_signal_ends_them_at_once(workers: Workers) -> None:
+    service, caller = await workers.reach(1, "orders", 1), await workers.reach(2)
+    await until(lambda: workers.get("status")["routes"] == 1)
+    caller.request("orders")
+    await service.receive()  # and it does not answer
+    workers.process.signal(signal.SIGTERM)
+    await until(lambda: {each["state"] for each in workers.states()} == {"stopping"})
+    assert all(is_running(pid) for pid in workers.pids())
+    workers.process.signal(signal.SIGTERM)
+    assert workers.process.wait(5.0) == 0  # server.stop_grace_s is 10
+
+
+async def test_workers_end_when_their_supervisor_is_killed(workers: Workers) -> None:
+    pids = workers.pids()
+    workers.process.signal(signal.SIGKILL)
+    workers.process.wait()
+    await until(lambda: not any(is_running(pid) for pid in pids))
+
+
+def test_a_port_on_which_other_workers_accept_is_taken(start_broker: StartBroker, tmp_path: Path) -> None:
+    url = start_broker(*TCP, "--workers", "2").url("tcp")
+    other = BrokerProcess(tmp_path / "other.log", ("--listen", url, "--workers", "2"), {})
+    other.launch()
+    assert other.wait() == 1
+    assert other.errors == f"rsocket-broker: {url}: address already in use\n"
+    other.end()
+
+
+def test_workers_that_cannot_start_say_why_and_none_is_left(tmp_path: Path) -> None:
+    (tmp_path / "b.pem").write_text("no certificate")
+    options = {"tls__certificate": tmp_path / "b.pem", "tls__key": tmp_path / "b.pem"}
+    process = BrokerProcess(tmp_path / "b.log", ("--listen", "tls://127.0.0.1:0", "--workers", "2"), options)
+    process.launch()
+    assert process.wait() == 1
+    assert process.errors.startswith("rsocket-broker: tls: ")
+    assert process.errors.count("\n") == 1
+    process.end()
+
+
+async def test_a_unix_socket_is_the_first_workers(start_broker: StartBroker, socket_folder: Path) -> None:
+    path = f"{socket_folder}/b.sock"
+    process = start_broker("--listen", f"unix://{path}", *TCP, "--workers", "2", "--admin", "127.0.0.1:0")
+    made = Workers(process)
+    assert process.urls[0] == f"unix://{path}"
+    wire = await Wire.caller(f"unix://{path}")
+    mine = [each for each in made.get("connections")["items"] if path in each["peer"]]
+    assert [each["worker"] for each in mine] == [1]
+    await wire.close()
+
+
+async def test_websockets_are_shared_too(start_broker: StartBroker) -> None:
+    made = start_broker("--listen", "ws://127.0.0.1:0", "--workers", "2")
+    for _ in range(8):
+        wire = await Wire.caller(made.url("ws"))
+        await wire.close()
+
+
+def test_one_worker_is_no_worker_and_as_many_as_cores_are_counted(start_broker: StartBroker, tmp_path: Path) -> None:
+    process = start_broker(*TCP, "--workers", "1")
+    assert "worker" not in process.errors
+    process = start_broker(*TCP, "--workers", "0")
+    cores = len(os.sched_getaffinity(0))
+    until_now(lambda: process.errors.count(": started, core") == cores)
+
+
+def test_a_worker_without_a_supervisor_does_nothing(tmp_path: Path) -> None:
+    worker = Python(tmp_path / "w.log", "broker.workers.worker", (), {})
+    worker.launch()
+    assert worker.process.stdin is not None
+    worker.process.stdin.close()
+    assert (worker.wait(), worker.output) == (1, "\n")
