@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import CoreSettings
 from broker.errors import INVALID, REJECTED
 from broker.routing.table import Route
 from broker.rsocket.frames import (
@@ -14,12 +15,13 @@ from broker.rsocket.frames import (
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
+    Setup,
     encode_payload,
     encode_request,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.annotations import STREAMING, Annotations
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, RouteSetup
 from tests.fakes import Frame, address, addressed, composite, error, moved, route_id
 from tests.forwarding.brokers import (
     DATA_MIME,
@@ -253,3 +255,20 @@ def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(
     raw = annotated(section(UNICAST, "b1"), caller_mimes(*caller)) + metadata
     link.send(encode_request(REQUEST_STREAM, 1, b"data", raw, 3))
     assert service.received() == [moved(encode_request(REQUEST_STREAM, 1, b"data", expected, 3), 2)]
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20, (1 << 23) + 5])
+@pytest.mark.parametrize("framed", [True, False])
+@pytest.mark.parametrize("resumes", [True, False])
+def test_requests_of_any_size_are_stripped_for_connections_of_all_kinds(size: int, framed: bool, resumes: bool) -> None:
+    """D-49: what is written with other metadata is a whole frame, whatever carries it."""
+    broker = Broker("b2", CoreSettings(resume_buffer_bytes=1 << 25))
+    wire = broker.connect(framed)
+    raw = RouteSetup(route_id(7), "orders", []).encode()
+    metadata = composite((MIME_TYPE, raw))
+    wire.send(Setup(COMPOSITE_MIME, DATA_MIME, 20_000, 90_000, metadata, b"", False, resumes, b"token").encode())
+    link = broker.link("b1")
+    for number, kind in ((1, REQUEST_FNF), (3, REQUEST_CHANNEL)):
+        link.send(encode_request(kind, number, b"x" * size, annotated(section(UNICAST, "b1")) + REST, 8))
+    expected = [encode_request(kind, 2, b"x" * size, REST, 8) for kind in (REQUEST_FNF, REQUEST_CHANNEL)]
+    assert wire.received() == [Frame(expected[0]), moved(expected[1], 4)]
