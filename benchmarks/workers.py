@@ -1,0 +1,133 @@
+"""How much several workers carry against one: `python benchmarks/workers.py`. The method is told in README.md.
+
+Two kinds of traffic: services at all workers, where every request stays at the worker that it came to, and one service,
+where those of all workers but one take a hop.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
+
+
+from benchmarks.contestants import CannotStart, Contestant, RunningBroker, core_folder
+from benchmarks.figures import Row
+from benchmarks.machine import BUILD, CannotMeasure, build_programs, describe_machine
+
+RUN_LIMIT_S: Final = 40.0  # for a run beyond its --seconds
+LINKED_S: Final = 1.0  # for the workers to be linked; a generator that came before would count errors
+ROWS: Final = (
+    Row("request_response", 16, 64, services=16),  # of 16 connections each of two workers gets some: all, once in 2^15
+    Row("request_response", 16, 64, services=1),
+)
+KINDS: Final = ("services at all workers", "one service")
+
+
+def serving(workers_n: int, is_compiled: bool) -> Contestant:
+    """Our broker with so many workers; 1 is the broker without a supervisor."""
+
+    def prepare() -> tuple[list[str], dict[str, str]]:
+        listen = ["--listen", "tcp://127.0.0.1:0", "--admin", "off", "--workers", str(workers_n)]
+        return [sys.executable, "-m", "broker", *listen], {"PYTHONPATH": str(core_folder(is_compiled))}
+
+    return Contestant(f"{workers_n} workers", "rsocket_load", prepare)
+
+
+def processes_of(broker: RunningBroker) -> list[int]:
+    """The process that was started and its workers."""
+    children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text()
+    return [broker.pid, *map(int, children.split())]
+
+
+def choose_cpus(workers_n: int) -> tuple[set[int], set[int], bool]:
+    """CPUs for the workers and for the generator, and whether they have to share them."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) > workers_n:
+        return set(allowed[1 : workers_n + 1]), {allowed[0]}, False
+    return set(allowed), set(allowed), True
+
+
+def measure(runner: Contestant, row: Row, seconds: float, broker_cpus: set[int], load_cpus: set[int]) -> dict[str, Any]:
+    """What the generator reports of one run; CannotStart, CannotMeasure."""
+    broker = runner.start(broker_cpus)
+    try:
+        time.sleep(LINKED_S)
+        pids = ",".join(map(str, processes_of(broker)))
+        command = [str(BUILD / runner.generator), "--port", str(broker.port), "--cpu-of", pids, *row.arguments(seconds)]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=seconds + RUN_LIMIT_S,
+            preexec_fn=lambda: os.sched_setaffinity(0, load_cpus),
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotMeasure(f"{runner.name}: the generator did not end") from None
+    finally:
+        broker.stop()
+    if done.returncode != 0 or done.stderr.strip():
+        raise CannotMeasure(f"{runner.name}: {done.stderr.strip() or done.returncode}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    if report["errors"]:
+        raise CannotMeasure(f"{runner.name}: {report['errors']} errors")
+    return report
+
+
+def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) -> None:
+    """One table: medians over the rounds; ratios are taken within each round."""
+    table = Table(title=title)
+    for column in ("workers", "requests/s", "against one", "CPU µs/request", "by CPU alone", "generator busy"):
+        table.add_column(column, justify="right")
+    ones = runs[1]
+    for workers_n, reports in runs.items():
+        pairs = list(zip(reports, ones, strict=True))
+        carried = median(mine["requests_per_s"] / one["requests_per_s"] for mine, one in pairs)
+        by_cpu = median(workers_n * one["cpu_us_per_request"] / mine["cpu_us_per_request"] for mine, one in pairs)
+        table.add_row(
+            str(workers_n),
+            f"{median(each['requests_per_s'] for each in reports):,.0f}",
+            f"{carried:.2f}",
+            f"{median(each['cpu_us_per_request'] for each in reports):.2f}",
+            f"{by_cpu:.2f}",
+            f"{median(each['load_busy'] for each in reports):.2f}",
+        )
+    console.print(table)
+
+
+@click.command()
+@click.option("--workers", "workers_n", type=click.IntRange(2, 64), default=2, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.1), default=4.0, show_default=True, help="Of each run.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--interpreted", is_flag=True, help="The core as it is in the source tree.")
+def main(workers_n: int, seconds: float, rounds: int, interpreted: bool) -> None:
+    """Compare several workers with one."""
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    runners = {number: serving(number, not interpreted) for number in (1, workers_n)}
+    try:
+        build_programs()
+        broker_cpus, load_cpus, is_shared = choose_cpus(workers_n)
+        console.print(describe_machine(), highlight=False)
+        if is_shared:
+            console.print("workers and generator share all CPUs: what CPU time says is what a core more would carry")
+        for row, kind in zip(ROWS, KINDS, strict=True):
+            runs: dict[int, list[dict[str, Any]]] = {number: [] for number in runners}
+            for _ in range(rounds):
+                for number, runner in runners.items():
+                    runs[number].append(measure(runner, row, seconds, broker_cpus, load_cpus))
+            show(console, f"{kind}: {row.name}", runs)
+    except (CannotMeasure, CannotStart) as error:
+        raise click.ClickException(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()
