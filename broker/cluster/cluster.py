@@ -21,7 +21,7 @@ from broker.cluster.neighbours import Neighbour, broker_entry
 from broker.cluster.notes import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
 from broker.cluster.paths import Paths
 from broker.cluster.redirects import Redirect, Redirects
-from broker.cluster.replica import Replica
+from broker.cluster.replica import MAX_STAMP_MS, Replica
 from broker.cluster.settings import ClusterSettings
 from broker.errors import BrokerError, Refusal
 from broker.events import ANNOTATIONS_REFUSED, BROKER_JOINED, BROKER_LEFT, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
@@ -338,6 +338,9 @@ class Cluster(Watcher):
 
     def _hear_info(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
         """What some broker says of itself, from whomever."""
+        if info.timestamp_ms > MAX_STAMP_MS:
+            self.replica.ignored_n += 1
+            return
         if info.id == self._id:
             mine = self.members[self._id]
             if info.timestamp_ms > mine.timestamp_ms or (
@@ -367,8 +370,11 @@ class Cluster(Watcher):
             self._compare(neighbour, note, now)
         elif isinstance(note, TableNote):
             self._exchange(neighbour, note, now)
-        elif isinstance(note, RedirectNote) and self.redirections.hear(note, self._diary.wall(now)):
-            self.replica.publish_redirect(note, raw, neighbour.peer.id, now)
+        elif isinstance(note, RedirectNote):
+            if note.timestamp_ms > MAX_STAMP_MS:
+                self.replica.ignored_n += 1
+            elif self.redirections.hear(note, self._diary.wall(now)):
+                self.replica.publish_redirect(note, raw, neighbour.peer.id, now)
 
     def _compare(self, neighbour: Neighbour, note: DigestNote, now: float) -> None:
         """A neighbour says what it knows, in short. Is it something else twice in a row, all hashes go over."""

@@ -11,6 +11,7 @@ from broker.cluster.infos import NONCE_BYTES, Info
 from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour
 from broker.cluster.proof import accept_proof, dial_proof, is_equal
+from broker.cluster.replica import MAX_STAMP_MS
 from broker.cluster.settings import ClusterSettings
 from broker.errors import Refusal
 
@@ -44,6 +45,10 @@ class Greetings:
                     f"another broker, {member.id_text}, has the name {info.name!r}; names must be unique in a cluster"
                 )
                 return Refusal("bad-broker", text)
+        if info.timestamp_ms > MAX_STAMP_MS:
+            return Refusal(
+                "bad-broker", f"its clock says {info.timestamp_ms} ms, the latest that counts is {MAX_STAMP_MS}"
+            )
         if min(info.version, settings.version) < 1 and self._requires_annotations:
             text = f"it speaks router annotations {info.version} and this broker {settings.version}, 1 is required"
             return Refusal("bad-broker", f"{text}: without them no loop could be seen")

@@ -60,6 +60,7 @@ from tests.conformance.scripts import (
     setup,
     tags_in_table,
     u16,
+    u64,
     uuid,
 )
 from tests.fakes import Wire, World
@@ -449,6 +450,49 @@ def test_updates_that_come_in_any_order_leave_the_newest() -> None:
             for place in order:
                 other.say(updates[place])
             assert kept(world) == ([] if last else [(ident(1), "name-3", AT_MS + 3)]), order
+
+
+LATEST_MS = 2**52  # a later time could never be outdone
+
+
+def absurd(other: Broker, at_ms: int) -> list[tuple[str, bytes]]:
+    """All that a broker can say with that timestamp."""
+    note = b"\x03" + u64(at_ms) + other.id + b"\x05stock\x05other"
+    return [
+        (FORWARDING, ours(at_ms)),
+        (FORWARDING, other.info(at_ms, *neighbours(OURS), ("state", "draining"))),
+        (FORWARDING, route_add(1, at_ms, "stolen", broker=other.id)),
+        (FORWARDING, route_add(1, at_ms, "stolen", broker=OURS)),
+        (FORWARDING, route_remove(1, at_ms, broker=OURS)),
+        (FORWARDING, route_remove(1, at_ms, broker=other.id)),
+        ("message/x.rsocket.broker.cluster.v0", note),
+    ]
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("at_ms", [LATEST_MS, LATEST_MS + 1, 2**63 - 1])
+def test_timestamps_that_could_never_be_outdone_are_not_taken(place: int, at_ms: int) -> None:
+    """D-08: the newest word counts; so there must be one that is newer. The link stays."""
+    world = cluster()
+    orders, other, third = destination(world, 1, "orders"), Broker(world).link(), Broker(world, 0xB3).link()
+    other.told(), third.told()
+    digest = world.core.cluster.digest(world.now)
+    other.wire.send(push(composite(absurd(other, at_ms)[place])))
+    is_news = world.core.cluster.digest(world.now) != digest
+    assert (is_news, other.wire.is_closed, third.wire.is_closed) == (at_ms == LATEST_MS, False, False)
+    assert (world.core.cluster.replica.ignored_n == 0, bool(heard(third.wire))) == (is_news, is_news)
+    destination(world, 1, "orders")
+    world.core.cluster.set_redirect("stock", "orders", world.now)
+    assert (kept(world)[0][:2], orders.is_closed) == ((ident(1), "orders"), True)
+
+
+def test_broker_whose_clock_can_never_be_outdone_is_refused() -> None:
+    world = cluster()
+    other = Broker(world)
+    raw = other.info(LATEST_MS + 1, ("nonce", other.nonce))
+    other.wire = connected(world, setup(COMPOSITE, composite((FORWARDING, raw)), OCTETS))
+    text = "bad-broker: its clock says 4503599627370497 ms, the latest that counts is 4503599627370496"
+    assert (heard(other.wire), other.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
 
 
 def test_route_that_another_broker_adds_is_found_by_its_tags() -> None:
