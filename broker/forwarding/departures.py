@@ -51,11 +51,9 @@ class Departures(Tries):
         server = remote.via
         link = server.link if server is not None else None
         if server is None or link is None or (not link.version and link.id != remote.id):
-            refusal = Refusal("no-route", f"no way leads to the broker {remote.name}, which has the route")
-            if frame.kind == METADATA_PUSH:
-                desk.refuse(peer, 0, METADATA_PUSH, target, refusal)
-            else:
-                desk.turn_away(peer, frame, request, target, refusal)
+            # It does not wait: nobody would tell it that there is a way, the route has been there all the time.
+            text = f"no way leads to the broker {remote.name}, which has the route"
+            desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
         if not link.version:
             return server

@@ -89,9 +89,6 @@ class Desk(Asks):
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         """Gives the request to a route of this broker or of another one."""
 
-    def turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
-        """Nobody can serve the request now."""
-
     def number_mimes(self, setup: Setup) -> int:
         """The number of a connection's pair of mime types; -1 when it is a new pair and there are MAX_MIMES of them."""
         return self.number_pair(setup.metadata_mime, setup.data_mime)

@@ -101,7 +101,7 @@ class Spreads:
         far = groups.all()
         if not local and not far:
             text = "no way leads to any of the brokers that have the routes"
-            self._turn_away(peer, frame, request, target, Refusal("no-route", text))
+            desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return
         mimes = desk.mimes[request.mimes]
         needs_whole = len(far) > 0 and mimes.kind != COMPOSITE
@@ -171,12 +171,6 @@ class Spreads:
         self._open(peer, frame, request, None, self._desk.flows.relayed, parts)
 
     # Parts
-
-    def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
-        if frame.kind == METADATA_PUSH:
-            self._desk.refuse(peer, 0, METADATA_PUSH, target, why)
-        else:
-            self._desk.turn_away(peer, frame, request, target, why)
 
     def _open(
         self,

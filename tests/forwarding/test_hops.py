@@ -150,8 +150,9 @@ def test_metadata_that_is_an_address_in_pieces_becomes_one_entry() -> None:
     assert rest == [caller_mimes(MIME_TYPE, DATA_MIME), (MIME_TYPE, ORDERS)]
 
 
-def test_without_a_way_to_its_broker_a_route_is_none() -> None:
-    broker = Broker()
+@pytest.mark.parametrize("no_route", ["reject", "wait"])
+def test_without_a_way_to_its_broker_a_route_is_none_and_nobody_waits_for_it(no_route: str) -> None:
+    broker = Broker("b1", CoreSettings(no_route=no_route))
     broker.far(broker.remote("b3", None), "orders", 7)
     caller = broker.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS)

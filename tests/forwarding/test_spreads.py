@@ -196,8 +196,9 @@ def test_a_redirect_goes_with_the_copies() -> None:
     assert apart(star.right.one())[0].to_override == "service:orders broker:b4"
 
 
-def test_where_no_way_leads_to_anybody_it_says_so() -> None:
-    broker = Broker()
+@pytest.mark.parametrize("no_route", ["reject", "wait"])
+def test_where_no_way_leads_to_anybody_it_says_so(no_route: str) -> None:
+    broker = Broker("b1", CoreSettings(no_route=no_route))
     broker.far(broker.remote("b2", None), "orders", 2)
     caller = broker.caller()
     caller.request(REQUEST_STREAM, 1, TO_ALL)
