@@ -129,6 +129,9 @@ class Engine(Desk):
         request.metadata_to = metadata_to
         request.mimes = peer.mimes
         request.gathering = None
+        if peer.link is not None:
+            self.relays.handle(peer, frame, request)
+            return ""
         metadata = data[metadata_at:metadata_to]
         is_whole = not frame.flags & FOLLOWS  # or an ADDRESS cut by fragmentation could pass for a shorter one
         target = peer.latest_target
@@ -139,9 +142,7 @@ class Engine(Desk):
             request.address_to = metadata_at + peer.latest_to
             self._route(peer, frame, request, target)
             return ""
-        if peer.link is not None:
-            self.relays.handle(peer, frame, request)
-        elif metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
+        if metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
             self.begin(peer, frame, request)
         return ""
 

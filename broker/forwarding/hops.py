@@ -100,6 +100,8 @@ class Hops:
         "_prefixes",
         "brokers_n",
         "hop_counts",
+        "latest",
+        "latest_entry",
         "loops_refused",
         "name",
         "paths",
@@ -117,6 +119,8 @@ class Hops:
         self._max_hops: Final = max_hops  # 0: as many as brokers are known
         self._prefixes: dict[int, bytes] = {}  # of requests for a route; bounded by MAX_PREFIXES
         self._names_prefixes: dict[str, bytes] = {}  # of all others; bounded by MAX_PREFIXES
+        self.latest: Section | None = None  # the one that was asked for last
+        self.latest_entry = b""  # the entry of composite metadata that it was in; at most some KiB
         self.sections: Final[dict[bytes, Section]] = {}  # that were read, by their bytes; bounded by MAX_SECTIONS
         self.paths: dict[str, Path] = {}  # by `b1>b2>b3`; bounded by MAX_PATHS, and one for the rest under ""
         self.hop_counts: list[int] = [0]  # requests for routes of this broker that came over so many links
@@ -132,6 +136,8 @@ class Hops:
         self._prefixes.clear()
         self._names_prefixes.clear()
         self.sections.clear()
+        self.latest = None
+        self.latest_entry = b""
 
     # Where requests come in
 

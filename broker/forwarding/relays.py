@@ -16,6 +16,7 @@ from broker.forwarding.hops import (
     ANNOTATIONS_HEAD,
     CALLER_MIMES_HEAD,
     DATA_MIME,
+    MAX_SECTION_KEPT,
     WORD,
     Hops,
     Section,
@@ -48,6 +49,7 @@ from broker.wire.ints import u24_at
 _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
 _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
+_MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
 
 
 class Relays:
@@ -132,25 +134,31 @@ class Relays:
                 return
             self._handle_bare(peer, frame, request)
             return
-        if data[at:head_to] != ANNOTATIONS_HEAD:
+        hops = self.hops
+        rest_at = head_to + 3 + u24_at(data, head_to)
+        entry = data[at:rest_at]
+        if entry == hops.latest_entry and rest_at <= to:
+            section = hops.latest  # as of the latest request: saves the hashing of some hundred bytes
+        elif data[at:head_to] != ANNOTATIONS_HEAD:
             self._handle_bare(peer, frame, request)
             return
-        rest_at = head_to + 3 + u24_at(data, head_to)
-        if rest_at > to:
+        else:
+            section = None
+        if section is None and rest_at > to:
             if not self._waits(peer, frame, request):
                 self._refuse(
                     peer, frame, "malformed", Refusal(WORD, "the composite metadata of the request breaks off")
                 )
             return
-        hops = self.hops
-        raw = data[head_to + 3 : rest_at]
-        section = hops.sections.get(raw)
         if section is None:
             try:
-                section = hops.read(raw)
+                section = hops.read(data[head_to + 3 : rest_at])
             except InvalidFrame as error:
                 self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
                 return
+            if len(entry) <= MAX_SECTION_KEPT:
+                hops.latest = section
+                hops.latest_entry = entry
         refusal = section.refusal
         if refusal is not None or section.hops_n > 1:
             refusal = hops.refusal_of(section)
@@ -489,7 +497,7 @@ class Relays:
         at = request.rest_at
         to = request.metadata_to
         head_to = at + _MIMES_HEAD_BYTES
-        if head_to + 3 > to or data[at:head_to] != CALLER_MIMES_HEAD:
+        if head_to + 3 > to or data[at] != _MIMES_FIRST or data[at:head_to] != CALLER_MIMES_HEAD:
             request.mimes = self._link_mimes if peer.link is not None else peer.mimes
             if request.mimes < 0:
                 request.mimes = self._link_mimes = max(0, self._desk.number_pair(COMPOSITE_MIME, DATA_MIME))
