@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence, Set
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -23,6 +23,7 @@ from admin_api.errors import AdminError, Handler, problems, shown
 from admin_api.page import index_page
 from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
 from admin_api.schemas import Health, Items, json_response
+from admin_api.workers_admin import Workers
 from admin_api.workers_ask import Asker, Query, Reply
 from admin_api.workers_merge import (
     GATHERED,
@@ -40,7 +41,6 @@ from admin_api.workers_merge import (
 from admin_api.workers_metrics import WorkersMetrics, own_families
 from broker import views
 from broker.errors import BrokerError
-from broker.options import Config
 from broker.views import BrokerView, LinksView, Listed, Part, StatusView
 
 MISSING: Final = "X-Workers-Missing"
@@ -52,48 +52,11 @@ SHOWN: Final = 20  # brokers and links on the page, of each
 Answering = Callable[[web.Request], Awaitable[web.Response]]
 
 
-class WorkerState(msgspec.Struct, frozen=True):
-    """One worker, as the supervisor sees it."""
+class Drain(NamedTuple):
+    """How something was drained."""
 
-    number: int  # from 1
-    name: str  # of its broker, in traces; empty before it was ready for the first time
-    pid: int  # 0: it does not run
-    state: str  # starting, ready, waiting (to be started again), stopping or ended
-    restarts: int
-    ready_at_ms: int  # since when it is ready, epoch; 0: it is not
-
-
-class Workers(Protocol):
-    """What the admin API needs of the supervisor."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration that it was started with."""
-
-    @property
-    def listeners(self) -> Sequence[str]:
-        """URLs that the workers listen on."""
-
-    @property
-    def broker_id(self) -> str:
-        """That the ids of the workers come from."""
-
-    @property
-    def started_at_ms(self) -> int:
-        """When it was started, epoch."""
-
-    @property
-    def is_stopping(self) -> bool:
-        """Was told to stop."""
-
-    def states(self) -> Sequence[WorkerState]:
-        """All workers, by number."""
-
-    def admin_path(self, number: int, /) -> str:
-        """The Unix socket at which a worker answers."""
-
-    def now_ms(self) -> int:
-        """Epoch."""
+    path: str
+    body: bytes
 
 
 class WorkersApi:
@@ -103,6 +66,8 @@ class WorkersApi:
         self._workers: Final = workers
         self.asker: Final = Asker(self)
         self._metrics: Final = WorkersMetrics()
+        self._drains: Final[dict[tuple[str, str], Drain]] = {}  # by kind and name; as many as a worker lets there be
+        self._returning: Final[set[asyncio.Task[None]]] = set()  # workers that are told of drains; ends with each
         self._special: Final[dict[str, Answering]] = {
             "/": self.index,
             "/livez": self.livez,
@@ -228,7 +193,13 @@ class WorkersApi:
         if path in (ROUTE_DRAIN, TAG_DRAIN, BROKER_DRAIN):
             replies = await self.asker.ask_all(raw, (), method, body)
             drains = [reply.json() for reply in replies if reply.is_good]
-            return self._json(join_drains(drains), replies) if drains else self._passed(replies)
+            if not drains:
+                return self._passed(replies)
+            name = (drains[0]["kind"], drains[0]["name"])
+            self._drains.pop(name, None)
+            if method == "PUT":
+                self._drains[name] = Drain(raw, body)
+            return self._json(join_drains(drains), replies)
         if path == REDIRECT:
             for number in self.numbers():
                 reply = await self.asker.ask(number, raw, (), method, body)
@@ -236,6 +207,23 @@ class WorkersApi:
                     return _raw(reply)
             return self._passed([])
         return await self._close(request, method)
+
+    def returned(self, worker: int) -> None:
+        """A worker was started again: what is drained is drained there, too."""
+        if self._drains:
+            task = asyncio.get_running_loop().create_task(self._drain_again(worker))
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
+
+    async def close(self) -> None:
+        """Asks and tells no more."""
+        for task in self._returning:
+            task.cancel()
+        await self.asker.close()
+
+    async def _drain_again(self, worker: int) -> None:
+        for drain in list(self._drains.values()):
+            await self.asker.ask(worker, drain.path, (), "PUT", drain.body)
 
     async def _close(self, request: web.Request, method: str) -> web.Response:
         text = request.match_info["id"]
@@ -377,6 +365,7 @@ def make_workers_app(workers: Workers) -> web.Application:
     """The application of all workers."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
     api = WorkersApi(workers)
+    workers.on_return = api.returned
     for endpoint in ENDPOINTS:
         app.router.add_get(
             endpoint.path, _handler(api.answer_of(endpoint.path), endpoint.parameters, endpoint.takes_tags)
@@ -385,7 +374,8 @@ def make_workers_app(workers: Workers) -> web.Application:
         app.router.add_route(change.method, change.path, _change_handler(workers, api, change.path, change.method))
 
     async def close(_: web.Application) -> None:
-        await api.asker.close()
+        workers.on_return = None
+        await api.close()
 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(HEADERS)

@@ -4,7 +4,8 @@ Decides per path and field what becomes of N answers: numbers of what each worke
 all workers know alike (the table of routes, the brokers, the redirects) there is one; what cannot be put together, as
 percentiles, is the largest. Does not know who answered, nor how it was asked (`workers_ask`).
 
-A request that passes two workers is counted by both, as one that passes two brokers is.
+A request that passes two workers is counted by both where the frames, the bytes and the requests of a service are; in
+the traffic and at its route it is counted once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -15,10 +15,10 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from admin_api.workers import WorkerState
+from admin_api.workers_admin import WorkerState
 from broker.workers.plan import Handed
 from broker.workers.reports import Report
 
@@ -39,7 +39,10 @@ _log: Final = logging.getLogger(__name__)
 class Keeper:
     """One worker, whatever process it is."""
 
-    def __init__(self, handed: Handed, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self, handed: Handed, command: Sequence[str] = COMMAND, on_return: Callable[[int], None] | None = None
+    ) -> None:
+        """`on_return`: called with its number when it is ready again; None: nobody wants to know."""
         self.number: Final = handed.number
         self.state = STARTING
         self.name = ""  # in traces; empty before it is ready for the first time
@@ -52,6 +55,7 @@ class Keeper:
         )  # empty: ready; else why not
         self._handed: Final = handed.encode()
         self._command: Final = command
+        self._on_return: Final = on_return
         self._process: asyncio.subprocess.Process | None = None  # None: it does not run
         self._stop: Final = asyncio.Event()
 
@@ -143,6 +147,8 @@ class Keeper:
             self.state = READY
         if not self.first.done():
             self.first.set_result("")
+        elif self._on_return is not None:
+            self._on_return(self.number)
         await process.wait()
         return ""
 

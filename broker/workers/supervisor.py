@@ -18,11 +18,11 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from admin_api.workers import WorkerState
+from admin_api.workers_admin import WorkerState
 from broker.errors import BrokerError
 from broker.options import Config
 from broker.wire.ids import id_text
@@ -37,7 +37,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All workers of one machine. Has the face of `admin_api.workers.Workers`."""
+    """All workers of one machine. Has the face of `admin_api.workers_admin.Workers`."""
 
     def __init__(self, config: Config, workers_n: int, command: Sequence[str] = COMMAND) -> None:
         self.config = config
@@ -45,6 +45,7 @@ class Supervisor:
         self.broker_id = config.broker.id or id_text(os.urandom(16))
         self.started_at_ms = time.time_ns() // 1_000_000
         self.is_stopping = False
+        self.on_return: Callable[[int], None] | None = None  # see `Workers`; None: nobody wants to know
         self._workers_n = workers_n
         self._command = command
         self._ports = Ports()
@@ -82,7 +83,9 @@ class Supervisor:
         config = replace(self.config, server=replace(server, listen=listens))
         plan = Plan(config, self._workers_n, self._folder, self.broker_id, secrets.token_hex(SECRET_BYTES))
         self._plan = plan
-        self._keepers = [Keeper(plan.handed(number), self._command) for number in range(1, self._workers_n + 1)]
+        self._keepers = [
+            Keeper(plan.handed(number), self._command, self._returned) for number in range(1, self._workers_n + 1)
+        ]
         self._tasks = [asyncio.create_task(keeper.keep()) for keeper in self._keepers]
         for keeper in self._keepers:
             error = await keeper.first
@@ -115,6 +118,10 @@ class Supervisor:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
         return all(keeper.status == 0 for keeper in self._keepers)
+
+    def _returned(self, number: int) -> None:
+        if self.on_return is not None:
+            self.on_return(number)
 
     def _stop_workers(self) -> None:
         self.is_stopping = True

@@ -7,7 +7,7 @@ answer where a test says so.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api.app import CHANGES, ENDPOINTS, make_app
-from admin_api.workers import MISSING, WorkersApi, WorkerState, make_workers_app, start_unix
+from admin_api.workers import MISSING, WorkersApi, make_workers_app, start_unix
+from admin_api.workers_admin import WorkerState
 from broker.errors import BrokerError
 from broker.options import AdminOptions, BrokerOptions, Config
 from broker.rsocket.frames import REQUEST_RESPONSE
+from broker.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin
-from tests.fakes import START_MS, address
+from tests.fakes import START_MS, address, route_id
+from tests.system.waits import until
 from tests.topology import Net
 
 JSON = dict[str, Any]
 
 
 class FakeSupervisor:
-    """An `admin_api.workers.Workers` without processes."""
+    """An `admin_api.workers_admin.Workers` without processes."""
 
     def __init__(self, folder: Path) -> None:
         self.config = Config(broker=BrokerOptions(name="eu"))
@@ -36,6 +39,7 @@ class FakeSupervisor:
         self.broker_id = "00000000-0000-0000-0000-0000000000aa"
         self.started_at_ms = START_MS
         self.is_stopping = False
+        self.on_return: Callable[[int], None] | None = None
         self.names = {1: "w1", 2: "w2"}
         self.restarts = {1: 0, 2: 1}
         self._folder = folder
@@ -221,6 +225,22 @@ async def test_a_drain_is_for_all_workers(workers: Workers) -> None:
     await workers.change("DELETE", "/api/v1/drains/tags/region/eu")
     assert await workers.problem("DELETE", "/api/v1/drains/tags/region/eu") == (404, "no-such-drain")
     assert await workers.items("/api/v1/drains", "kind") == []
+
+
+async def test_a_worker_that_was_started_again_drains_what_the_others_do(workers: Workers) -> None:
+    await workers.change("PUT", "/api/v1/drains/tags/region/eu", grace_s=60, spread_s=60, close=False)
+    await workers.change("PUT", f"/api/v1/routes/{numbers(3)[0]}/drain", grace_s=60)
+    await workers.change("PUT", "/api/v1/drains/broker", close=False)
+    await workers.change("DELETE", "/api/v1/drains/broker")
+    core = workers.net.worlds["w2"].core
+    core.drains.undrain_tag(Tag.of("region", "eu"), workers.net.now)  # as if it had just begun
+    core.drains.undrain_route(route_id(3), workers.net.now)
+    assert core.drains.all() == []
+    assert workers.supervisor.on_return is not None
+    workers.supervisor.on_return(2)
+    await until(lambda: len(core.drains.all()) == 2)
+    found = {drain.name: (drain.grace_s, drain.closes) for drain in core.drains.all()}
+    assert found == {"region=eu": (60.0, False), numbers(3)[0]: (60.0, True)}
 
 
 async def test_a_redirect_is_set_once_and_known_to_all(workers: Workers) -> None:
