@@ -300,6 +300,8 @@ class Cluster(Watcher):
         if now >= self._expire_at:
             self._expire_at = now + EXPIRE_S
             self._forget_unreachable(now)
+            self.replica.adverts.expire(self._diary.wall(now))
+            self.redirections.forget_removed(self.replica.adverts)
 
     def next_at(self) -> float:
         """When it has something to do at the latest, seconds, monotonic."""

@@ -6,6 +6,7 @@ ADDRESS that the destination sees is the caller's.
 
 from typing import Final
 
+from broker.cluster.adverts import Adverts
 from broker.cluster.notes import RedirectNote
 from broker.errors import BrokerError
 from broker.events import REDIRECT_REMOVED, REDIRECT_SET
@@ -78,10 +79,17 @@ class Redirects:
         self._query.set_redirects({name: redirect.to for name, redirect in self.by_service.items()})
         return True
 
-    def forget_removed(self) -> None:
-        """Those that were removed, once nobody can bring them back."""
-        self._latest = {name: note for name, note in self._latest.items() if note.to}
+    def forget_removed(self, adverts: Adverts) -> None:
+        """Those that were removed, once their tombstones are gone: nobody can bring them back then."""
+        self._latest = {
+            name: note for name, note in self._latest.items() if note.to or adverts.find(redirect_key(name)) is not None
+        }
 
     def _stamp(self, service: str, at_ms: int) -> int:
         latest = self._latest.get(service)
         return at_ms if latest is None or latest.timestamp_ms < at_ms else latest.timestamp_ms + 1
+
+
+def redirect_key(service: str) -> bytes:
+    """Of what is said of the redirect of a service, see `adverts`."""
+    return b"S" + service.encode()

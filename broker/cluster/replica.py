@@ -14,6 +14,7 @@ from typing import Final
 from broker.cluster.adverts import Advert, Adverts
 from broker.cluster.members import Member
 from broker.cluster.notes import RedirectNote
+from broker.cluster.redirects import redirect_key
 from broker.errors import BrokerError
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
@@ -158,7 +159,7 @@ class Replica:
 
     def publish_redirect(self, note: RedirectNote, raw: bytes, from_peer: int, now: float) -> None:
         """What an operator said, here or elsewhere."""
-        advert = Advert(b"S" + note.service.encode(), note.timestamp_ms, raw, not note.to)
+        advert = Advert(redirect_key(note.service), note.timestamp_ms, raw, not note.to)
         if self.adverts.apply(advert, self._diary.wall(now)):
             self.news.append(News(advert, from_peer))
 

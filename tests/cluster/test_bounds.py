@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cluster.adverts import EXPIRY_STEP_S, TOMBSTONE_S
 from broker.cluster.cluster import EXPIRE_S, FORGET_S
 from broker.cluster.handshakes import LINK_STREAMS_N
 from broker.cluster.neighbours import BATCH_BYTES, BATCH_N, UP, Neighbour
@@ -105,3 +106,18 @@ def test_so_many_services_are_redirected_and_no_more() -> None:
         set_redirect("one-more", "orders", world.now)
     set_redirect("s7", "stock", world.now)
     assert (len(world.core.cluster.redirects), world.core.cluster.redirects["s7"].to) == (MAX_REDIRECTS, "stock")
+
+
+def test_redirects_that_were_removed_take_no_place_for_ever() -> None:
+    """They do as long as their tombstones are there: an older word must not bring them back."""
+    world = cluster()
+    others = world.core.cluster
+    for number in range(MAX_REDIRECTS):
+        others.set_redirect(f"s{number}", "orders", world.now)
+        others.remove_redirect(f"s{number}", world.now)
+    with pytest.raises(BrokerError, match="over-limit"):
+        others.set_redirect("one-more", "orders", world.now)
+    world.advance(TOMBSTONE_S + EXPIRY_STEP_S + EXPIRE_S)
+    assert others.replica.adverts.size() == 1  # this broker
+    others.set_redirect("one-more", "orders", world.now)
+    assert list(others.redirects) == ["one-more"]
