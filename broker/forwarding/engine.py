@@ -332,14 +332,14 @@ class Engine(Desk):
     def _route(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
         if target.refusal is not None:
-            self.turn_away(peer, frame, request, target, target.refusal)
+            self._turn_away(peer, frame, request, target, target.refusal)
             return
         if target.routing == MULTICAST:
             self._route_to_all(peer, frame, request, target)
             return
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
         if route is None:
-            self.turn_away(peer, frame, request, target, blocked_of(target))
+            self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         self.give(peer, frame, request, target, route)
 
@@ -388,7 +388,7 @@ class Engine(Desk):
         """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.members(target)
         if not routes:
-            self.turn_away(peer, frame, request, target, blocked_of(target))
+            self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         if self.query.is_spread(target):
             self.spreads.spread(peer, frame, request, target, routes)
@@ -429,8 +429,8 @@ class Engine(Desk):
         if request.gathering is not None:
             self.replay(peer, stream_id, request.gathering, is_strange, now)
 
-    def turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
-        # It waits, if it may, or is refused (D-10, D-40).
+    def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
+        """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
         if target.is_announcement:
             self._take_announcement(peer, frame, request)
             return
