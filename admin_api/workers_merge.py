@@ -175,7 +175,17 @@ def service_detail(answers: Sequence[Answer], routes: Body) -> Body:
 
 
 # Of the status: what all workers know alike, and what only one can be. All other numbers are added up.
-_ALIKE: Final = frozenset({"routes", "services", "tags", "generation", "drains", "brokers", "reachable", "redirects"})
+ALIKE_STATES: Final = frozenset({"draining", "congested", "unhealthy"})  # of routes: brokers tell each other of them
+_ALIKE: Final = ALIKE_STATES | {
+    "routes",
+    "services",
+    "tags",
+    "generation",
+    "drains",
+    "brokers",
+    "reachable",
+    "redirects",
+}
 _LARGEST: Final = frozenset({"p50_us", "p99_us", "max_us"})
 
 

@@ -19,6 +19,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from admin_api.workers_merge import ALIKE_STATES
+
 SampleKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels in their order
 
 # Gauges of which every worker shows the same thing, or that no sum makes sense of.
@@ -39,6 +41,8 @@ LARGEST: Final = frozenset(
         "python_info",
     }
 )
+ROUTES: Final = "broker_routes"
+REMOTE: Final = "broker_remote_routes"
 _GROWING: Final = frozenset({"counter", "histogram"})
 _ENDINGS: Final = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}  # of the names of samples
 
@@ -70,6 +74,7 @@ class WorkersMetrics:
         """
         families: dict[str, Metric] = {}
         gauges: dict[SampleKey, float] = {}
+        seen: dict[str, float] = {}  # routes as each worker counts them, added up
         for worker, (run, text) in texts.items():
             counted = self._begin(worker, run)
             for family in text_string_to_metric_families(text):
@@ -78,10 +83,14 @@ class WorkersMetrics:
                     key = (sample.name, tuple(sample.labels.items()))
                     if family.type in _GROWING:
                         counted.values[key] = float(sample.value)
-                    elif sample.name in LARGEST:
+                    elif sample.name in LARGEST or sample.labels.get("state") in ALIKE_STATES:
                         gauges[key] = max(gauges.get(key, float("-inf")), float(sample.value))
                     else:
                         gauges[key] = gauges.get(key, 0.0) + float(sample.value)
+                    if sample.name in (ROUTES, REMOTE):
+                        seen[sample.name] = seen.get(sample.name, 0.0) + float(sample.value)
+        if (REMOTE, ()) in gauges:  # those that no worker has
+            gauges[REMOTE, ()] = max(0.0, gauges[ROUTES, ()] - (seen[ROUTES] - seen[REMOTE]))
         registry = CollectorRegistry()
         registry.register(_Ready([*self._joined(families, gauges), *own]))
         encode, content_type = choose_encoder(accept)

@@ -222,6 +222,9 @@ async def test_a_drain_is_for_all_workers(workers: Workers) -> None:
     for name in ("w1", "w2"):
         assert [drain.name for drain in workers.net.worlds[name].core.drains.all()] == ["region=eu"]
     assert await workers.items("/api/v1/drains", "kind", "name", "connections_left") == [("tag", "region=eu", 4)]
+    assert (await workers.get("/api/v1/status"))["route_states"]["draining"] == 5
+    async with workers.client.get("/metrics") as answer:
+        assert 'broker_route_states{state="draining"} 5.0' in await answer.text()
     await workers.change("DELETE", "/api/v1/drains/tags/region/eu")
     assert await workers.problem("DELETE", "/api/v1/drains/tags/region/eu") == (404, "no-such-drain")
     assert await workers.items("/api/v1/drains", "kind") == []
@@ -303,6 +306,7 @@ async def test_metrics_are_added_up(workers: Workers) -> None:
     names = {
         "broker_ready": 1,
         "broker_routes": 5,
+        "broker_remote_routes": 1,
         'broker_service_routes{service="orders"}': 4,
         "broker_connections_accepted_total": accepted,
         'broker_worker_up{worker="1"}': 1,
