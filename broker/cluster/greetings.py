@@ -32,15 +32,19 @@ class Greetings:
         """Others may link to this broker: there is something by which they can prove who they are."""
         return len(self._settings.principals) > 0 if self._settings.auth == "tls" else len(self._settings.secret) > 0
 
-    def refusal_of(self, info: Info, members: dict[bytes, Member], links_n: int) -> Refusal | None:
-        """Why the broker that says this cannot be a neighbour; None when it can, once it has proved it."""
+    def refusal_of(self, info: Info, members: dict[bytes, Member], up: dict[bytes, Neighbour]) -> Refusal | None:
+        """Why the broker that says this cannot be a neighbour; None when it can, once it has proved it.
+
+        `members`: brokers that were heard of; `up`: those that are linked, also when there is no way over the link yet.
+        """
         settings = self._settings
+        links_n = len(up) - (info.id in up)
         if info.id == self._id:
             return Refusal("bad-broker", "this is the broker that has dialled, or another one with its id")
         if info.name == self._name:
             return Refusal("bad-broker", f"its name {info.name!r} is this broker's; names must be unique in a cluster")
         for member in members.values():
-            if member.name == info.name and member.id != info.id and member.is_reachable:
+            if member.name == info.name and member.id != info.id and (member.is_reachable or member.id in up):
                 text = (
                     f"another broker, {member.id_text}, has the name {info.name!r}; names must be unique in a cluster"
                 )

@@ -130,7 +130,7 @@ class Handshakes:
             return
         if info.id == self._id:
             self._meet_self(info)
-        refusal = self._greetings.refusal_of(info, self._members, len(self.up) - (info.id in self.up))
+        refusal = self._greetings.refusal_of(info, self._members, self.up)
         if refusal is None:
             refusal = self._greetings.refusal_of_nonce(info)
         if refusal is not None:
@@ -144,9 +144,8 @@ class Handshakes:
         """The next BROKER_INFO of a connection that is no link yet."""
         peer = neighbour.peer
         greetings = self._greetings
-        links_n = len(self.up) - (info.id in self.up)
         if neighbour.stage == ASKED:
-            refusal = greetings.refusal_of(info, self._members, links_n)
+            refusal = greetings.refusal_of(info, self._members, self.up)
             if refusal is None:
                 refusal = greetings.refusal_of_nonce(info)
             if refusal is not None:
@@ -164,7 +163,7 @@ class Handshakes:
         if refusal is None and (info.id, info.name, info.version) != (first.id, first.name, first.version):
             refusal = Refusal("bad-broker", "it has changed its id, name or version while it greeted")
         if refusal is None:
-            refusal = greetings.refusal_of(first, self._members, links_n)
+            refusal = greetings.refusal_of(first, self._members, self.up)
         if refusal is not None:
             self.refuse(peer, refusal, now)
             return

@@ -284,6 +284,19 @@ def test_a_name_that_another_broker_has_is_refused_as_long_as_that_can_be_reache
     assert [link.info.id for link in world.core.cluster.links() if link.is_up and link.info] == [second.id]
 
 
+def test_of_two_brokers_with_one_name_that_come_at_once_one_is_refused() -> None:
+    """The link of the first is up, and there is no way over it yet: nobody has said that it is a neighbour."""
+    world = cluster()
+    first, second = Broker(world).dial(), Broker(world, 0xBA)
+    second.name = "b9"
+    second.dial()
+    first.prove()
+    second.prove()
+    text = "bad-broker: another broker, 00000000-0000-0000-0000-0000000000b9, has the name 'b9'; names must be unique"
+    refused(second.wire, REJECTED_SETUP, f"{text} in a cluster")
+    assert (links(world), first.wire.is_closed) == (["b9"], False)
+
+
 def test_a_name_that_was_taken_while_somebody_proved_is_taken() -> None:
     world = cluster()
     first, second = Broker(world), Broker(world, 0xBA)
