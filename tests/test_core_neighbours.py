@@ -68,7 +68,8 @@ def test_a_replacement_is_newer_even_when_the_clock_went_back() -> None:
     world.core.tick(world.now, world.at_ms - 5000)
     world.service("orders", 1)
     assert first.is_closed
-    assert [route.timestamp_ms for route in world.core.table.routes()] == [old_ms + 1]
+    # Other brokers are told that the old one has gone, and then of the new one: two words, each newer than the last.
+    assert [route.timestamp_ms for route in world.core.table.routes()] == [old_ms + 2]
 
 
 def test_callers_that_feed_a_congested_service_are_not_read_from_until_it_is_relieved() -> None:
