@@ -14,6 +14,7 @@ import pytest
 
 from broker.rsocket.frames import ERROR
 from tests.conftest import StartBroker
+from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.processes import BrokerProcess, Python
 from tests.system.waits import WAIT_S, soon, until, until_now
 from tests.system.wires import Wire
@@ -217,6 +218,43 @@ async def test_a_unix_socket_is_the_first_workers(start_broker: StartBroker, soc
     mine = [each for each in made.get("connections")["items"] if path in each["peer"]]
     assert [each["worker"] for each in mine] == [1]
     await wire.close()
+
+
+async def test_workers_are_brokers_of_a_larger_cluster(start_broker: StartBroker) -> None:
+    options = {"cluster__secret": "a secret of sixteen bytes or more"}
+    far = start_broker(*TCP, "--admin", "127.0.0.1:0", broker__name="far", **options)
+    workers = ("--workers", "2", "--admin", "127.0.0.1:0")
+    made = Workers(start_broker(*TCP, *workers, broker__name="eu", cluster__peers=far.url("tcp"), **options))
+    own = [(1, "eu.2"), (1, "far"), (2, "eu.1"), (2, "far")]
+    await until(lambda: sorted((each["worker"], each["name"]) for each in made.get("links")["items"]) == own)
+    there, here = await Wire.service(far.url("tcp"), "far-away", 1), await made.reach(2, "nearby", 2)
+    echoes = [asyncio.create_task(wire.echo()) for wire in (there, here)]
+    for worker in (1, 2):
+        assert await soon(answered(await made.reach(worker), "far-away")) == b"hi"
+    assert await soon(answered(await Wire.caller(far.url("tcp")), "nearby")) == b"hi"
+    routes = [(each["service"], each["broker"], each["worker"]) for each in made.get("routes")["items"]]
+    assert routes == [("nearby", "eu.2", 2), ("far-away", "far", None)]
+    for wire, echo in zip((there, here), echoes, strict=True):
+        await wire.close()
+        await soon(echo)
+
+
+async def test_workers_that_know_brokers_by_certificates_know_each_other_by_their_user(
+    start_broker: StartBroker, needs_openssl: str, tmp_path: Path
+) -> None:
+    authority = Authority(needs_openssl, tmp_path, "root")
+    authority.sign("broker", BROKER_NAMES)
+    made = Workers(
+        start_broker(
+            *("--listen", "tls://127.0.0.1:0", *TCP, "--workers", "2", "--admin", "127.0.0.1:0"),
+            tls__certificate=authority.certificate("broker"),
+            tls__key=authority.key("broker"),
+            tls__client_ca=authority.root,
+            cluster__auth="tls",
+            cluster__principals="commonName=broker",
+        )
+    )
+    await until(made.are_linked)
 
 
 async def test_websockets_are_shared_too(start_broker: StartBroker) -> None:
