@@ -92,9 +92,11 @@ class Keeper:
 
     def stop(self) -> None:
         """It is to end, and is not started again; the second time at once."""
+        # Both mean the same to it, but two of a kind, one right after the other, would be one to the system.
+        number = signal.SIGINT if self._stop.is_set() else signal.SIGTERM
         self._stop.set()
         self.state = STOPPING
-        self._signal(signal.SIGTERM)
+        self._signal(number)
 
     def kill(self) -> None:
         """It ends now."""

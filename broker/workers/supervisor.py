@@ -16,6 +16,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ from broker.workers.ports import Ports
 
 STOP_EXTRA_S: Final = 20.0  # beyond server.stop_grace_s: last bytes and event files; then workers are killed
 SECRET_BYTES: Final = 32
+ORDERLY: Final = (0, -signal.SIGTERM, -signal.SIGINT)  # ends of a worker; by a signal: it was just being started
 
 _log: Final = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ class Supervisor:
         self._ports.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        return all(keeper.status == 0 for keeper in self._keepers)
+        return all(keeper.status in ORDERLY for keeper in self._keepers)
 
     def _returned(self, number: int) -> None:
         if self.on_return is not None:
