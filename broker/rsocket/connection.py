@@ -1,4 +1,4 @@
-"""The state of one RSocket connection, accepted or dialled: its SETUP, its keepalive, its end. No streams, no routing, no I/O.
+"""The state of one RSocket connection, accepted or dialled: its SETUP, its keepalive, its end. No streams, no I/O.
 
 A connection begins without rights; the first frame must be a SETUP on stream 0 ("Connection Establishment"). Then it is
 open until one side ends it. What arrives on stream 0:

@@ -74,8 +74,9 @@ def came(net: Net, name: str, *trace: str, times: int = 1) -> None:
     hops = world.core.engine.hops
     section = hops.read(Annotations(0, None, trace[0], list(trace)).encode())
     for _ in range(times):
-        hops.came(section, world.now)
-        hops.arrived(section)
+        section.path.requests += 1
+        section.path.last_at = world.now
+        hops.arrived(section.hops_n)
 
 
 # Brokers and links

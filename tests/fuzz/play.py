@@ -483,7 +483,7 @@ class Play:
                     assert stream.server.streams[stream.route_id] is stream
                 routes = [stream.route] if isinstance(stream, Splice) and stream_id & 1 else []
                 if isinstance(stream, Multicast):
-                    routes = [branch.route for branch in stream.branches.values()]
+                    routes = [branch.route for branch in stream.branches.values() if branch.route is not None]
                 for route in routes:
                     in_flight[id(route.load)] = in_flight.get(id(route.load), 0) + 1
             assert peer.begun == begun <= core.settings.max_streams_per_connection
