@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.wire.annotations import DESCRIPTOR, MAX_FLAGS, Annotations, decode_annotations
+from broker.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from broker.wire.annotations import ANNOTATIONS_MIME, DESCRIPTOR, MAX_FLAGS, Annotations, decode_annotations
+from broker.wire.frames import MULTICAST
 from tests.conftest import missing
+from tests.fakes import address
+from tests.topology import LINKED_S, line, route_text
 from tests.wire.annotation_vectors import GOOD, LEGAL, Example, section
 
 pytestmark = pytest.mark.interop
@@ -120,3 +124,44 @@ def test_proton_reads_the_same_extra_fields_before_and_behind_us(proton: Any, na
     left = read_by(proton, decode_annotations(came).encode()).value
     assert len(left) == 4 + len(LEGAL[name])
     assert left == read_by(proton, came).value
+
+
+def test_every_section_that_travels_on_links_is_read_by_proton(proton: Any) -> None:
+    """Requests of all models over three brokers in a line: who is asked for, which way it came, and that it streams."""
+    net = line(3)
+    net.advance(LINKED_S)
+    for number, name in enumerate(net.names, 1):
+        net.worlds[name].service("orders", number)
+    net.worlds["b3"].service("carts", 9)
+    net.pump()
+    caller = net.worlds["b1"].caller()
+    for stream_id, kind in enumerate((REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)):
+        caller.request(kind, 4 * stream_id + 1, address(service="carts"))
+        caller.request(kind, 4 * stream_id + 3, address(MULTICAST, service="orders"))
+    net.worlds["b1"].core.cluster.set_redirect("carts", "orders", net.now)
+    caller.request(REQUEST_RESPONSE, 101, address(route_id=route_text(3), service="carts"))
+    net.pump()
+    head = bytes([len(ANNOTATIONS_MIME) - 1]) + ANNOTATIONS_MIME
+    seen: list[Any] = []
+    for frame in [frame for end in net.ends for frame in end.seen]:
+        metadata = frame.metadata or b""
+        if metadata.startswith(head):
+            size = int.from_bytes(metadata[len(head) : len(head) + 3], "big")
+            at = len(head) + 3
+            value = read_by(proton, metadata[at : at + size])
+            assert value.descriptor == DESCRIPTOR
+            assert encoded(proton, value) == metadata[at : at + size]
+            seen.append((frame.name, *map(settled, value.value)))
+    to = f"route:{route_text(9)}"
+    assert ("REQUEST_RESPONSE", 0, to, "b1", ["b1"]) in seen
+    assert ("REQUEST_RESPONSE", 0, to, "b1", ["b1", "b2"]) in seen
+    assert ("REQUEST_CHANNEL", 1, to, "b1", ["b1", "b2"]) in seen
+    assert ("REQUEST_FNF", 0, "broker:b2,b3", "b1", ["b1"]) in seen
+    assert ("REQUEST_STREAM", 1, "broker:b3", "b1", ["b1", "b2"]) in seen
+    assert ("REQUEST_RESPONSE", 0, f"service:orders route:{route_text(3)}", "b1", ["b1", "b2"]) in seen
+
+
+def encoded(proton: Any, value: Any) -> bytes:
+    """Our own compact form of what proton has read."""
+    flags, to_override, ingress, trace = value.value
+    return Annotations(int(flags), to_override, ingress, list(trace)).encode()
