@@ -484,6 +484,8 @@ class Core(Ends):
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
         if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
             return False  # the bit means something else there, or nothing
+        if peer.link is not None:
+            return False  # of many callers, each of which is measured where it is connected
         at = self._fragments.spend(peer.fragments_at, frame.now)
         if at != SPENT:
             peer.fragments_at = at

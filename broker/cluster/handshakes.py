@@ -20,6 +20,7 @@ from broker.life.ends import Ends
 from broker.life.heralds import Herald
 from broker.routing.dice import Dice
 from broker.rsocket.frames import Setup
+from broker.rsocket.framing import MAX_FRAME_BYTES
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
 
@@ -226,6 +227,7 @@ class Handshakes:
         neighbour.digest_at = now + self._settings.digest_s
         self.up[first.id] = neighbour
         peer.max_streams = LINK_STREAMS_N
+        peer.frame.max_bytes = MAX_FRAME_BYTES  # the longest frame of a client becomes longer on a link
         peer.link = Link(first.id, first.name, min(first.version, self._settings.version))
         if neighbour.url:
             self.dials.linked(neighbour.url, first.id)

@@ -290,7 +290,7 @@ class Engine(Desk):
         return self.find_address(peer, frame.data, frame.start + HEADER_BYTES, frame.end, False)
 
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
-        if self.is_draining:
+        if self.is_draining and peer.link is None:  # of another broker: decided there, or only on its way through
             return Refusal("draining", "the broker takes no new requests")
         if peer.begun >= peer.max_streams:
             text = f"{peer.begun} streams of this connection are open, the limit is {peer.max_streams}"
