@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from broker.core import CoreSettings
@@ -25,7 +27,7 @@ class Way:
 
     def __init__(self, brokers_n: int, **limits: int) -> None:
         names = [f"b{number + 1}" for number in range(brokers_n)]
-        edges = list(zip(names, names[1:], strict=False))
+        edges = list(pairwise(names))
         self.net = Net(names, edges, make=lambda name: CoreSettings(broker_name=name, **limits))
         self.net.advance(LINKED_S)
         self.service = self.net.worlds[names[-1]].service("orders", 1)
