@@ -45,6 +45,7 @@ class Gathering(Stream):
         "frames",
         "held_bytes",
         "is_complete",
+        "is_cut",
         "is_over",
         "is_whole",
         "kind",
@@ -62,14 +63,16 @@ class Gathering(Stream):
         self.caller: Final = caller
         self.caller_id: Final = caller_id
         self.kind: Final = kind
-        self.frames: list[bytes] = []  # as they came, stream id included; bounded by the caller's gathered_bytes
-        self.later: list[bytes] = []  # of a channel: what came behind the request itself; bounded with the frames
+        # As they came, stream id included; bounded by the caller's gathered_bytes, or as the requests that wait.
+        self.frames: list[bytes] = []  # up to that with which the metadata is whole
+        self.later: list[bytes] = []  # behind it: fragments of data, and of a channel its further items
         self.metadata = b""  # so far
-        self.rest = b""  # the data in the last frame, once the metadata is whole
+        self.rest = b""  # the data in the last of `frames`
         self.held_bytes = 0
         self.is_whole = False  # the metadata is complete
         self.is_over = False  # the last frame held is the last of the request
-        self.is_complete = False  # a frame held says COMPLETE
+        self.is_complete = False  # one of `frames` says COMPLETE
+        self.is_cut = True  # more of the request follows the last of `frames`
         self.more_n = 0  # credit of REQUEST_N frames that came meanwhile: the route gets it behind the request
         self.opened_at: Final = now
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
@@ -94,19 +97,25 @@ class Gathering(Stream):
         self.caller.gathered_bytes += self.held_bytes
 
     def hold(self, frame: FrameCursor) -> None:
-        """Keeps a sound frame, before it enters (again)."""
+        """Keeps a sound frame of the request, before it enters (again)."""
+        self.is_over = not frame.flags & FOLLOWS or (frame.kind == PAYLOAD and frame.flags & COMPLETE != 0)
+        if self.is_whole:
+            self.hold_later(frame)
+            return
         metadata_at, metadata_to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         self.frames.append(frame.data[frame.start : frame.end])
         self.metadata += frame.data[metadata_at:metadata_to]
         self.rest = frame.data[metadata_to : frame.end]
-        size = frame.end - frame.start
-        self.held_bytes += size
-        self.is_over = not frame.flags & FOLLOWS or (frame.kind == PAYLOAD and frame.flags & COMPLETE != 0)
+        self.held_bytes += frame.end - frame.start
         self.is_complete = self.is_complete or frame.flags & COMPLETE != 0
+        self.is_cut = not self.is_over
         self.is_whole = self.is_over or not frame.flags & METADATA or len(self.rest) > 0
 
     def hold_later(self, frame: FrameCursor) -> None:
-        """Keeps a frame behind the whole request: a channel's caller may complete before anybody has granted items."""
+        """Keeps a frame behind the whole metadata: data needs no translation, however much of it there is.
+
+        Also one behind the whole request: a channel's caller may complete before anybody has granted items.
+        """
         self.later.append(frame.data[frame.start : frame.end])
         self.held_bytes += frame.end - frame.start
 
@@ -123,7 +132,7 @@ class Gathering(Stream):
         """One frame in place of those held, with this metadata, for a route that cannot read the caller's."""
         first = self.frames[0]
         flags = ((first[4] & 3) << 8 | first[5]) & ~(METADATA | FOLLOWS | COMPLETE)
-        if not self.is_over:
+        if self.is_cut:
             flags |= FOLLOWS
         if self.is_complete and self.kind == REQUEST_CHANNEL:
             flags |= COMPLETE

@@ -256,6 +256,26 @@ def test_a_request_that_waited_is_translated_for_the_route_that_came() -> None:
     assert (frame.metadata, frame.data) == (ORDERS, b"data")
 
 
+@pytest.mark.parametrize("flags", [0, COMPLETE])
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_came_in_fragments_is_whole_after_its_translation(kind: int, flags: int) -> None:
+    """Metadata becomes one piece; the data behind it follows as it came."""
+    metadata = addressed(ORDERS, ("text/plain", b"more"))
+    is_channel = kind == REQUEST_CHANNEL
+    cuts = [50, len(metadata) + 2, len(metadata) + 5]
+    frames = fragments(kind, 1, metadata, b"0123456789", cuts, 8, 0, NEXT | (flags if is_channel else 0))
+    for waited in range(2, len(frames) + 1):
+        world = waiting_world()
+        caller = world.caller()
+        caller.send(*frames[:waited])
+        service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+        caller.send(*frames[waited:])
+        got = service.received()
+        assert [frame.data for frame in got] == [b"01", b"234", b"56789"], waited
+        assert got[0].metadata == address(wrapped=composite(("text/plain", b"more")), service="orders")
+        assert [frame.flags & (FOLLOWS | COMPLETE) for frame in got] == [FOLLOWS, FOLLOWS, flags if is_channel else 0]
+
+
 def test_a_multicast_waits_for_its_first_member() -> None:
     world = waiting_world()
     caller = world.caller()
