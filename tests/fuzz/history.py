@@ -140,8 +140,8 @@ class Caller:
 class History:
     """The world, and what happened in it."""
 
-    def __init__(self, settings: CoreSettings | None = None) -> None:
-        self.world = World(settings)
+    def __init__(self, settings: CoreSettings | None = None, world: World | None = None) -> None:
+        self.world = world or World(settings)
         self.members: list[Member] = []  # that are connected
         self.callers: list[Caller] = []
         self.gone: list[Wire] = []
@@ -328,9 +328,7 @@ class History:
 
     def settle(self) -> None:
         """Everybody brings what runs to its end; after that nothing may be left."""
-        for wire in self.world.wires.values():
-            if not wire.is_lost:
-                self.congest(wire, False)
+        self.relieve_all()
         for _ in range(1000):
             open_asks = self.open_asks
             servings = self.open_servings
@@ -348,6 +346,16 @@ class History:
         hanging = [(ask.number, ask.model, ask.routing) for ask in self.open_asks]
         assert not hanging, f"requests that never end: {hanging}"
         assert not self.open_servings, "routes that were never told the end"
+        self.check_over()
+
+    def relieve_all(self) -> None:
+        """Everybody takes what is written to it."""
+        for wire in self.world.wires.values():
+            if not wire.is_lost:
+                self.congest(wire, False)
+
+    def check_over(self) -> None:
+        """Nothing is left of any request."""
         self.wait(6.0)  # a fire-and-forget may still wait for a route
         assert self.world.left_over() == []
         assert self.world.core.engine.waiting.size == 0

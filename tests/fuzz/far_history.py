@@ -1,0 +1,319 @@
+"""The same world of honest callers and services as in `history.py`, at several linked brokers.
+
+What brokers say to each other arrives when chance lets it, link by link and in order: so tables are out of date,
+decisions do not hold, credit and ends cross on the way. On top of what `history.py` watches:
+
+    a service gets the caller's metadata as a caller that is connected beside it would have written it: no section
+    no broker refuses a request for a loop, and no link ends but those that are broken on purpose
+    what is kept for a second try is let go
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from broker.core import CoreSettings
+from broker.forwarding.translate import Mimes, passes, translate
+from broker.rsocket.frames import (
+    CANCEL,
+    ERROR,
+    FOLLOWS,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_N,
+    REQUEST_STREAM,
+    Setup,
+    encode_request,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.frames import MIME_TYPE, SHARD, RouteSetup
+from broker.wire.keys import SHARD_KEY
+from tests.fakes import Frame, Wire, address, addressed, composite, fragments, route_id, tags_of
+from tests.fuzz.history import MODELS, Ask, Caller, History, Member
+from tests.topology import LINKED_S, End, Net
+
+PAIRS = (
+    (COMPOSITE_MIME, "text/plain"),
+    (COMPOSITE_MIME, "text/plain"),
+    (COMPOSITE_MIME, "application/octet-stream"),
+    (MIME_TYPE, "text/plain"),
+    ("application/json", "text/plain"),
+)
+
+
+class SlowNet(Net):
+    """Brokers whose words to each other stay on the wire until they are let go, in order on each link."""
+
+    def __init__(self, names: list[str], edges: list[tuple[str, str]], settings: dict[str, CoreSettings]) -> None:
+        self.under_way: dict[End, deque[bytes | None]] = {}
+        self.is_slow = False
+        super().__init__(names, edges, make=lambda name: settings[name])
+
+    def pump(self) -> None:
+        if not self.is_slow:
+            super().pump()
+            return
+        for world in self.worlds.values():
+            world.now = self.now
+            world.pump()
+        while self.wire:
+            end, raw = self.wire.popleft()
+            self.under_way.setdefault(end, deque()).append(raw)
+
+    def slow_down(self) -> None:
+        """From now on nothing arrives by itself."""
+        self.is_slow = True
+
+    def let_one_go(self, dice: random.Random) -> None:
+        """The oldest frame of one link arrives."""
+        ends = [end for end, frames in self.under_way.items() if frames]
+        if not ends:
+            return
+        end = dice.choice(ends)
+        raw = self.under_way[end].popleft()
+        if raw is None:
+            self._close(end)
+        else:
+            self._deliver(end, raw)
+        self.pump()
+
+    def hurry(self) -> None:
+        """Everything arrives, and what is said then too, until `slow_down`."""
+        self.is_slow = False
+        while any(self.under_way.values()):
+            for end, frames in list(self.under_way.items()):
+                while frames:
+                    self.wire.append((end, frames.popleft()))
+            self.pump()
+        self.pump()
+
+    def break_link(self, a: str, b: str) -> None:
+        """What is under way on it is lost."""
+        for end in self.under_way:
+            if {end.name, end.other.name} == {a, b}:
+                self.under_way[end].clear()
+        super().break_link(a, b)
+
+
+class FarMember(Member):
+    """A service whose route may have been at other brokers, and have had other tags."""
+
+    def __init__(self, wire: Wire, number: int, route: int, service: str, region: str) -> None:
+        super().__init__(wire, number, service, region)
+        self.route = route
+        self.regions = {region}
+
+    def matches(self, wanted: dict[str, str]) -> bool:
+        return wanted["service"] == self.service and wanted.get("region", self.region) in self.regions
+
+
+class FarHistory(History):
+    """The world, and what happened in it, at the brokers of a net."""
+
+    def __init__(self, net: SlowNet, seed: str) -> None:
+        super().__init__(world=net.worlds[net.names[0]])
+        self.net = net
+        self.dice = random.Random(seed)
+        self.raws: dict[int, tuple[bytes, bytes]] = {}  # request -> its metadata, and the ADDRESS in it
+        self.broken_n = 0
+        self.sending: tuple[Wire, int] | None = None  # who is in the middle of an item, and on which stream
+        self.cut: dict[tuple[int, int], Frame] = {}  # requests whose metadata is not whole, by member and stream
+        net.advance(LINKED_S)
+        net.slow_down()
+
+    def join(self, service: str, region: str) -> None:
+        self.members_n += 1
+        number = self.members_n
+        world = self.net.worlds[self.dice.choice(self.net.names)]
+        pair = self.dice.choice(PAIRS[:4])
+        raw = RouteSetup(route_id(number), service, tags_of({"region": region})).encode()
+        wire = world.connect(framed=number % 3 > 0)
+        wire.send(
+            Setup(*pair, 20_000, 90_000, composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw).encode()
+        )
+        self.members.append(FarMember(wire, number, number, service, region))
+        self.look()
+
+    def reconnect(self, member: Member) -> None:
+        """The service goes, and its route comes at another broker, perhaps before the old one is gone."""
+        assert isinstance(member, FarMember)
+        if self.dice.random() < 0.5:
+            self.lose_member(member)
+        world = self.net.worlds[self.dice.choice(self.net.names)]
+        self.members_n += 1
+        raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
+        wire = world.connect()
+        wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw))).encode())
+        newcomer = FarMember(wire, self.members_n, member.route, member.service, member.region)
+        newcomer.regions |= member.regions
+        self.members.append(newcomer)
+        if not member.wire.is_lost:
+            member.wire.lose()
+            member.wire.received()
+            self.lose_member(member)
+        self.look()
+
+    def move(self, member: Member, region: str) -> None:
+        """What was decided before others know still comes."""
+        assert isinstance(member, FarMember)
+        member.regions.add(region)
+        raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": region})).encode()
+        member.region = region
+        pair = setup_of(member.wire)
+        member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
+        self.look()
+
+    def come(self) -> None:
+        world = self.net.worlds[self.dice.choice(self.net.names)]
+        pair = self.dice.choice(PAIRS[:4])
+        self.callers.append(Caller(world.caller(len(self.callers) % 2 == 0, *pair)))
+
+    def ask(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
+        """A new request, whose metadata may be cut, too."""
+        if caller.wire.is_paused:
+            return
+        wanted = {"service": service, **({"region": region} if region else {})}
+        ask = Ask(len(self.asks), caller, caller.next_id, model, routing, wanted)
+        caller.next_id += 2
+        self.asks.append(ask)
+        caller.asks[ask.stream_id] = ask
+        if model in (REQUEST_STREAM, REQUEST_CHANNEL):
+            ask.credit_n = n
+        tags: dict[str, str | None] = {**wanted}
+        if routing == SHARD:
+            tags["user"] = str(ask.number % 7)
+        raw = address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
+        is_composite = setup_of(caller.wire)[0] == COMPOSITE_MIME
+        metadata = addressed(raw, ("text/plain", b"m%d" % ask.number)) if is_composite else raw
+        self.raws[ask.number] = metadata, raw
+        named = b"%d" % ask.number
+        data = ask.text(1, 9) if model == REQUEST_CHANNEL else named + b"." * 9
+        ask.sent_n = 1 if model == REQUEST_CHANNEL else 0
+        to = len(metadata)
+        places = sorted(self.dice.sample([*range(1, to + 1), *range(to + len(named), to + len(data))], cuts))
+        frames = fragments(model, ask.stream_id, metadata, data, places, n)
+        if model == REQUEST_FNF:
+            ask.end = "sent"
+        for frame in frames:
+            caller.wire.send(frame)
+            self.look()
+
+    def congest_link(self, is_congested: bool) -> None:
+        """A link does not take what is written to it, or does again."""
+        ends = [end for end in self.net.ends if not end.is_lost]
+        if not ends:
+            return
+        end = self.dice.choice(ends)
+        if is_congested:
+            end.world.core.congested(end.peer)
+        else:
+            end.world.core.relieved(end.peer, self.net.now)
+        self.look()
+
+    def break_some_link(self) -> None:
+        """It is dialled again when time passes."""
+        a, b = self.dice.choice(self.net.edges)
+        self.net.break_link(a, b)
+        self.broken_n += 1
+        self.look()
+
+    def congest(self, wire: Wire, is_congested: bool) -> None:
+        if is_congested:
+            wire.world.core.congested(wire.peer)
+        else:
+            wire.world.core.relieved(wire.peer, self.net.now)
+        self.look()
+
+    def wait(self, seconds: float) -> None:
+        was_slow = self.net.is_slow
+        self.net.hurry()
+        self.net.advance(seconds)
+        self.net.is_slow = was_slow
+        self.look()
+
+    def catch_up(self) -> None:
+        """All that brokers have said arrives."""
+        self.net.hurry()
+        self.net.slow_down()
+        self.look()
+
+    def look(self) -> None:
+        self.net.pump()
+        while self.dice.random() < 0.6:
+            self.net.let_one_go(self.dice)
+        super().look()
+
+    def relieve_all(self) -> None:
+        self.net.hurry()
+        for end in self.net.ends:
+            if not end.is_lost:
+                end.world.core.relieved(end.peer, self.net.now)
+        for wire in self.wires:
+            if not wire.is_lost:
+                self.congest(wire, False)
+
+    def check_over(self) -> None:
+        self.wait(6.0)
+        for name, world in self.net.worlds.items():
+            assert world.left_over() == [], name
+            assert world.core.engine.waiting.size == 0
+            assert world.core.engine.timers.take_due(1e12) is None
+            kept = [
+                (wire.peer.name, wire.peer.waiting_bytes) for wire in world.wires.values() if wire.peer.waiting_bytes
+            ]
+            assert kept == []
+        details = {end.peer.end_detail for end in self.net.ends if end.is_lost}
+        assert details <= {"connection reset"}, details
+
+    def _at_member(self, member: Member, frame: Frame) -> None:
+        """Puts the metadata of a request together before anybody looks at it."""
+        if frame.kind == ERROR and not frame.stream_id:
+            assert frame.text.startswith("replaced: "), frame  # its newer self is at another broker
+            self.lose_member(member)
+            return
+        key = (member.number, frame.stream_id)
+        first = self.cut.get(key)
+        if first is None:
+            if frame.kind in MODELS and frame.flags & FOLLOWS and not frame.data:
+                self.cut[key] = frame
+            else:
+                super()._at_member(member, frame)
+        elif frame.kind in (CANCEL, ERROR):
+            del self.cut[key]
+        else:
+            n = first.n + (frame.n if frame.kind == REQUEST_N else 0)
+            follows = frame.flags & FOLLOWS if frame.kind == PAYLOAD else FOLLOWS
+            metadata = (first.metadata or b"") + (frame.metadata or b"")
+            data = frame.data if frame.kind == PAYLOAD else b""
+            whole = Frame(encode_request(first.kind, frame.stream_id, data, metadata, n, follows))
+            if data or not follows:
+                del self.cut[key]
+                super()._at_member(member, whole)
+            else:
+                self.cut[key] = whole
+
+    def _send(self, wire: Wire, stream_id: int, text: bytes, is_cut: bool, flags: int = 0) -> None:
+        self.sending = wire, stream_id
+        super()._send(wire, stream_id, text, is_cut, flags)
+        self.sending = None
+
+    def _begin(self, member: Member, frame: Frame) -> None:
+        if frame.kind == CANCEL and self.sending == (member.wire, frame.stream_id):
+            return  # between two fragments of its answer
+        super()._begin(member, frame)
+        if frame.kind not in MODELS:
+            return
+        ask = self.asks[int(frame.data.rstrip(b".").split(b" ")[0])]
+        metadata, raw = self.raws[ask.number]
+        said, read = Mimes(1, *setup_of(ask.caller.wire)), Mimes(2, *setup_of(member.wire))
+        expected = metadata if passes(said, read) else translate(metadata, raw, said, read, True)
+        assert frame.metadata == expected, f"request {ask.number}: {frame.metadata!r} in place of {expected!r}"
+
+
+def setup_of(wire: Wire) -> tuple[str, str]:
+    """The mime types of a connection."""
+    setup = wire.peer.connection.setup
+    assert setup is not None
+    return setup.metadata_mime, setup.data_mime
