@@ -14,6 +14,7 @@ from yarl import URL
 from admin_api.workers_merge import MAX_GATHERED, Answer, Body
 
 ANSWER_S: Final = 5.0  # for one answer; a worker that takes longer is as good as gone
+SILENT_S: Final = 1.0  # the same for one that did not answer the last time: one question of an operator is several
 PAGE: Final = 1000  # items of one request, the most that a worker gives
 HOST: Final = "http://worker"  # the path of the socket says which one
 
@@ -54,6 +55,7 @@ class Asker:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._sessions: dict[int, aiohttp.ClientSession] = {}  # by worker
+        self._silent: set[int] = set()  # workers that took too long the last time
 
     async def close(self) -> None:
         """Asks no more."""
@@ -66,11 +68,17 @@ class Asker:
         """What it says; None when it does not answer. `path`: as it came, with its escapes."""
         asked = urlencode(list(query))
         url = URL(f"{HOST}{path}{'?' if asked else ''}{asked}", encoded=True)
+        timeout = aiohttp.ClientTimeout(total=SILENT_S if worker in self._silent else ANSWER_S)
         try:
-            async with self._session(worker).request(method, url, data=body or None) as reply:
-                return Reply(worker, reply.status, await reply.read(), reply.headers.get("Content-Type", ""))
-        except (TimeoutError, aiohttp.ClientError, OSError):
+            async with self._session(worker).request(method, url, data=body or None, timeout=timeout) as reply:
+                said = Reply(worker, reply.status, await reply.read(), reply.headers.get("Content-Type", ""))
+        except TimeoutError:
+            self._silent.add(worker)
             return None
+        except (aiohttp.ClientError, OSError):
+            return None
+        self._silent.discard(worker)
+        return said
 
     async def ask_all(self, path: str, query: Query = (), method: str = "GET", body: bytes = b"") -> list[Reply]:
         """What those say who answer, by number."""
@@ -96,6 +104,5 @@ class Asker:
         if session is None:
             # A connection for each question: the process at the other end may be another one each time.
             connector = aiohttp.UnixConnector(self._places.admin_path(worker), force_close=True)
-            timeout = aiohttp.ClientTimeout(total=ANSWER_S)
-            session = self._sessions[worker] = aiohttp.ClientSession(connector=connector, timeout=timeout)
+            session = self._sessions[worker] = aiohttp.ClientSession(connector=connector)
         return session

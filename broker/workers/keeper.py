@@ -4,7 +4,8 @@
         └──cannot start, the first time──► ended        ──told to stop──► stopping ──► ended
 
 A worker that lived for LIVED_S is started again at once. One that did not is waited for, longer each time, so that a
-worker that cannot live does not take a core for itself.
+worker that cannot live does not take a core for itself. One that hangs is killed: the system would go on to give it
+connections that nobody answers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 
 from admin_api.workers_admin import WorkerState
 from broker.workers.plan import Handed
-from broker.workers.reports import Report
+from broker.workers.reports import BEAT_S, Report
 
 STARTING: Final = "starting"
 READY: Final = "ready"
@@ -28,6 +29,8 @@ WAITING: Final = "waiting"  # to be started again
 STOPPING: Final = "stopping"
 ENDED: Final = "ended"
 START_S: Final = 60.0  # to become ready; a cold Python with all imports on a busy machine needs ten
+HUNG_BEATS_N: Final = 10  # so many that do not come are a worker that hangs; other brokers have given it up after 3 s
+READ_BYTES: Final = 4096  # of beats, at one time
 LIVED_S: Final = 5.0  # it was not the start that failed
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
@@ -151,8 +154,27 @@ class Keeper:
             self.first.set_result("")
         elif self._on_return is not None:
             self._on_return(self.number)
-        await process.wait()
-        return ""
+        watching = asyncio.create_task(self._watch(process.stdout))
+        try:
+            await process.wait()
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+        return "" if watching.cancelled() else watching.result()
+
+    async def _watch(self, output: asyncio.StreamReader) -> str:
+        """Kills it when it hangs, and says so; empty when it has nothing more to say."""
+        missed_n = 0  # beats of our own without one of the worker: while this process is stopped, none is missed
+        while missed_n < HUNG_BEATS_N:
+            try:
+                async with asyncio.timeout(BEAT_S):
+                    if not await output.read(READ_BYTES):
+                        return ""
+                missed_n = 0
+            except TimeoutError:
+                missed_n += 1
+        self._signal(signal.SIGKILL)
+        return f"it hung for {HUNG_BEATS_N * BEAT_S:g} s"
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

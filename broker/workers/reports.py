@@ -1,8 +1,15 @@
-"""What a worker says to its supervisor: one line of JSON on its standard output, when it is ready or cannot start."""
+"""What a worker says to its supervisor on its standard output: one line of JSON, when it is ready or cannot start. Then
+every BEAT_S an empty line, as long as its loop turns.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+BEAT: Final = b"\n"
+BEAT_S: Final = 1.0
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -23,7 +23,7 @@ from broker.log import setup as setup_log
 from broker.process import prepare, run, settle
 from broker.server import Server
 from broker.workers.plan import Handed
-from broker.workers.reports import Report
+from broker.workers.reports import BEAT, BEAT_S, Report
 
 EXIT_CANNOT_START: Final = 1
 STDIN: Final = 0
@@ -58,6 +58,7 @@ async def _serve(handed: Handed) -> int:
         return EXIT_CANNOT_START
     settle()
     _say(Report(name=server.core.cluster.name))
+    _beat(loop)
     await server.wait_for_wish()
     await server.stop()
     if admin is not None:
@@ -78,6 +79,15 @@ def _watch(server: Server) -> None:
 def _say(report: Report) -> None:
     with contextlib.suppress(BrokenPipeError):  # then standard input says it, too
         os.write(sys.stdout.fileno(), report.encode())
+
+
+def _beat(loop: asyncio.AbstractEventLoop) -> None:
+    """Says that the loop turns, now and from now on."""
+    output = sys.stdout.fileno()
+    os.set_blocking(output, False)  # a supervisor that does not read must not stop its workers
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        os.write(output, BEAT)
+    loop.call_later(BEAT_S, _beat, loop)
 
 
 def _remove(path: str) -> None:

@@ -6,6 +6,7 @@ answer where a test says so.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from admin_api import workers_ask
 from admin_api.app import CHANGES, ENDPOINTS, make_app
 from admin_api.workers import MISSING, WorkersApi, make_workers_app, start_unix
 from admin_api.workers_admin import WorkerState
@@ -343,6 +345,30 @@ async def test_what_is_asked_wrongly_is_refused_as_by_one_broker(workers: Worker
     assert await workers.problem("PUT", "/api/v1/drains/broker", grace_s="soon") == (400, "bad-body")
     assert await workers.problem("GET", "/api/v1/nothing") == (404, "no-such-path")
     assert await workers.problem("POST", "/api/v1/status") == (405, "method-not-allowed")
+
+
+async def test_a_worker_that_hangs_makes_operators_wait_once(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_ask, "ANSWER_S", 0.5)
+    monkeypatch.setattr(workers_ask, "SILENT_S", 0.001)
+    asked: list[str] = []
+
+    async def hang(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        await asyncio.Event().wait()
+        raise AssertionError("it hangs for ever")
+
+    app = web.Application()
+    app.router.add_get("/{any:.*}", hang)
+    workers.supervisor.names[3] = "w3"
+    runner = await start_unix(app, workers.supervisor.admin_path(3))
+    began_at = asyncio.get_running_loop().time()
+    for _ in range(3):
+        await workers.get("/api/v1/routes", missing="3")
+    assert asyncio.get_running_loop().time() - began_at < 3 * 0.5
+    await runner.cleanup()
+    assert asked[0] == "/api/v1/brokers"
 
 
 async def test_the_supervisor_decides_who_may_change_something(workers: Workers) -> None:

@@ -13,6 +13,7 @@ from broker.config import load
 from broker.workers import keeper as module
 from broker.workers.keeper import ENDED, FIRST_PAUSE_S, LAST_PAUSE_S, LIVED_S, READY, WAITING, Keeper, next_pause_s
 from broker.workers.plan import Plan
+from broker.workers.reports import BEAT
 from tests.system.waits import soon, until
 
 READS = "import sys; n = int.from_bytes(sys.stdin.buffer.read(4), 'big'); sys.stdin.buffer.read(n)\n"
@@ -63,6 +64,32 @@ async def test_a_worker_that_ends_is_started_again(keep: Keep) -> None:
     await until(lambda: keeper.restarts == 1 and keeper.state == READY)
     assert keeper.pid not in (0, pid)
     assert keeper.status == -signal.SIGKILL
+
+
+async def test_a_worker_that_hangs_is_killed_and_started_again(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "BEAT_S", 0.01)
+    keeper = keep(SAYS_READY + WAITS)  # and says no more
+    await soon(keeper.first)
+    await until(lambda: keeper.restarts > 0)
+    assert keeper.status == -signal.SIGKILL
+    assert "worker 1: ended with -9: it hung for 0.1 s, is started again" in caplog.text
+
+
+async def test_a_worker_that_says_now_and_then_that_it_lives_does_not_hang(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BEAT_S", 0.001)
+    monkeypatch.setattr(module, "HUNG_BEATS_N", 3)
+    keeper = keep(SAYS_READY + WAITS)
+    output = asyncio.StreamReader()
+    watching = asyncio.create_task(keeper._watch(output))
+    for _ in range(100):
+        output.feed_data(BEAT)
+        await asyncio.sleep(0)
+    output.feed_eof()
+    assert await soon(watching) == ""
 
 
 async def test_a_worker_that_cannot_start_at_first_says_why_and_is_left(keep: Keep) -> None:
