@@ -282,7 +282,8 @@ class Core(Ends):
         feeders = peer.feeders
         peer.feeders = {}
         for feeder in feeders.values():
-            del feeder.feeds[peer.id]
+            if feeder.feeds.pop(peer.id, None) is None:
+                continue  # a link
             if not feeder.feeds:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
@@ -471,13 +472,14 @@ class Core(Ends):
         self._end_overrun(caller.heard_at)
         for fed in self._fed:
             fed.is_fed = False
-            if fed is caller or caller.is_lost or caller.link is not None:
+            if fed is caller or caller.is_lost:
                 continue
             if fed.is_congested and caller.id not in fed.feeders:
                 fed.feeders[caller.id] = caller
-                caller.feeds[fed.id] = fed
-                if len(caller.feeds) == 1:
-                    self._turned.append(caller)
+                if caller.link is None:
+                    caller.feeds[fed.id] = fed
+                    if len(caller.feeds) == 1:
+                        self._turned.append(caller)
         self._fed.clear()
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:

@@ -164,7 +164,8 @@ class Peer:
         self.requests = 0  # begun by the peer, ever
         self.is_congested = False  # the edge says: it does not take what is written to it
         self.is_fed = False  # it is in `_fed`, for one of both reasons
-        self.feeders: dict[int, Peer] = {}  # by id: callers not read from until it does; bounded by the connections
+        # By id: callers not read from until it does, and links, which are; bounded by the connections.
+        self.feeders: dict[int, Peer] = {}
         self.feeds: dict[int, Peer] = {}  # congested peers that it feeds, by id; it is not read from meanwhile
         self.pending_bytes = 0  # of output that nobody has taken
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
