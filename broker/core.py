@@ -610,9 +610,6 @@ class Core(Ends):
             return
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
-        if self.drains.is_leaving:
-            self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
-            return
         if peer.is_extra and self.crowd.is_over(peer):  # the suspended ones keep their places
             self.end(peer, "over-limit", self.crowd.refusal_of(peer), frame.now, REJECTED_SETUP)
             return
@@ -623,6 +620,12 @@ class Core(Ends):
             return
         peer.mimes = number
         peer.frame.max_bytes = self.settings.max_frame_bytes
+        metadata = setup.metadata or b""
+        at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
+        greets = at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
+        if self.drains.is_leaving and not greets:  # links come again: routes that nobody else has are still asked
+            self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
+            return
         if setup.wants_resume:
             if sessions.find(setup.token) is not None:
                 # "A server should not accept a SETUP with a Token that is currently already being used"
@@ -634,10 +637,8 @@ class Core(Ends):
         if setup.wants_lease:
             peer.granting = Granting(self.table.masks, self.engine.timers, frame.now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
-        metadata = setup.metadata
         if metadata:
-            at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False)
-            if at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO:
+            if greets:
                 self.cluster.greeted(peer, metadata[at:to], frame.now)
             elif at >= 0:
                 self._offers.announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)

@@ -171,8 +171,11 @@ class World:
         number: int = 1,
         cluster: ClusterSettings | None = None,
         now: float = 100.0,
+        skew_s: float = 0.0,
     ) -> None:
+        """`skew_s`: how much its wall clock is ahead of the right time."""
         self.now = now
+        self.skew_s = skew_s
         broker_id = route_id(0xB0 + number)
         entropy = broker_id * 2
         self.core = Core(settings or CoreSettings(), broker_id, Dice(seed), now, self.at_ms, cluster, entropy)
@@ -181,7 +184,7 @@ class World:
 
     @property
     def at_ms(self) -> int:
-        return START_MS + int((self.now - 100.0) * 1000)
+        return START_MS + int((self.now - 100.0 + self.skew_s) * 1000)
 
     def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1", origin: tuple[str, str] = ("", "")) -> Wire:
         """A connection that has said nothing yet. `origin`: its address and principal."""

@@ -48,7 +48,9 @@ class Net:
         secrets: dict[str, bytes] | None = None,
         costs: dict[str, int] | None = None,
         make: Callable[[str], CoreSettings] | None = None,
+        numbers: dict[str, int] | None = None,
     ) -> None:
+        """`numbers`: by which brokers get their ids, if not 1, 2, 3 …"""
         self.now = 100.0
         self.names = list(names)
         self.edges = list(edges)
@@ -56,6 +58,7 @@ class Net:
         self.secrets = secrets or {}
         self.costs = costs or {}
         self.make = make or (lambda name: CoreSettings(broker_name=name))
+        self.numbers = numbers or {name: number for number, name in enumerate(self.names, 1)}
         self.worlds: dict[str, World] = {}
         self.ends: list[End] = []
         self.wire: deque[tuple[End, bytes | None]] = deque()
@@ -67,9 +70,9 @@ class Net:
         for name in self.names:
             self.start(name)
 
-    def start(self, name: str) -> World:
-        """A broker begins, or begins anew."""
-        number = self.names.index(name) + 1
+    def start(self, name: str, skew_s: float = 0.0) -> World:
+        """A broker begins, or begins anew; its clock is ahead by so much."""
+        number = self.numbers[name]
         peers = [f"tcp://{to}:7000" for who, to in self.edges if who == name]
         cluster = ClusterSettings(
             self.secrets.get(name, SECRET),
@@ -79,7 +82,8 @@ class Net:
             client_urls=[f"tcp://{name}.example:7000"],
             link_cost=self.costs.get(name, 10),
         )
-        world = self.worlds[name] = World(self.make(name), seed=number, number=number, cluster=cluster, now=self.now)
+        settings = self.make(name)
+        world = self.worlds[name] = World(settings, number, number, cluster, self.now, skew_s)
         return world
 
     def kill(self, name: str) -> None:

@@ -93,12 +93,12 @@ class Adverts:
 
     # Changes
 
-    def apply(self, advert: Advert, at_ms: int) -> bool:
+    def apply(self, advert: Advert, at_ms: int, is_ours: bool = False) -> bool:
         """It was news: what has the key now is this. `at_ms`: wall time, ms since the epoch.
 
         D-08: an advert as old as the entry is no news; of redirects, which any broker may say, the one of the broker
         with the larger id is (D-47). A tombstone that is too old takes the entry away and does not stay itself. False
-        also when there is no room for another key.
+        also when there is no room for another route, unless it `is_ours`: the oldest tombstone makes room first.
         """
         key = advert.key
         old = self._entries.get(key)
@@ -112,7 +112,8 @@ class Adverts:
         if old is None:
             if not is_kept:
                 return False
-            if len(self._entries) >= self.max_entries:
+            is_bounded = key[0] == _ROUTE and not is_ours  # brokers and redirects have bounds of their own
+            if is_bounded and len(self._entries) >= self.max_entries and not self._make_room(advert):
                 self.refused_n += 1
                 return False
         else:
@@ -188,6 +189,25 @@ class Adverts:
         return [key[1:] for key in self._entries if key[0] == _INFO]
 
     # Indexes
+
+    def _make_room(self, advert: Advert) -> bool:
+        """Forgets the oldest tombstone before its time, if the advert is no older one.
+
+        Routes that come and go in masses must not keep those out that stay. What a tombstone would have kept away is
+        removed again by the broker that it is of.
+        """
+        tombs = self._tombs
+        while tombs:
+            timestamp_ms, key = tombs[0]
+            entry = self._entries.get(key)
+            is_there = entry is not None and entry.is_removed and entry.timestamp_ms == timestamp_ms
+            if is_there and advert.is_removed and (advert.timestamp_ms, advert.key) < (timestamp_ms, key):
+                return False
+            heappop(tombs)
+            if entry is not None and is_there:
+                self._drop(entry)
+                return True
+        return False
 
     def _put(self, advert: Advert) -> None:
         key = advert.key

@@ -27,6 +27,7 @@ from broker.errors import BrokerError, Refusal
 from broker.events import ANNOTATIONS_REFUSED, BROKER_JOINED, BROKER_LEFT, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
+from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
 from broker.life.drains import Drains
 from broker.life.ends import Ends
@@ -156,7 +157,7 @@ class Cluster(Watcher):
 
     def take_dials(self, now: float) -> list[str]:
         """URLs to dial now."""
-        return self.dials.take(now) if self.handshakes.is_open and not self._is_leaving else []
+        return self.dials.take(now) if self.handshakes.is_open else []
 
     def dial_failed(self, url: str, text: str, now: float) -> None:
         """Nobody answered there."""
@@ -344,27 +345,76 @@ class Cluster(Watcher):
             self.replica.ignored_n += 1
             return
         if info.id == self._id:
-            mine = self.members[self._id]
-            if info.timestamp_ms > mine.timestamp_ms or (
-                info.timestamp_ms == mine.timestamp_ms and info.epoch_ms != self._epoch_ms
-            ):
-                self._say_info(now, info.timestamp_ms + 1)
+            self._hear_of_us(info, now)
             return
         member = self.members.get(info.id)
+        if member is not None and info.timestamp_ms <= member.timestamp_ms:
+            if info.timestamp_ms < member.timestamp_ms and not member.is_reachable:
+                # It is back, and its clock was put back: it outdoes what it hears of itself.
+                neighbour.push([broker_entry(MIME_TYPE, member.raw)])
+            return
         if member is None:
             if len(self.members) >= self._settings.max_brokers:
                 self.handshakes.count("over-limit")
                 return
             member = self.members[info.id] = Member(info, raw, False, now)
-        elif info.timestamp_ms <= member.timestamp_ms:
-            return
         else:
+            if member.is_reachable and info.name != member.name:
+                self._part(member, now)
             member.info = info
             member.raw = raw
         self._paths.set_neighbours(info.id, info.neighbours)
         if member.is_reachable:
             self.replica.publish_info(member, neighbour.peer.id, now)
         self._find_ways(now, neighbour.peer.id)
+
+    def _hear_of_us(self, info: Info, now: float) -> None:
+        """What somebody says that we have said of ourselves, in this life or before."""
+        mine = self.members[self._id]
+        is_newer = info.timestamp_ms > mine.timestamp_ms
+        is_other = info.epoch_ms != self._epoch_ms
+        if not is_newer and not (is_other and info.timestamp_ms == mine.timestamp_ms):
+            return
+        if not self.replica.answers.may(b"I" + self._id, now):
+            return
+        self._say_info(now, info.timestamp_ms + 1)
+        if info.epoch_ms > self._epoch_ms:
+            text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
+            detail = f"{info.name} ({mine.id_text}): {text}"
+            self._diary.tell(BROKER_JOINED, self._diary.wall(now), reason="bad-broker", detail=detail)
+
+    def _part(self, member: Member, now: float) -> None:
+        """There is no way to a broker any more."""
+        member.hops_n = -1
+        member.cost = -1
+        member.next_hop = ""
+        member.remote.via = None
+        member.unreachable_at = now
+        self.replica.lost(member.id, now)
+        remotes = self._engine.hops.remotes
+        if remotes.get(member.remote.name) is member.remote:
+            del remotes[member.remote.name]
+            other = self._namesake(member)
+            if other is not None and not other.is_self:
+                remotes[other.name] = other.remote
+        self._tell_broker(BROKER_LEFT, member, now)
+
+    def _meet(self, member: Member, from_peer: int, now: float) -> None:
+        """There is a way to a broker now."""
+        if member.remote.name != member.name:  # it has begun anew, with the same id
+            via = member.remote.via
+            member.remote = Remote(member.id, member.name, via)
+        self._engine.hops.remotes[member.name] = member.remote
+        self.replica.publish_info(member, from_peer, now)
+        self.replica.reached(member.id, now)
+        self._tell_broker(BROKER_JOINED, member, now)
+
+    def _namesake(self, member: Member) -> Member | None:
+        """Another broker that can be reached, or this one, with the same name."""
+        for other in self.members.values():
+            if other is not member and other.is_reachable and other.name == member.name:
+                return other
+        return None
 
     def _note(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         note = decode_note(raw)
@@ -436,33 +486,24 @@ class Cluster(Watcher):
                 continue
             way = ways.get(member.id)
             hop = self.handshakes.up.get(way.next_hop) if way is not None else None
-            was_reachable = member.is_reachable
             if way is None or hop is None:
-                member.hops_n = -1
-                member.cost = -1
-                member.next_hop = ""
-                member.remote.via = None
-                if was_reachable:
-                    member.unreachable_at = now
+                if member.is_reachable:
                     gone.append(member)
             else:
+                if not member.is_reachable:
+                    came.append(member)
                 member.hops_n = way.hops_n
                 member.cost = way.cost
                 member.next_hop = hop.name
                 member.remote.via = hop.peer
-                if not was_reachable:
-                    came.append(member)
+        for member in gone:
+            member.hops_n = -1  # of all of them, before the routes of the first leave
+            member.remote.via = None
         self._engine.hops.brokers_n = sum([1 for member in self.members.values() if member.is_reachable])
         for member in gone:
-            self.replica.lost(member.id, now)
-            self._engine.hops.remotes.pop(member.name, None)
-            self._tell_broker(BROKER_LEFT, member, now)
+            self._part(member, now)
         for member in came:
-            self._engine.hops.remotes[member.name] = member.remote
-        for member in came:
-            self.replica.publish_info(member, from_peer, now)
-            self.replica.reached(member.id, now)
-            self._tell_broker(BROKER_JOINED, member, now)
+            self._meet(member, from_peer, now)
         self._learn_urls()
 
     def _learn_urls(self) -> None:
@@ -493,8 +534,16 @@ class Cluster(Watcher):
         self._diary.tell(kind, at_ms, peer=neighbour.peer.name, reason=reason, detail=said, uptime_ms=uptime_ms)
 
     def _tell_broker(self, kind: int, member: Member, now: float) -> None:
-        way = f", {member.hops_n} hops by way of {member.next_hop}" if member.is_reachable else ""
-        self._diary.tell(kind, self._diary.wall(now), detail=f"{member.name} ({member.id_text}){way}")
+        detail = f"{member.name} ({member.id_text})"
+        reason = ""
+        if member.is_reachable:
+            detail += f", {member.hops_n} hops by way of {member.next_hop}"
+            other = self._namesake(member)
+            if other is not None:
+                # Handshakes refuse it, where both are heard of. Requests that meet both brokers are refused: `loop`.
+                reason = "bad-broker"
+                detail += f"; {other.id_text} has the same name, names must be unique in a cluster"
+        self._diary.tell(kind, self._diary.wall(now), reason=reason, detail=detail)
 
 
 def _note_entry(raw: bytes) -> bytes:

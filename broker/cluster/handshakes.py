@@ -121,6 +121,10 @@ class Handshakes:
             text = f"on links metadata is {COMPOSITE_MIME} and data {DATA_MIME}, whatever callers have"
             self.refuse(peer, Refusal("bad-broker", text), now)
             return
+        if setup.wants_resume or setup.wants_lease:
+            text = "links are not resumed, since a silent one is lost, and nobody grants requests there"
+            self.refuse(peer, Refusal("bad-broker", text), now)
+            return
         neighbour = Neighbour(peer, "", GREETED, self._nonce(), now)
         self._greeting_n += 1
         self.neighbours[peer.id] = neighbour
@@ -211,7 +215,11 @@ class Handshakes:
         old = self.up.get(first.id)
         if old is not None:
             assert old.info is not None  # it is up
-            is_restarted = old.info.epoch_ms != first.epoch_ms
+            is_restarted = old.info.epoch_ms < first.epoch_ms
+            if old.info.epoch_ms > first.epoch_ms:  # a configuration was copied: one of them stays, and both are told
+                text = f"another broker with its id, {old.name}, began later and is linked; ids must be unique"
+                self.refuse(peer, Refusal("bad-broker", f"{text} in a cluster"), now)
+                return
             # Both ends must keep the same one: that which the broker with the smaller id has dialled.
             is_better = (self._id < first.id) == bool(neighbour.url) and bool(old.url) != bool(neighbour.url)
             if not is_restarted and not is_better:

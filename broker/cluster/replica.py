@@ -12,6 +12,7 @@ Decides which broker has a route (D-08, D-09, D-47). Does not know links: what i
 from typing import Final
 
 from broker.cluster.adverts import Advert, Adverts
+from broker.cluster.answers import Answers
 from broker.cluster.members import Member
 from broker.cluster.notes import RedirectNote
 from broker.cluster.redirects import redirect_key
@@ -58,10 +59,12 @@ class Replica:
         "_engine",
         "_id",
         "_members",
+        "_outbids",
         "_said",
         "_table",
         "_was_leaving",
         "adverts",
+        "answers",
         "applied_n",
         "early",
         "early_n",
@@ -91,8 +94,10 @@ class Replica:
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
+        self._outbids = b""  # the Route Id whose connection is ended just now for one at another broker
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
         self.adverts: Final = Adverts(max_entries)
+        self.answers: Final = Answers()
         # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_entries` in all.
         self.early: dict[bytes, dict[bytes, Advert]] = {}
         self.early_n = 0
@@ -130,6 +135,8 @@ class Replica:
         key = route_key(route_id, self._id)
         at_ms = self._stamp(key, max(at_least_ms, self._diary.wall(now)))
         self._publish(Advert(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), now)
+        if route_id != self._outbids:
+            self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
 
     def say_states(self, now: float) -> None:
         """Tells of our own routes whose state has changed: draining, congested."""
@@ -239,7 +246,9 @@ class Replica:
             if isinstance(owner, Peer):
                 # D-09: a newer connection with this Route Id came at another broker.
                 text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
+                self._outbids = route.id
                 self._ends.outbid(owner, text, now)
+                self._outbids = b""
             elif owner is member.remote and route.service == new.service and route.tags == new.tags:
                 route.timestamp_ms = frame.timestamp_ms
                 self._mask(route, state, now)
@@ -269,10 +278,13 @@ class Replica:
         if ours is not None and ours.timestamp_ms >= advert.timestamp_ms:
             return
         route = self._table.find(route_id)
-        if route is not None and isinstance(route.owner, Peer):
-            self.say_route(route, now, advert.timestamp_ms + 1)
-        elif advert.is_removed:
+        is_here = route is not None and isinstance(route.owner, Peer)
+        if advert.is_removed and not is_here:
             self._apply(advert, from_peer, now)  # true, and all shall know the same
+        elif not self.answers.may(advert.key, now):
+            self.ignored_n += 1
+        elif route is not None and is_here:
+            self.say_route(route, now, advert.timestamp_ms + 1)
         else:
             self.say_gone(route_id, now, advert.timestamp_ms + 1)
 
@@ -299,7 +311,7 @@ class Replica:
         return True
 
     def _publish(self, advert: Advert, now: float) -> None:
-        if self.adverts.apply(advert, self._diary.wall(now)):
+        if self.adverts.apply(advert, self._diary.wall(now), not advert.is_removed):
             self.news.append(News(advert, 0))
 
     def _stamp(self, key: bytes, at_ms: int) -> int:

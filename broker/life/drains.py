@@ -183,7 +183,8 @@ class Drains:
             peer = leaving.peer
             if leaving.is_over:
                 continue
-            if peer.is_ending or peer.is_lost:
+            is_link = peer.link is not None and leaving.drain.kind == BROKER  # it was none yet when the drain began
+            if peer.is_ending or peer.is_lost or is_link:
                 self._drop(leaving)
             elif peer.streams and leaving.last_at > now:
                 self._turned.append(leaving)

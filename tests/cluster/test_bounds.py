@@ -121,3 +121,34 @@ def test_redirects_that_were_removed_take_no_place_for_ever() -> None:
     assert others.replica.adverts.size() == 1  # this broker
     others.set_redirect("one-more", "orders", world.now)
     assert list(others.redirects) == ["one-more"]
+
+
+def test_routes_that_come_and_go_in_masses_do_not_keep_those_out_that_stay() -> None:
+    """The oldest tombstone makes room; an older one does not come in."""
+    world = cluster(max_routes=5)
+    other = Broker(world).link()
+    for number in range(1, 10):
+        other.say(route_add(number, AT_MS + number, "orders", broker=other.id))
+        other.say(route_remove(number, AT_MS + number + 100, broker=other.id))
+    other.say(route_add(20, AT_MS + 200, "orders", broker=other.id))
+    assert [id for id, _, _ in kept(world)] == [ident(20)]
+    adverts = world.core.cluster.replica.adverts
+    assert (adverts.size(), adverts.refused_n) == (5, 0)
+    other.say(route_add(1, AT_MS + 1, "orders", broker=other.id))  # forgotten before its time: its broker says it again
+    assert [id for id, _, _ in kept(world)] == [ident(20), ident(1)]
+    other.say(route_remove(1, AT_MS + 201, broker=other.id))
+    assert [id for id, _, _ in kept(world)] == [ident(20)]
+    other.say(route_remove(30, AT_MS, broker=other.id))
+    assert adverts.size() == 5
+
+
+def test_a_full_picture_of_others_does_not_keep_our_own_routes_from_them() -> None:
+    world = cluster(max_routes=5)
+    other = Broker(world).link()
+    for number in range(1, 6):
+        other.say(route_add(number, AT_MS, "orders", broker=other.id))
+    heard(other.wire)
+    world.service("ours", 77)
+    world.core.cluster.set_redirect("a", "b", world.now)
+    world.pump()
+    assert [len(entries(raw)) for raw in heard(other.wire)] == [1, 1]

@@ -7,12 +7,13 @@ from random import Random
 import pytest
 
 from broker.cluster.handshakes import GREET_S, MAX_GREETING
+from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP
 from broker.events import LINK_DOWN, LINK_UP
-from broker.rsocket.frames import encode_keepalive
+from broker.rsocket.frames import Setup, encode_keepalive
 from tests.conformance.links import AT_MS, OURS, Broker, cluster, proof, value_of
-from tests.conformance.scripts import COMPOSITE, FORWARDING, carried, connected, heard, ident, setup
+from tests.conformance.scripts import COMPOSITE, FORWARDING, carried, composite, connected, heard, ident, setup
 from tests.fakes import Frame, Wire, World, error
 from tests.topology import LINKED_S, SECRET, End, Net, line
 
@@ -477,3 +478,32 @@ def test_a_link_that_says_nothing_is_lost_after_its_lifetime() -> None:
     assert between(net) == []
     assert [Frame(end.seen[-1].raw).text.split(":")[0] for end in ends] == ["keepalive-timeout"] * 2
     assert SECRET not in b"".join(frame.raw for end in ends for frame in end.seen)
+
+
+@pytest.mark.parametrize("what", ["resume", "lease"])
+def test_links_are_not_resumed_and_grant_nothing(what: str) -> None:
+    """A session would keep a silent broker for minutes."""
+    world = World(CoreSettings(resume_ttl_s=60.0), cluster=ClusterSettings(SECRET))
+    other = Broker(world)
+    wire = world.connect()
+    metadata = composite((FORWARDING, other.info(AT_MS, ("nonce", other.nonce))))
+    token = b"token" if what == "resume" else b""
+    first = Setup(COMPOSITE, OCTETS, 1000, 3000, metadata, b"", what == "lease", what == "resume", token)
+    wire.send(first.encode())
+    text = "links are not resumed, since a silent one is lost, and nobody grants requests there"
+    refused(wire, REJECTED_SETUP, f"bad-broker: {text}")
+
+
+def test_of_two_neighbours_with_one_id_the_younger_stays_linked() -> None:
+    """Else they would throw each other out for ever."""
+    world = cluster()
+    younger = Broker(world)
+    younger.epoch_ms = AT_MS + 1
+    younger.link()
+    older = Broker(world)
+    older.epoch_ms = AT_MS
+    older.dial()
+    older.prove()
+    text = "another broker with its id, b9, began later and is linked; ids must be unique in a cluster"
+    refused(older.wire, REJECTED_SETUP, f"bad-broker: {text}")
+    assert (links(world), younger.wire.is_closed) == (["b9"], False)

@@ -338,3 +338,47 @@ def test_route_adds_carry_both_default_tags_and_the_brokers_id() -> None:
     assert bytes([ROUTE_ADD << 2]) in pushed
     route = net.worlds["b2"].core.table.routes()[0]
     assert [tag.key.short_name for tag in route.tags] == ["service", "route_id"]
+
+
+def test_a_route_whose_newer_connection_left_again_unheard_is_found_where_it_stayed() -> None:
+    """The digests agree: nobody but the broker that it left again can notice."""
+    net = line(2)
+    net.advance(LINKED_S)
+    stays = offer(net, "b2", "orders", 1)
+    net.drops = lambda a, b, frame: a == "b1" and frame.kind == METADATA_PUSH
+    net.worlds["b1"].service("orders", 1).lose()
+    net.pump()
+    net.drops = None
+    net.advance(2 * DIGEST_ROUND_S)
+    agree(net)
+    assert net.table("b1") == {route_text(1): "b2"}
+    caller, _ = ask(net, "b1", "orders")
+    answered(net, caller, stays)
+
+
+def test_a_broker_that_is_drained_is_linked_again_after_a_break() -> None:
+    """What goes through it has no other way, and its clients need another broker to go to."""
+    net = line(3)
+    net.advance(LINKED_S)
+    stays = offer(net, "b3", "orders", 1)
+    net.worlds["b2"].core.drains.drain_broker(60.0, 60.0, False, net.now)
+    net.break_link("b1", "b2")
+    net.break_link("b2", "b3")
+    assert net.table("b1") == {}
+    net.advance(LINKED_S)
+    assert net.tables() == {name: {route_text(1): "b3"} for name in net.names}
+    caller, _ = ask(net, "b1", "orders")
+    answered(net, caller, stays)
+    late = net.worlds["b2"].caller()
+    assert (late.one().text, late.is_closed) == ("draining: the broker takes no new connections", True)
+
+
+def test_a_link_that_was_about_to_be_one_when_the_broker_was_drained_stays() -> None:
+    net = line(2)
+    net.holds = lambda a, b, frame: a == "b2" and frame.kind == METADATA_PUSH
+    net.pump()
+    net.worlds["b2"].core.drains.drain_broker(0.5, 0.5, True, net.now)
+    net.release()
+    link = net.link("b1", "b2")
+    net.advance(3.0)
+    assert (link.is_lost, net.worlds["b1"].core.cluster.digest_mismatches) == (False, 0)

@@ -76,13 +76,14 @@ class Broker:
         self.name = f"b{number - 0xB0}"
         self.secret = secret
         self.version = version
+        self.epoch_ms = 7  # when this run of it began
         self.nonce = (number << 64).to_bytes(16, "big")
         self.wire: Wire
 
     def info(self, at_ms: int, *more: AnyTag) -> bytes:
         """What it says of itself."""
         version = ("qd.annotations-version", u32(self.version & 0xFFFF_FFFF))
-        return broker_info(at_ms, ("name", self.name), version, ("epoch", u64(7)), *more, broker=self.id)
+        return broker_info(at_ms, ("name", self.name), version, ("epoch", u64(self.epoch_ms)), *more, broker=self.id)
 
     def dial(self, *more: AnyTag, principal: str = "") -> Broker:
         """Its SETUP arrives."""

@@ -1,0 +1,99 @@
+"""Brokers that are somebody else, or seem to be: one id or one name twice, another name, a clock that was put back."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker.cluster.answers import ANSWER_S, Answers
+from broker.core import CoreSettings
+from broker.events import BROKER_JOINED, LifecycleEvent
+from broker.rsocket.frames import REQUEST_FNF
+from broker.wire.frames import MULTICAST
+from tests.fakes import address
+from tests.topology import LINKED_S, Net, line, route_text
+
+
+def said(net: Net, name: str) -> list[tuple[str, str]]:
+    """Reason and detail of what a broker says of brokers that it met by the way."""
+    events = cast(list[LifecycleEvent], net.worlds[name].core.take_events())
+    return [(event.reason, event.detail) for event in events if event.kind == BROKER_JOINED and event.reason]
+
+
+def carried(net: Net) -> int:
+    return sum(len(end.seen) for end in net.ends)
+
+
+def test_a_broker_that_begins_anew_with_its_clock_put_back_is_complete_within_two_seconds() -> None:
+    """What it says is older than what the others remember of it; D-47."""
+    net = line(3)
+    net.advance(LINKED_S)
+    net.worlds["b3"].service("orders", 1)
+    net.kill("b1")
+    net.advance(1.0)
+    net.start("b1", skew_s=-5.0).service("late", 2)
+    net.advance(2.0)
+    assert net.tables() == {name: {route_text(1): "b3", route_text(2): "b1"} for name in net.names}
+
+
+def test_two_brokers_with_one_id_do_not_outdo_each_other_for_ever() -> None:
+    """A configuration was copied. Each is told, and says so; everybody else goes on."""
+    net = Net(
+        ["b1", "b2", "b3", "b4"],
+        [("b1", "b2"), ("b3", "b2"), ("b4", "b3")],
+        numbers={"b1": 1, "b2": 2, "b3": 3, "b4": 1},
+    )
+    net.kill("b4")
+    net.advance(LINKED_S)
+    net.worlds["b1"].service("orders", 1)
+    net.worlds["b2"].service("others", 2)
+    net.start("b4").service("more", 3)
+    net.advance(LINKED_S)
+    before = carried(net)
+    net.advance(2 * ANSWER_S)
+    assert carried(net) - before < 500  # hello and digests alone are 300
+    id = net.worlds["b1"].core.id_text
+    text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
+    assert set(said(net, "b1")) == {("bad-broker", f"b4 ({id}): {text}")}
+    assert said(net, "b2") == []
+    tables = net.tables()
+    assert tables["b2"][route_text(2)] == tables["b3"][route_text(2)] == "b2"
+
+
+def test_a_word_in_our_name_is_answered_once_in_a_while() -> None:
+    answers = Answers()
+    assert [answers.may(key, 100.0) for key in (b"a", b"b", b"a")] == [True, True, False]
+    assert not answers.may(b"a", 100.0 + ANSWER_S - 0.01)
+    assert answers.may(b"a", 100.0 + ANSWER_S)
+
+
+def test_brokers_with_one_name_that_are_no_neighbours_are_told_by_those_that_know_both() -> None:
+    """Requests that meet both are refused as loops: whoever looks for the reason finds it."""
+    names = {"b1": "same", "b4": "same"}
+    edges = [("b1", "b2"), ("b2", "b3"), ("b3", "b4")]
+    net = Net(["b1", "b2", "b3", "b4"], edges, make=lambda name: CoreSettings(broker_name=names.get(name, name)))
+    net.advance(LINKED_S)
+    ids = {name: net.worlds[name].core.id_text for name in net.names}
+    text = "has the same name, names must be unique in a cluster"
+    assert said(net, "b1") == [("bad-broker", f"same ({ids['b4']}), 3 hops by way of b2; {ids['b1']} {text}")]
+    assert said(net, "b2") == [("bad-broker", f"same ({ids['b4']}), 2 hops by way of b3; {ids['b1']} {text}")]
+    net.kill("b4")
+    server = net.worlds["b1"].service("orders", 1)
+    net.pump()
+    caller = net.worlds["b3"].caller()
+    caller.request(REQUEST_FNF, 1, address(MULTICAST, service="orders"), b"ping")
+    net.pump()
+    assert server.one().data == b"ping"  # the one that stayed is still found by its name
+
+
+def test_a_broker_that_begins_anew_under_another_name_gets_copies_under_that() -> None:
+    net = line(3)
+    net.advance(LINKED_S)
+    net.kill("b3")
+    net.make = lambda name: CoreSettings(broker_name="new" if name == "b3" else name)
+    server = net.start("b3").service("orders", 1)
+    net.advance(LINKED_S)
+    assert net.table("b1") == {route_text(1): "new"}
+    caller = net.worlds["b1"].caller()
+    caller.request(REQUEST_FNF, 1, address(MULTICAST, service="orders"), b"ping")
+    net.pump()
+    assert server.one().data == b"ping"
