@@ -33,7 +33,8 @@ class Endpoints:
         """A page for people."""
         core = self._admin.core
         part = Part(limit=SHOWN)
-        brokers, links = views.brokers(core, part), views.links(core, self._admin.moment(), part)
+        brokers = views.brokers(core, part)
+        links = views.links(core, self._admin.moment(), part, self._admin.lookups())
         return web.Response(text=index_page(self._status(), brokers, links), content_type="text/html")
 
     def livez(self, request: web.Request) -> web.Response:
@@ -104,7 +105,8 @@ class Endpoints:
 
     def links(self, request: web.Request) -> web.Response:
         """Connections to other brokers."""
-        return json_response(views.links(self._admin.core, self._admin.moment(), part_of(request)))
+        admin = self._admin
+        return json_response(views.links(admin.core, admin.moment(), part_of(request), admin.lookups()))
 
     def paths(self, request: web.Request) -> web.Response:
         """Ways that requests took."""

@@ -165,7 +165,8 @@ async def _start_admin(app: web.Application, listen: Listen) -> tuple[web.AppRun
     try:
         runner, port = await start_admin(app, listen.host, listen.port)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        # Below 0 are errors of the resolver, which are none of the system's.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         raise BrokerError("cannot-listen", f"admin {listen}: {reason.lower()}") from None
     return runner, str(Listen("http", listen.host, port))
 

@@ -88,6 +88,8 @@ class PeerUrl:
             return PeerUrl(scheme, finder, parts.hostname)
         if finder and has_more:
             raise _bad(f"{shown_value(text)} must be a scheme, a name and a port")
+        if scheme != "unix" and ":" not in parts.netloc.rpartition("]")[2]:
+            raise _bad(f"{shown_value(text)} names no port")
         place = Listen(scheme, *_place(text, parts)) if finder else Listen.parse(text)
         if not place.port and scheme != "unix":
             raise _bad(f"{shown_value(text)} has port 0, at which nobody can be reached")
@@ -132,6 +134,10 @@ def _place(text: str, parts: SplitResult) -> tuple[str, int]:
         raise _bad(f"{shown_value(text)} has a port that is no number from 0 to 65535") from None
     if not parts.hostname:
         raise _bad(f"{shown_value(text)} names no host; 0.0.0.0 or [::] listens on all")
+    try:
+        parts.hostname.encode("idna")  # as whoever looks it up does
+    except UnicodeError:
+        raise _bad(f"{shown_value(text)} names a host that can be none") from None
     if port is None:
         raise _bad(f"{shown_value(text)} names no port; 0 takes any free one")
     return parts.hostname, port

@@ -33,7 +33,7 @@ from broker.log import log_event
 from broker.options import SERVICE_KEYS, Config
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
-from broker.views import Moment
+from broker.views import DialView, Moment
 from broker.wire.ids import parse_id
 from broker.wire.tags import Tag
 
@@ -124,6 +124,14 @@ class Server:
     def event_state(self) -> PipeState | None:
         """How the event files are; None when none are written."""
         return self.event_pipe.state() if self.event_pipe is not None else None
+
+    def lookups(self) -> list[DialView]:
+        """Names of other brokers for which nothing was found."""
+        now = time.monotonic()
+        return [
+            DialView(str(each.place), each.attempts, each.error, round(max(0.0, each.due_at - now), 3))
+            for each in (self._dialer.failed_lookups() if self._dialer is not None else ())
+        ]
 
     # What operators may change. `grace_s` and `spread_s`: seconds, see `life.drains`; `closes`: connections are closed
 
@@ -303,7 +311,8 @@ class Server:
                 self._websockets.append(websocket)
                 port = await websocket.listen(listen.host, listen.port, used, shares_port)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            # Below 0 are errors of the resolver, which are none of the system's.
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise BrokerError("cannot-listen", f"{listen}: {reason.lower()}") from None
         self.listeners.append(str(Listen(listen.scheme, listen.host, port, listen.path)))
 

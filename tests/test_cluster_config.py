@@ -62,6 +62,8 @@ def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = Non
             f'{A_SECRET}peers = ["dns+ws://a:1"]',
             f'3: cluster.peers: "dns+ws://a:1" is no URL of {SCHEMES}',
         ),
+        (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" names no port'),
+        (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" names no port'),
         (
             f'{A_SECRET}peers = ["srv+tcp://a:1"]',
             '3: cluster.peers: "srv+tcp://a:1" must be a scheme and a name: its SRV records say the rest',

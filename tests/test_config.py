@@ -199,6 +199,7 @@ def test_a_wrong_option_is_told_with_its_line_and_key(folder: Path, line: str, s
         ("tcp://127.0.0.1", "names no port; 0 takes any free one"),
         ("tcp://:7000", "names no host; 0.0.0.0 or [::] listens on all"),
         ("tcp://a:65536", "has a port that is no number from 0 to 65535"),
+        ("tcp://a..b:7000", "names a host that can be none"),
         ("tcp://a:x", "has a port that is no number from 0 to 65535"),
         ("tls://a:1/rsocket", "has a path, which tls does not know"),
         ("ws://a:1/x?y=1", "has more than a scheme, a host, a port and a path"),

@@ -1,13 +1,16 @@
 """Dials other brokers: the core says which URLs and when, this says how it went.
 
 Decides nothing about brokers. A name that has to be looked up is asked for its addresses every LOOKUP_EVERY_S, and
-sooner when all of them have failed: who stood behind it may have moved.
+sooner when all of them have failed: who stood behind it may have moved. What fails is logged once, and again when it
+fails for another reason: it is tried about once a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import socket
 import ssl
 import time
 from collections.abc import Sequence
@@ -27,6 +30,9 @@ CONNECT_S: Final = 2.0  # to become a connection, TLS included
 LOOKUP_EVERY_S: Final = 30.0  # how long what a name stood for is believed
 RETRY_S: Final = 1.0  # between two lookups of one name, at least
 MAX_DIALS: Final = 256  # at one time; one more has failed: other brokers say how many there are
+MAX_SAID: Final = 1000  # URLs that were logged as failing; at one more all are forgotten, and said again
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Dials(Protocol):
@@ -45,12 +51,14 @@ class Dials(Protocol):
 class Source:
     """A name that stands for brokers."""
 
-    __slots__ = ("due_at", "failed", "looked_at", "names", "place", "task")
+    __slots__ = ("attempts", "due_at", "error", "failed", "looked_at", "names", "place", "task")
 
     def __init__(self, place: PeerUrl) -> None:
         self.place = place
         self.names: dict[str, str] = {}  # what it stands for: URL -> whose certificate must be there
         self.failed: set[str] = set()  # those that could not be reached since the last lookup
+        self.attempts = 0  # lookups in a row that found nothing
+        self.error = ""  # of the latest of them
         self.looked_at = 0.0  # when the latest lookup began, seconds, monotonic
         self.due_at = 0.0  # of the next one
         self.task: asyncio.Task[None] | None = None  # the lookup; None: none is under way
@@ -74,6 +82,7 @@ class Dialer:
         self._context = context if context is not None else ssl.create_default_context()
         self._resolver = resolver if resolver is not None else Resolver()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by URL; bounded by MAX_DIALS
+        self._said: dict[str, str] = {}  # what was logged of a URL that fails; bounded by MAX_SAID
         self._served: set[asyncio.Task[None]] = set()  # WebSockets that are there; bounded by max_links
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
 
@@ -98,6 +107,10 @@ class Dialer:
             task.cancel()
         await asyncio.gather(*self._served, return_exceptions=True)
 
+    def failed_lookups(self) -> list[Source]:
+        """Names for which nothing was found the last time."""
+        return [source for source in self._sources if source.attempts]
+
     def _look(self) -> None:
         """Looks names up that are due, and dials whom the core wants to be dialled."""
         loop = asyncio.get_running_loop()
@@ -116,6 +129,7 @@ class Dialer:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await self._connect(url)
+            self._said.pop(url, None)
         except TimeoutError:
             self._fail(url, f"no connection within {CONNECT_S:g} s")
         except BrokerError as error:
@@ -148,6 +162,7 @@ class Dialer:
 
     def _fail(self, url: str, text: str) -> None:
         now = time.monotonic()
+        self._say(url, text)
         self._dials.dial_failed(url, text, now)
         self._shell.wake()
         for source in self._sources:
@@ -161,16 +176,34 @@ class Dialer:
         source.looked_at = now
         source.failed.clear()
         found: list[Found] = []  # none: what it stood for until now stays
+        error = "the name stands for nobody"
         try:
             found = await look_up(source.place, self._resolver)
-        except (OSError, ValueError):  # no answer in time among them; ValueError: what is no name
-            pass
+        except TimeoutError:
+            error = "no answer in time"
+        except (OSError, ValueError) as raised:  # ValueError: what is no name
+            error = _reason(raised)
         finally:
             source.task = None
-        if found:
+        if not found:
+            source.attempts += 1
+            source.error = error
+            self._say(str(source.place), error)
+        else:
+            source.attempts = 0
+            self._said.pop(str(source.place), None)
             source.names = {each.url: each.server_name for each in found}
             self._dials.set_targets(str(source.place), list(source.names))
         source.due_at = now + (LOOKUP_EVERY_S if found else RETRY_S)
+
+    def _say(self, url: str, text: str) -> None:
+        """In the log, unless it was the last word on it."""
+        if self._said.get(url) == text:
+            return
+        if len(self._said) >= MAX_SAID:
+            self._said.clear()
+        self._said[url] = text
+        _log.warning("broker at %s: cannot be reached: %s", url, text)
 
     def _name_of(self, url: str, host: str) -> str:
         """Whose certificate must be shown: the name that led there, or the host of the URL."""
@@ -178,6 +211,8 @@ class Dialer:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):  # its number is none of the system's
+        return (error.strerror or "the name is unknown").lower()
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError | aiohttp.ClientError):
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

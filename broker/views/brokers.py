@@ -7,6 +7,7 @@ know more or less at the same moment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.cluster.dials import Dial
@@ -60,8 +61,11 @@ def brokers(core: Core, part: Part) -> Listed[BrokerView]:
     return Listed(items, len(found), part.offset, part.limit)
 
 
-def links(core: Core, moment: Moment, part: Part) -> LinksView:
-    """Connections to other brokers, in the order in which they began, and what is dialled in vain."""
+def links(core: Core, moment: Moment, part: Part, lookups: Sequence[DialView] = ()) -> LinksView:
+    """Connections to other brokers, in the order in which they began, and what is dialled in vain.
+
+    `lookups`: names for which nothing was found.
+    """
     found = core.cluster.links()
     items = [_link_view(link, moment) for link in found[part.offset : part.offset + part.limit]]
     linked = {link.id for link in (each.peer.link for each in _up(core)) if link is not None}
@@ -70,7 +74,7 @@ def links(core: Core, moment: Moment, part: Part) -> LinksView:
         for dial in core.cluster.dials.state()
         if dial.attempts and not dial.is_linked and not dial.is_self and dial.broker_id not in linked
     ]
-    return LinksView(items, len(found), part.offset, part.limit, dials)
+    return LinksView(items, len(found), part.offset, part.limit, [*dials, *lookups])
 
 
 def paths(core: Core, moment: Moment, part: Part) -> Listed[PathView]:

@@ -32,8 +32,9 @@ class Ports:
         try:
             return replace(listen, port=self._hold(listen.host, listen.port))
         except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
-            raise BrokerError("cannot-listen", f"{listen}: {reason}") from None
+            # Below 0 are errors of the resolver, which are none of the system's.
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+            raise BrokerError("cannot-listen", f"{listen}: {reason.lower()}") from None
 
     def close(self) -> None:
         """Lets all go."""

@@ -4,7 +4,7 @@ from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.options import BrokerOptions, Config
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
-from broker.views import Moment
+from broker.views import DialView, Moment
 from broker.wire.tags import Tag
 from tests.fakes import World, address
 from tests.topology import Net
@@ -20,6 +20,7 @@ class FakeAdmin:
         self.is_ready = True
         self.is_stopping = False
         self.files: PipeState | None = None
+        self.unknown: list[DialView] = []
 
     @property
     def core(self) -> Core:
@@ -30,6 +31,9 @@ class FakeAdmin:
 
     def event_state(self) -> PipeState | None:
         return self.files
+
+    def lookups(self) -> list[DialView]:
+        return self.unknown
 
     def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
         self.core.drains.drain_route(route_id, grace_s, spread_s, closes, self.world.now)

@@ -18,6 +18,7 @@ from broker.cluster.redirects import MAX_REDIRECTS
 from broker.forwarding.hops import MAX_PATHS
 from broker.options import AdminOptions, Config
 from broker.rsocket.frames import REQUEST_RESPONSE
+from broker.views import DialView
 from broker.wire.annotations import Annotations
 from broker.wire.frames import MAX_NAME_BYTES
 from tests.admin_api.fakes import FakeAdmin, islands
@@ -221,6 +222,18 @@ async def test_the_status_tells_of_the_cluster(net: Net) -> None:
         "redirects": 0,
     }
     assert "cluster b2, 3 of 3 brokers reachable, 2 of 2 links up" in await say(net, "b2", "status")
+
+
+async def test_names_that_stand_for_no_broker_are_listed_among_the_dials_that_fail(net: Net) -> None:
+    admin = FakeAdmin(net.worlds["b1"])
+    admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
+    async with TestClient(TestServer(make_app(admin))) as client:
+        async with client.get("/api/v1/links") as answer:
+            assert (await answer.json())["dials"] == [
+                {"url": "dns+tcp://brokers:7000", "attempts": 3, "error": "name or service not known", "next_s": 0.7}
+            ]
+        async with client.get("/") as answer:
+            assert "dns+tcp://brokers:7000" in await answer.text()
 
 
 async def test_the_page_shows_brokers_links_and_dials_that_fail(net: Net) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -255,6 +256,11 @@ async def test_the_core_hears_why_nobody_was_reached(bench: Bench, url: str, tex
     assert await bench.failure() == (url, text)
 
 
+def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver() -> None:
+    error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    assert dialer_module._reason(error) == "name or service not known"
+
+
 async def test_a_websocket_that_nobody_has_is_told(bench: Bench) -> None:
     bench.dial("ws://127.0.0.1:1/x")
     url, text = await bench.failure()
@@ -324,6 +330,54 @@ async def test_a_name_that_was_not_found_is_looked_up_again_and_what_was_known_s
     bench.resolver.by_host["brokers"] = ["127.0.0.1"]
     await until(lambda: bench.dials.targets)
     assert bench.dials.targets == [("dns+tcp://brokers:1", ["tcp://127.0.0.1:1"])]
+
+
+async def test_a_name_that_nobody_knows_is_told_until_somebody_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dialer_module, "RETRY_S", 0.0)
+    bench.dial(source="dns+tcp://brokers:1")
+    dialer = bench.dialer
+    assert dialer is not None
+    await until(lambda: [each.attempts for each in dialer.failed_lookups()] >= [3])
+    assert [str(each.place) for each in dialer.failed_lookups()] == ["dns+tcp://brokers:1"]
+    assert [each.message for each in caplog.records] == [
+        f"broker at dns+tcp://brokers:1: cannot be reached: {dialer.failed_lookups()[0].error}"
+    ]
+    bench.resolver.by_host["brokers"] = ["127.0.0.1"]
+    await until(lambda: bench.dials.targets)
+    assert dialer.failed_lookups() == []
+
+
+async def test_who_cannot_be_reached_is_logged_once_for_each_reason(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.dial(NOBODY)
+    await until(lambda: len(bench.dials.failed) == 1)
+    for failures_n in (2, 3):
+        bench.dials.wanted.append(NOBODY)
+        await until(lambda: len(bench.dials.failed) == failures_n)  # noqa: B023 -- awaited here
+    said = f"broker at {NOBODY}: cannot be reached: "
+    assert [each.message for each in caplog.records] == [f"{said}connection refused"]
+    monkeypatch.setattr(dialer_module, "CONNECT_S", 0.0)
+    bench.dials.wanted.append(NOBODY)
+    await until(lambda: len(bench.dials.failed) == 4)
+    assert [each.message for each in caplog.records][1:] == [f"{said}no connection within 0 s"]
+
+
+async def test_so_many_failures_are_remembered_and_then_forgotten(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialer_module, "MAX_SAID", 2)
+    urls = [f"tcp://127.0.0.1:{port}" for port in (1, 2, 3)]
+    bench.dial(*urls)
+    await until(lambda: len(bench.dials.failed) == 3)
+    bench.dials.wanted.append(bench.dials.failed[2][0])
+    await until(lambda: len(bench.dials.failed) == 4)
+    assert len(caplog.records) == 3
+    bench.dials.wanted.append(bench.dials.failed[0][0])
+    await until(lambda: len(bench.dials.failed) == 5)
+    assert len(caplog.records) == 4
 
 
 # --- the end, and all together -------------------------------------------------------------------------------------

@@ -60,6 +60,18 @@ def test_a_host_that_is_not_here_is_told() -> None:
         Ports().hold(Listen("tcp", "192.0.2.1", 7000))
 
 
+def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*asked: object, **more: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(BrokerError) as caught:
+        ports.hold(Listen("tcp", "nobody.invalid", 7000))
+    assert caught.value.text == "tcp://nobody.invalid:7000: name or service not known"
+
+
 async def test_those_who_share_a_port_accept_on_it_and_nobody_else(ports: Ports) -> None:
     held = ports.hold(Listen("tcp", "127.0.0.1", 0))
     servers = [await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None, 1.0, shares_port=True) for _ in range(2)]
