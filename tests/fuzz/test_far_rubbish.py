@@ -1,0 +1,298 @@
+"""Callers and services that say anything, at brokers whose words to each other arrive late.
+
+Whatever they say: no broker fails, no link ends, no service sees a section, and when all have gone nothing is left. The
+frames of a service that it may get are watched as in `play.py`, by `Life`.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.errors import APPLICATION_ERROR, REJECTED
+from broker.rsocket.frames import (
+    COMPLETE,
+    EXT,
+    FOLLOWS,
+    IGNORE,
+    KEEPALIVE,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    RESUME_OK,
+    Resume,
+    Setup,
+    encode_cancel,
+    encode_error,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+    has_position,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.annotations import ANNOTATIONS_MIME
+from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from broker.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
+from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.forwarding.brokers import SECTION, section
+from tests.fuzz.far_history import SlowNet
+from tests.fuzz.play import Life
+from tests.topology import LINKED_S
+
+MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
+PAIRS = (
+    (COMPOSITE_MIME, "text/plain"),
+    (COMPOSITE_MIME, "application/octet-stream"),
+    (MIME_TYPE, "text/plain"),
+    ("application/json", "text/plain"),
+)
+DEADLINE = Key.text("deadline_ms")
+
+
+class Actor:
+    """One connection, that may come back."""
+
+    def __init__(self, world: World, number: int, dice: random.Random, is_service: bool) -> None:
+        self.world = world
+        self.number = number
+        self.pair = dice.choice(PAIRS[:3] if is_service else PAIRS)
+        self.token = b"%d" % number if dice.random() < 0.4 else b""
+        self.route = number if is_service else 0
+        self.service = dice.choice(["orders", "stock"])
+        self.next_id = 1
+        self.begun: list[int] = []
+        self.served: dict[int, Life] = {}
+        self.position = 0
+        self.sent_bytes = 0
+        self.wire = world.connect(framed=dice.random() < 0.7)
+        metadata = self.setup_metadata("eu") if is_service else None
+        token = self.token
+        self.wire.send(
+            Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode(),
+        )
+
+    def setup_metadata(self, region: str) -> bytes:
+        raw = RouteSetup(route_id(self.route), self.service, tags_of({"region": region})).encode()
+        return composite((MIME_TYPE, raw)) if self.pair[0] == COMPOSITE_MIME else raw
+
+    def send(self, raw: bytes) -> None:
+        self.sent_bytes += len(raw) if has_position(raw[4] >> 2) and raw[:4] != bytes(4) else 0
+        self.wire.send(raw)
+
+    def note(self, frame: Frame) -> None:
+        """A frame that the broker wrote."""
+        self.position += len(frame.raw) if frame.stream_id and has_position(frame.kind) else 0
+        if frame.kind in MODELS:
+            assert frame.stream_id not in self.served, frame
+            self.served[frame.stream_id] = Life(frame.kind, frame.flags, frame.n)
+            assert ANNOTATIONS_MIME not in (frame.metadata or b""), frame
+        elif frame.stream_id and not frame.stream_id & 1:
+            assert self.served[frame.stream_id].caller_may(frame.kind, frame.flags), frame
+            self.served[frame.stream_id].caller_says(frame.kind, frame.flags, frame.n)
+
+    def come_back(self) -> None:
+        self.wire = self.world.connect()
+        self.wire.send(Resume(self.token, self.position, 0).encode())
+        for frame in self.wire.received():
+            if frame.kind == RESUME_OK:
+                continue
+            if frame.stream_id or frame.kind != KEEPALIVE:
+                self.note(frame)
+
+
+class Stage:
+    """Everybody, and what they do."""
+
+    def __init__(self, dice: random.Random, brokers_n: int, is_ring: bool) -> None:
+        self.dice = dice
+        names = [f"b{number + 1}" for number in range(brokers_n)]
+        edges = list(pairwise(names))
+        if is_ring:
+            edges.append((names[-1], names[0]))
+        self.net = SlowNet(names, edges, {name: self.settings(name) for name in names})
+        self.net.advance(LINKED_S)
+        self.net.slow_down()
+        self.actors: list[Actor] = []
+        self.made_n = 0
+        for at in range(7):
+            self.come(at < 4)
+
+    def settings(self, name: str) -> CoreSettings:
+        dice = self.dice
+        return CoreSettings(
+            broker_name=name,
+            annotations_from_clients=dice.choice(["reject", "strip", "accept"]),
+            no_route=dice.choice(["reject", "wait"]),
+            no_route_timeout_s=1.0,
+            locality=dice.choice(["local", "even", "even"]),
+            multicast_on_leave=dice.choice(["ignore", "error"]),
+            max_waiting_bytes=dice.choice([300, 4 << 20]),
+            max_streams_per_connection=30,
+            max_metadata_bytes=dice.choice([300, 4 << 20]),
+            multicast_prefetch_n=dice.choice([1, 3]),
+            max_frame_bytes=3000,
+            resume_ttl_s=5.0,
+            resume_buffer_bytes=dice.choice([500, 10_000]),
+        )
+
+    def come(self, is_service: bool) -> None:
+        self.made_n += 1
+        world = self.net.worlds[self.dice.choice(self.net.names)]
+        self.actors.append(Actor(world, self.made_n, self.dice, is_service))
+        self.look()
+
+    def address(self) -> bytes:
+        dice = self.dice
+        kind = dice.choice([UNICAST, UNICAST, MULTICAST, SHARD])
+        hints: list[tuple[Key, str]] = [(SHARD_KEY, "customer")] if kind == SHARD else []
+        if kind == UNICAST and dice.random() < 0.2:
+            hints.append((STICKY_ROUTE_KEY, "yes"))
+        if dice.random() < 0.2:
+            hints.append((DEADLINE, dice.choice(["50", "900"])))
+        service = dice.choice(["orders", "stock", "moved", "nobody"])
+        wrapped = dice.choice([b"", b"", b"wrapped"])
+        if kind == SHARD:
+            return address(kind, hints, wrapped, service=service, customer=str(dice.randrange(9)))
+        return address(kind, hints, wrapped, service=service)
+
+    def metadata(self, actor: Actor) -> bytes:
+        dice = self.dice
+        raw = self.address()
+        if actor.pair[0] != COMPOSITE_MIME:
+            return raw
+        found = addressed(raw, ("text/plain", b"more"))
+        if dice.random() < 0.1:
+            to = dice.choice([None, "service:orders", "broker:b1,b2", "broker:b3", "route:" + "0" * 8 + "-0000-" * 2])
+            way = dice.choice([["b1"], ["x"], ["b2", "b1"], list("abcdefghij")])
+            found = composite((SECTION, section(to, *way))) + found
+        if dice.random() < 0.1:
+            at = dice.randrange(len(found))
+            found = found[:at] + dice.choice([b"", bytes([dice.randrange(256)]) + found[at + 1 :]])
+        return found
+
+    def begin(self, actor: Actor) -> None:
+        dice = self.dice
+        stream_id = actor.next_id
+        actor.next_id += 2
+        actor.begun.append(stream_id)
+        kind, metadata, n = dice.choice(MODELS), self.metadata(actor), dice.randrange(1, 9)
+        data = bytes(dice.choice([0, 9, 9, 2800]))
+        size = len(metadata) + len(data)
+        cuts = sorted(dice.sample(range(1, size), min(size - 1, dice.choice([0, 0, 1, 2, 4])))) if size > 1 else []
+        frames = fragments(kind, stream_id, metadata, data, cuts, n, dice.choice([0, 0, COMPLETE if kind == 7 else 0]))
+        for raw in frames[: dice.choice([len(frames)] * 3 + [1])]:
+            if len(raw) <= 3000:
+                actor.send(raw)
+                self.look()
+
+    def frame_on(self, stream_id: int) -> bytes:
+        """Anything that a stream may carry."""
+        frames = [encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | FOLLOWS)]
+        frames += [encode_request_n(stream_id, n) for n in (1, 3, 0x7FFFFFFF)]
+        frames += [encode_payload(stream_id, NEXT, bytes(50))] * 4
+        frames += [encode_cancel(stream_id), encode_payload(stream_id, COMPLETE)]
+        frames += [encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")]
+        frames += [encode_error(stream_id, APPLICATION_ERROR, "text")]
+        frames += [stream_id.to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4)]
+        return self.dice.choice(frames)
+
+    def go_on(self, actor: Actor) -> None:
+        open_ids = list(actor.wire.peer.streams)
+        if open_ids and self.dice.random() < 0.8:
+            stream_id = self.dice.choice(open_ids)
+        elif actor.begun:
+            stream_id = self.dice.choice(actor.begun)
+        else:
+            return
+        raw = self.frame_on(stream_id)
+        life = actor.served.get(stream_id)
+        if life is not None and not life.is_over:
+            life.route_says(raw[4] >> 2, ((raw[4] & 3) << 8) | raw[5])
+        actor.send(raw)
+
+    def happen(self) -> None:
+        dice = self.dice
+        roll = dice.random()
+        if roll < 0.02:
+            self.come(dice.random() < 0.5)
+            return
+        actor = dice.choice(self.actors)
+        if actor.wire.is_lost:
+            if dice.random() < 0.3:
+                actor.come_back()
+                self.look()
+        elif roll < 0.4:
+            self.begin(actor)
+        elif roll < 0.43:
+            actor.send(encode_metadata_push(self.metadata(actor)))
+        elif roll < 0.45 and actor.route:
+            actor.send(encode_metadata_push(actor.setup_metadata(dice.choice(["eu", "us"]))))
+        elif roll < 0.46:
+            actor.wire.lose()
+        elif roll < 0.48:
+            self.net.hurry()
+            self.net.advance(dice.choice([0.1, 1.0]))
+            self.net.slow_down()
+        elif roll < 0.49:
+            cluster = self.net.worlds[dice.choice(self.net.names)].core.cluster
+            cluster.set_redirect("moved", dice.choice(["orders", "stock", "nobody"]), self.net.now)
+        elif roll < 0.5:
+            self.congest(dice.random() < 0.4)
+        else:
+            self.go_on(actor)
+        self.look()
+
+    def congest(self, is_congested: bool) -> None:
+        world = self.net.worlds[self.dice.choice(self.net.names)]
+        wires = [wire for wire in world.wires.values() if not wire.is_lost]
+        if not wires:
+            return
+        peer = self.dice.choice(wires).peer
+        if is_congested:
+            world.core.congested(peer)
+        else:
+            world.core.relieved(peer, self.net.now)
+
+    def look(self) -> None:
+        self.net.pump()
+        while self.dice.random() < 0.6:
+            self.net.let_one_go(self.dice)
+        for actor in list(self.actors):
+            for frame in actor.wire.received():
+                actor.note(frame)
+            if actor.wire.is_closed or (actor.wire.is_lost and not actor.wire.peer.is_suspended):
+                self.actors.remove(actor)
+                actor.wire.lose()
+
+    def finish(self) -> None:
+        """All go; nothing may be left of them."""
+        self.net.hurry()
+        ended = [end.peer.end_detail for end in self.net.ends if end.is_lost]
+        assert ended == [], ended
+        for actor in self.actors:
+            actor.wire.lose()
+        self.net.hurry()
+        self.net.advance(7.0)
+        for name, world in self.net.worlds.items():
+            assert world.left_over() == [], name
+            assert world.core.engine.waiting.size == 0
+            assert world.core.engine.timers.take_due(1e12) is None
+            assert [peer.name for peer in world.core.peers() if peer.link is None] == []
+            assert sum(wire.peer.waiting_bytes for wire in world.wires.values()) == 0
+            assert world.core.sessions.budget.used_bytes == 0
+        assert len({tuple(table.items()) for table in self.net.tables().values()}) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("brokers_n", "is_ring"), [(2, False), (3, False), (3, True)])
+def test_nothing_is_left_of_anything_that_is_said_at_several_brokers(brokers_n: int, is_ring: bool, seed: int) -> None:
+    stage = Stage(random.Random(f"{brokers_n} {is_ring} {seed}"), brokers_n, is_ring)
+    for _ in range(300):
+        stage.happen()
+    stage.finish()
