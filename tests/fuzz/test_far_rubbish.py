@@ -31,7 +31,6 @@ from broker.rsocket.frames import (
     encode_error,
     encode_metadata_push,
     encode_payload,
-    encode_request,
     encode_request_n,
     has_position,
 )
@@ -39,7 +38,7 @@ from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.annotations import ANNOTATIONS_MIME
 from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from broker.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
-from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
 from tests.forwarding.brokers import SECTION, section
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.play import Life
