@@ -40,6 +40,8 @@ from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, Ro
 NEVER: Final = float("inf")
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
 STATES_S: Final = 0.25  # how often the states of our own routes are compared with what the others were told
+SAY_S: Final = 0.05
+SAY_N: Final = 4  # links within SAY_S that are told at once; further ones are told together, when it is over
 EXPIRE_S: Final = 10.0  # how often brokers that cannot be reached are looked for
 
 
@@ -53,6 +55,9 @@ class Cluster(Watcher):
         "_epoch_ms",
         "_expire_at",
         "_id",
+        "_info_at",
+        "_infos_n",
+        "_is_info_due",
         "_is_leaving",
         "_paths",
         "_settings",
@@ -98,6 +103,9 @@ class Cluster(Watcher):
         self.replica: Final = Replica(broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends)
         self.redirections: Final = Redirects(engine.query, diary)
         self._is_leaving = False
+        self._info_at = now  # when the time began in which so many
+        self._infos_n = 0  # links were told
+        self._is_info_due = False  # others have come up since
         self._states_at = now
         self._expire_at = now + EXPIRE_S
         engine.hops.rename(name)
@@ -216,7 +224,14 @@ class Cluster(Watcher):
 
     def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
         self._tell_link(LINK_UP, neighbour, "", "", now)
-        self._say_info(now)
+        if now >= self._info_at + SAY_S:
+            self._info_at = now
+            self._infos_n = 0
+        self._infos_n += 1
+        if self._infos_n <= SAY_N:
+            self._say_info(now)
+        else:  # in a mesh of n that comes up, n**4 frames else
+            self._is_info_due = True
         self._hear_info(neighbour, info, info.public().encode(), now)
         self.flush()
         neighbour.push([_entry_of(advert) for advert in self.replica.adverts.entries()])  # the full picture
@@ -283,6 +298,10 @@ class Cluster(Watcher):
                 neighbour.digest_at = now + settings.digest_s
                 digest = self.digest(now)
                 neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
+        if self._is_info_due and now >= self._info_at + SAY_S:
+            self._say_info(now)
+            self._find_ways(now)
+            self.flush()
         for refused in self._engine.hops.take_news() if self._engine.hops.has_news() else []:
             at_ms = self._diary.wall(now)
             detail = refused.detail
@@ -308,7 +327,7 @@ class Cluster(Watcher):
         """When it has something to do at the latest, seconds, monotonic."""
         if not self.handshakes.neighbours and len(self.members) == 1:
             return NEVER  # alone: nobody waits for anything
-        at = min(self._states_at, self._expire_at)
+        at = min(self._states_at, self._expire_at, self._info_at + SAY_S if self._is_info_due else NEVER)
         for neighbour in self.handshakes.neighbours.values():
             if neighbour.is_up:
                 at = min(at, neighbour.hello_at, neighbour.digest_at)
@@ -458,6 +477,7 @@ class Cluster(Watcher):
 
     def _say_info(self, now: float, at_least_ms: int = 0) -> None:
         """What we say of ourselves has changed."""
+        self._is_info_due = False
         mine = self.members.get(self._id)
         at_ms = max(self._diary.wall(now), at_least_ms)
         if mine is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.cluster.adverts import EXPIRY_STEP_S, TOMBSTONE_S
-from broker.cluster.cluster import EXPIRE_S, FORGET_S
+from broker.cluster.cluster import EXPIRE_S, FORGET_S, SAY_N, SAY_S
 from broker.cluster.handshakes import LINK_STREAMS_N
 from broker.cluster.neighbours import BATCH_BYTES, BATCH_N, UP, Neighbour
 from broker.cluster.redirects import MAX_REDIRECTS
 from broker.errors import BrokerError
-from tests.conformance.links import AT_MS, Broker, cluster, entries, kept
+from broker.wire.frames import BROKER_INFO
+from tests.conformance.links import AT_MS, OURS, Broker, cluster, entries, kept
 from tests.conformance.scripts import FORWARDING, composite, heard, ident, push, route_add, route_remove
 from tests.fakes import World
 
@@ -152,3 +153,19 @@ def test_a_full_picture_of_others_does_not_keep_our_own_routes_from_them() -> No
     world.core.cluster.set_redirect("a", "b", world.now)
     world.pump()
     assert [len(entries(raw)) for raw in heard(other.wire)] == [1, 1]
+
+
+def test_so_many_links_that_come_up_at_once_are_told_at_once_and_the_rest_together() -> None:
+    world = cluster()
+    first = Broker(world).link()
+    world.advance(1.0)
+    first.told()
+    others = [Broker(world, 0xC0 + number) for number in range(SAY_N + 3)]
+    for other in others:
+        other.dial()
+        other.prove()
+    words = [raw for raw in first.told() if raw[4] >> 2 == BROKER_INFO and raw[6:22] == OURS]
+    assert [raw.count(b"neighbour") for raw in words] == [2 + number for number in range(SAY_N)]
+    world.advance(SAY_S)
+    (word,) = [raw for raw in first.told() if raw[4] >> 2 == BROKER_INFO and raw[6:22] == OURS]
+    assert word.count(b"neighbour") == 1 + len(others)
