@@ -1,8 +1,8 @@
 """Dials other brokers: the core says which URLs and when, this says how it went.
 
 Decides nothing about brokers. A name that has to be looked up is asked for its addresses every LOOKUP_EVERY_S, and
-sooner when all of them have failed: who stood behind it may have moved. What fails is logged once, and again when it
-fails for another reason: it is tried about once a second.
+sooner when all of them have failed: who stood behind it may have moved. What has failed for PATIENCE_S is logged once,
+and again when it fails for another reason: it is tried about once a second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ CONNECT_S: Final = 2.0  # to become a connection, TLS included
 LOOKUP_EVERY_S: Final = 30.0  # how long what a name stood for is believed
 RETRY_S: Final = 1.0  # between two lookups of one name, at least
 MAX_DIALS: Final = 256  # at one time; one more has failed: other brokers say how many there are
-MAX_SAID: Final = 1000  # URLs that were logged as failing; at one more all are forgotten, and said again
+PATIENCE_S: Final = 2.0  # of failures that are not logged: brokers that are started together find each other sooner
+MAX_SAID: Final = 1000  # URLs that fail, for the log; at one more all are forgotten, and said again
 
 _log: Final = logging.getLogger(__name__)
 
@@ -82,7 +83,8 @@ class Dialer:
         self._context = context if context is not None else ssl.create_default_context()
         self._resolver = resolver if resolver is not None else Resolver()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by URL; bounded by MAX_DIALS
-        self._said: dict[str, str] = {}  # what was logged of a URL that fails; bounded by MAX_SAID
+        # Of a URL that fails: since when, and what was logged of it; bounded by MAX_SAID.
+        self._said: dict[str, tuple[float, str]] = {}
         self._served: set[asyncio.Task[None]] = set()  # WebSockets that are there; bounded by max_links
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
 
@@ -197,13 +199,15 @@ class Dialer:
         source.due_at = now + (LOOKUP_EVERY_S if found else RETRY_S)
 
     def _say(self, url: str, text: str) -> None:
-        """In the log, unless it was the last word on it."""
-        if self._said.get(url) == text:
-            return
-        if len(self._said) >= MAX_SAID:
+        """In the log, unless it has only begun to fail or that was the last word on it."""
+        now = time.monotonic()
+        since_at, said = self._said.get(url, (now, ""))
+        if url not in self._said and len(self._said) >= MAX_SAID:
             self._said.clear()
-        self._said[url] = text
-        _log.warning("broker at %s: cannot be reached: %s", url, text)
+        if now - since_at >= PATIENCE_S and said != text:
+            _log.warning("broker at %s: cannot be reached: %s", url, text)
+            said = text
+        self._said[url] = since_at, said
 
     def _name_of(self, url: str, host: str) -> str:
         """Whose certificate must be shown: the name that led there, or the host of the URL."""

@@ -336,6 +336,7 @@ async def test_a_name_that_nobody_knows_is_told_until_somebody_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dialer_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(dialer_module, "PATIENCE_S", 0.0)
     bench.dial(source="dns+tcp://brokers:1")
     dialer = bench.dialer
     assert dialer is not None
@@ -354,6 +355,8 @@ async def test_who_cannot_be_reached_is_logged_once_for_each_reason(
 ) -> None:
     bench.dial(NOBODY)
     await until(lambda: len(bench.dials.failed) == 1)
+    assert caplog.records == []  # it may have been started a moment too late
+    monkeypatch.setattr(dialer_module, "PATIENCE_S", 0.0)
     for failures_n in (2, 3):
         bench.dials.wanted.append(NOBODY)
         await until(lambda: len(bench.dials.failed) == failures_n)  # noqa: B023 -- awaited here
@@ -369,6 +372,7 @@ async def test_so_many_failures_are_remembered_and_then_forgotten(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialer_module, "MAX_SAID", 2)
+    monkeypatch.setattr(dialer_module, "PATIENCE_S", 0.0)
     urls = [f"tcp://127.0.0.1:{port}" for port in (1, 2, 3)]
     bench.dial(*urls)
     await until(lambda: len(bench.dials.failed) == 3)
