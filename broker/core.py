@@ -207,14 +207,12 @@ class Core(Ends):
             self._diary.wall(now),
             0,
         )
-        crowd = self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
+        # One too many or not: a broker that is full of clients needs the others more than ever.
+        self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)
         peer.connection.begin(setup)
         peer.mimes = self.engine.number_mimes(setup)
         peer.frame.max_bytes = self.settings.max_frame_bytes
-        if crowd:
-            self.end(peer, "over-limit", crowd, now)
-            return peer
         peer.send(setup.encode())
         self._watch(peer, now + peer.connection.lifetime_s)
         return peer

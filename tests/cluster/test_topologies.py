@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.core import CoreSettings
 from broker.errors import REJECTED
 from broker.rsocket.frames import (
     COMPLETE,
@@ -322,11 +323,11 @@ def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
 def test_ten_thousand_routes_are_there_when_the_link_is_up() -> None:
     net = line(2)
     net.cut = {("b1", "b2"), ("b2", "b1")}
-    for number in range(1, 2001):
+    for number in range(1, 10_001):
         net.worlds["b1"].service(f"s{number % 50}", number)
     net.heal()
     net.advance(2.0)
-    assert len(net.table("b2")) == 2000
+    assert len(net.table("b2")) == 10_000
     agree(net)
 
 
@@ -382,3 +383,15 @@ def test_a_link_that_was_about_to_be_one_when_the_broker_was_drained_stays() -> 
     link = net.link("b1", "b2")
     net.advance(3.0)
     assert (link.is_lost, net.worlds["b1"].core.cluster.digest_mismatches) == (False, 0)
+
+
+def test_a_broker_that_is_full_of_clients_still_dials_others() -> None:
+    net = Net(["b1", "b2"], [("b1", "b2")], make=lambda name: CoreSettings(broker_name=name, max_connections=2))
+    net.kill("b2")
+    full = [net.worlds["b1"].service("orders", number) for number in (1, 2)]
+    net.start("b2")
+    net.advance(LINKED_S)
+    assert net.tables() == {name: {route_text(1): "b1", route_text(2): "b1"} for name in net.names}
+    late = net.worlds["b1"].connect()
+    assert (late.one().text, late.is_closed) == ("over-limit: 3 connections are open, the limit is 2", True)
+    assert not any(wire.is_closed for wire in full)
