@@ -5,7 +5,7 @@ from typing import Final
 from broker.errors import Refusal
 from broker.forwarding.desk import Desk, Request, deadline_at
 from broker.forwarding.flows import COMPLETED
-from broker.forwarding.hops import Hops, entry_head
+from broker.forwarding.hops import Hops, entry_head, is_like_ours
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.forwarding.retries import Retriable, Tries
@@ -68,7 +68,7 @@ class Departures(Tries):
             at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         kind = frame.kind
         is_streaming = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL or frame.flags & FOLLOWS != 0
-        prefix = self._hops.prefix(route, is_streaming, mimes, target.redirected)
+        prefix = self._hops.prefix(route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to))
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start

@@ -35,6 +35,7 @@ CALLER_MIMES_HEAD: Final = bytes([len(CALLER_MIMES) - 1]) + CALLER_MIMES
 MAX_PREFIXES: Final = 16_384  # made and kept; some 200 bytes each. At the bound all are forgotten and made again
 MAX_SECTIONS: Final = 16_384  # read and kept; the same
 MAX_SECTION_KEPT: Final = 1024  # bytes; a longer one is read each time: 255 brokers with long names, or large extras
+MAX_MIME_BYTES: Final = 128  # of a metadata mime type, as it fits in an entry's head
 MAX_PATHS: Final = 1024  # that are told apart; requests on later ones are counted together
 
 NO_ROUTE: Final = b""  # a section that names none
@@ -141,40 +142,45 @@ class Hops:
 
     # Where requests come in
 
-    def prefix(self, route: Route, is_streaming: bool, mimes: Mimes, redirected: str) -> bytes:
-        """What goes in front of the caller's metadata on the way to a route; `redirected`: the service, or empty."""
-        if redirected:
-            to = f"service:{redirected} route:{route.id_text}"
-            return self.named_prefix(to, is_streaming, mimes)
+    def prefix(self, route: Route, is_streaming: bool, mimes: Mimes, redirected: str, is_like_ours: bool) -> bytes:
+        """What goes in front of the caller's metadata on the way to a route; `redirected`: the service, or empty.
+
+        `is_like_ours`: see that function.
+        """
+        if redirected or is_like_ours:
+            to = f"service:{redirected} route:{route.id_text}" if redirected else f"route:{route.id_text}"
+            return self.named_prefix(to, is_streaming, mimes, is_like_ours)
         key = (route.number << 13) | (mimes.number << 1) | (1 if is_streaming else 0)  # mimes: 12 bits, MAX_MIMES
         prefix = self._prefixes.get(key)
         if prefix is None:
-            prefix = self._made(f"route:{route.id_text}", is_streaming, mimes)
+            prefix = self._made(f"route:{route.id_text}", is_streaming, mimes, False)
             if len(self._prefixes) >= MAX_PREFIXES:
                 self._prefixes.clear()
             self._prefixes[key] = prefix
         return prefix
 
-    def copy_prefix(self, brokers: list[str], is_streaming: bool, mimes: Mimes, redirected: str) -> bytes:
+    def copy_prefix(
+        self, brokers: list[str], is_streaming: bool, mimes: Mimes, redirected: str, is_like_ours: bool
+    ) -> bytes:
         """The same for the copy of a multicast that goes to these brokers."""
-        return self.named_prefix(copy_override(brokers, redirected), is_streaming, mimes)
+        return self.named_prefix(copy_override(brokers, redirected), is_streaming, mimes, is_like_ours)
 
-    def named_prefix(self, to_override: str, is_streaming: bool, mimes: Mimes) -> bytes:
+    def named_prefix(self, to_override: str, is_streaming: bool, mimes: Mimes, is_like_ours: bool) -> bytes:
         """The same for any to-override."""
-        key = f"{mimes.number} {is_streaming} {to_override}"
+        key = f"{mimes.number} {is_streaming} {is_like_ours} {to_override}"
         prefix = self._names_prefixes.get(key)
         if prefix is None:
-            prefix = self._made(to_override, is_streaming, mimes)
+            prefix = self._made(to_override, is_streaming, mimes, is_like_ours)
             if len(self._names_prefixes) >= MAX_PREFIXES:
                 self._names_prefixes.clear()
             self._names_prefixes[key] = prefix
         return prefix
 
-    def _made(self, to_override: str, is_streaming: bool, mimes: Mimes) -> bytes:
+    def _made(self, to_override: str, is_streaming: bool, mimes: Mimes, is_like_ours: bool) -> bytes:
         flags = STREAMING if is_streaming else 0
         annotations = Annotations(flags, to_override, self.name, [self.name])
         made = encode_entry(ANNOTATIONS_MIME, annotations.encode())
-        if mimes.metadata_mime != COMPOSITE_MIME or mimes.data_mime != DATA_MIME:
+        if mimes.metadata_mime != COMPOSITE_MIME or mimes.data_mime != DATA_MIME or is_like_ours:
             made += encode_entry(CALLER_MIMES, encode_caller_mimes(mimes.metadata_mime, mimes.data_mime))
         return made
 
@@ -311,12 +317,22 @@ def encode_caller_mimes(metadata_mime: str, data_mime: str) -> bytes:
     return found
 
 
+def is_like_ours(data: bytes, at: int, to: int) -> bool:
+    """A caller's composite metadata, or what has come of it, may begin with an entry of the name caller-mimes.
+
+    It would be taken for the broker's where there is none: so there is one in front of it then, whatever it would say.
+    """
+    return at == to or data[at] == CALLER_MIMES_HEAD[0]
+
+
 def decode_caller_mimes(raw: bytes) -> tuple[str, str]:
     """(metadata mime, data mime) of a caller-mimes entry; InvalidFrame `bad-annotations`."""
     length = raw[0] if raw else 0
     rest = raw[1 + length :]
     if not rest or len(rest) != 1 + rest[0]:
         raise InvalidFrame(f"caller-mimes: {len(raw)} bytes are not two texts", WORD)
+    if length < 1 or length > MAX_MIME_BYTES:
+        raise InvalidFrame(f"caller-mimes: {length} bytes are no mime type, 1..{MAX_MIME_BYTES} are", WORD)
     try:
         return raw[1 : 1 + length].decode("ascii"), rest[1:].decode("ascii")
     except UnicodeDecodeError:

@@ -243,7 +243,7 @@ class Relays:
 
     def _resolve(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> Target | None:
         """What the ADDRESS asks for, or what the section says instead; None: refused, or it waits."""
-        start = self._read_mimes(peer, frame, request)
+        start = self._read_mimes(peer, frame, request, section)
         if start < 0:
             return None
         data = request.data
@@ -298,7 +298,7 @@ class Relays:
         local: list[Route],
         groups: Groups,
     ) -> None:
-        start = self._read_mimes(peer, frame, request) if local else 0
+        start = self._read_mimes(peer, frame, request, section) if local else 0
         if start < 0:
             return
         parts: list[Part] = []
@@ -385,7 +385,7 @@ class Relays:
         if server.unsent_bytes + server.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, server)
             return
-        start = self._read_mimes(peer, frame, request)
+        start = self._read_mimes(peer, frame, request, section)
         if start < 0:
             return
         is_same = request.mimes == server.mimes and self._desk.mimes[server.mimes].kind == COMPOSITE
@@ -491,13 +491,16 @@ class Relays:
 
     # Parts
 
-    def _read_mimes(self, peer: Peer, frame: FrameCursor, request: Request) -> int:
-        """Where the caller's own metadata begins; the caller's mime types are known then. -1: refused, or it waits."""
+    def _read_mimes(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> int:
+        """Where the caller's own metadata begins; the caller's mime types are known then. -1: refused, or it waits.
+
+        Without a section nobody has said anything of them: what stands there is the caller's.
+        """
         data = request.data
         at = request.rest_at
         to = request.metadata_to
         head_to = at + _MIMES_HEAD_BYTES
-        if head_to + 3 > to or data[at] != _MIMES_FIRST or data[at:head_to] != CALLER_MIMES_HEAD:
+        if section is None or head_to + 3 > to or data[at] != _MIMES_FIRST or data[at:head_to] != CALLER_MIMES_HEAD:
             request.mimes = self._link_mimes if peer.link is not None else peer.mimes
             if request.mimes < 0:
                 request.mimes = self._link_mimes = max(0, self._desk.number_pair(COMPOSITE_MIME, DATA_MIME))

@@ -12,7 +12,7 @@ from typing import Final
 from broker.errors import BrokerError, Refusal
 from broker.forwarding.desk import Desk, Request, deadline_at
 from broker.forwarding.flows import COMPLETED, Flow
-from broker.forwarding.hops import Hops, Section, copy_override, entry_head
+from broker.forwarding.hops import Hops, Section, copy_override, entry_head, is_like_ours
 from broker.forwarding.models import open_multicast
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
@@ -137,7 +137,8 @@ class Spreads:
         for group in far:
             link = group.hop.link
             if link is not None and link.version:
-                prefix = self._hops.copy_prefix(group.names, is_streaming(frame), mimes, target.redirected)
+                is_odd = is_like_ours(metadata, 0, len(metadata))
+                prefix = self._hops.copy_prefix(group.names, is_streaming(frame), mimes, target.redirected, is_odd)
                 if mimes.kind != COMPOSITE:
                     prefix += entry_head(mimes, len(metadata))
                 stamped = prefix + metadata

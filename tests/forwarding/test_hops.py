@@ -21,8 +21,8 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.annotations import STREAMING, Annotations
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, RouteSetup
-from tests.fakes import Frame, address, addressed, composite, error, moved, route_id
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
+from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
 from tests.forwarding.brokers import (
     DATA_MIME,
     Broker,
@@ -273,3 +273,48 @@ def test_requests_of_any_size_are_stripped_for_connections_of_all_kinds(size: in
         link.send(encode_request(kind, number, b"x" * size, annotated(section(UNICAST, "b1")) + REST, 8))
     expected = [encode_request(kind, 2, b"x" * size, REST, 8) for kind in (REQUEST_FNF, REQUEST_CHANNEL)]
     assert wire.received() == [Frame(expected[0]), moved(expected[1], 4)]
+
+
+@pytest.mark.parametrize("is_multicast", [False, True])
+@pytest.mark.parametrize("pair", [("a/b", "c/d"), (MIME_TYPE, "c/d"), ("", ""), ("x" * 200, "y" * 200)])
+@pytest.mark.parametrize("mime", [COMPOSITE_MIME, MIME_TYPE])
+@pytest.mark.parametrize("cut", [0, 1, 30, 80])
+def test_what_a_caller_says_of_mime_types_as_brokers_do_is_only_an_entry_of_its_own(
+    cut: int, mime: str, pair: tuple[str, str], is_multicast: bool
+) -> None:
+    """D-49: the service gets what it gets of a caller that is connected beside it."""
+    wanted = address(MULTICAST, service="orders") if is_multicast else ORDERS
+    metadata = composite(caller_mimes(*pair)) + addressed(wanted, ("text/plain", b"more"))
+    ingress, last = Broker("b1"), Broker("b2")
+    there, here = ingress.link("b2"), last.link("b1")
+    ingress.far(ingress.remote("b2", there), "orders", 7)
+    service = last.service("orders", 7, metadata_mime=mime)
+    frames = fragments(REQUEST_RESPONSE, 1, metadata, b"data", [cut] if cut else [])
+    last.caller(data_mime=DATA_MIME).send(*frames)
+    beside = service.received()
+    ingress.caller(data_mime=DATA_MIME).send(*frames)
+    for frame in there.received():
+        here.send(b"\0\0\0\1" + frame.raw[4:])
+    behind = service.received()
+    assert [frame.metadata for frame in behind] == [frame.metadata for frame in beside]
+    assert here.received() == []
+
+
+@pytest.mark.parametrize("mime", ["", "x" * 129])
+def test_a_mime_type_that_no_entry_can_have_is_refused(mime: str) -> None:
+    broker = Broker("b2")
+    link = broker.link("b1")
+    service = broker.service("orders", 7, metadata_mime=COMPOSITE_MIME)
+    said = annotated(section(to_route(7), "b1"), caller_mimes(mime, "a/b"))
+    link.send(encode_request(REQUEST_RESPONSE, 1, b"", said + addressed(address(service="orders"))))
+    text = f"bad-annotations: caller-mimes: {len(mime)} bytes are no mime type, 1..128 are"
+    assert (link.received(), service.received()) == ([error(1, REJECTED, text)], [])
+
+
+def test_without_annotations_nothing_is_said_of_mime_types() -> None:
+    broker = Broker("b2", CoreSettings(require_annotations=False))
+    link = broker.link("b1", version=0)
+    service = broker.service("orders", 7, data_mime=DATA_MIME)
+    metadata = composite(caller_mimes("a/b", "c/d")) + addressed(address(service="orders"))
+    link.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata))
+    assert [frame.metadata for frame in service.received()] == [metadata]

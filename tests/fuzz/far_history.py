@@ -31,6 +31,7 @@ from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, SHARD, RouteSetup
 from broker.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, address, addressed, composite, fragments, route_id, tags_of
+from tests.forwarding.brokers import caller_mimes
 from tests.fuzz.history import MODELS, Ask, Caller, History, Member
 from tests.topology import LINKED_S, End, Net
 
@@ -187,6 +188,8 @@ class FarHistory(History):
         raw = address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
         is_composite = setup_of(caller.wire)[0] == COMPOSITE_MIME
         metadata = addressed(raw, ("text/plain", b"m%d" % ask.number)) if is_composite else raw
+        if is_composite and self.dice.random() < 0.2:
+            metadata = composite(caller_mimes(*self.dice.choice(PAIRS))) + metadata  # what only brokers mean
         self.raws[ask.number] = metadata, raw
         named = b"%d" % ask.number
         data = ask.text(1, 9) if model == REQUEST_CHANNEL else named + b"." * 9

@@ -39,7 +39,7 @@ from broker.wire.annotations import ANNOTATIONS_MIME
 from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from broker.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
-from tests.forwarding.brokers import SECTION, section
+from tests.forwarding.brokers import SECTION, caller_mimes, section
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.play import Life
 from tests.topology import LINKED_S
@@ -170,6 +170,11 @@ class Stage:
             to = dice.choice([None, "service:orders", "broker:b1,b2", "broker:b3", "route:" + "0" * 8 + "-0000-" * 2])
             way = dice.choice([["b1"], ["x"], ["b2", "b1"], list("abcdefghij")])
             found = composite((SECTION, section(to, *way))) + found
+        if dice.random() < 0.1:
+            found = (
+                composite(caller_mimes(dice.choice(["", "a/b", "x" * 200, MIME_TYPE]), dice.choice(["", "c/d"])))
+                + found
+            )
         if dice.random() < 0.1:
             at = dice.randrange(len(found))
             found = found[:at] + dice.choice([b"", bytes([dice.randrange(256)]) + found[at + 1 :]])
