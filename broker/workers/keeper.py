@@ -138,8 +138,8 @@ class Keeper:
                 process.stdin.write(self._handed)
                 await process.stdin.drain()
                 report = Report.decode(await process.stdout.readline())
-        except ConnectionError:
-            pass  # it has ended already
+        except (ConnectionError, RuntimeError):
+            pass  # it has ended already; RuntimeError: uvloop has closed its pipe
         except TimeoutError:
             self._signal(signal.SIGKILL)
             return f"it was not ready within {START_S:g} s"

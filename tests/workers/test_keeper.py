@@ -119,6 +119,35 @@ async def test_a_program_that_is_not_there_is_told() -> None:
     assert keeper.first.result().startswith("it cannot be started: ")
 
 
+class KilledAtOnce:
+    """A process whose pipe is closed before anything is written to it, as uvloop tells it."""
+
+    pid = 4711
+    stdout = asyncio.StreamReader
+
+    @property
+    def stdin(self) -> KilledAtOnce:
+        return self
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError("unable to perform operation on <WriteUnixTransport>; the handler is closed")
+
+    async def wait(self) -> int:
+        return -signal.SIGKILL
+
+
+async def test_a_worker_that_is_killed_before_it_was_told_anything_has_ended(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(*command: object, **options: object) -> KilledAtOnce:
+        return KilledAtOnce()
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    keeper = keep("")
+    assert await soon(keeper.first) == "worker 1 ended with -9 before it was ready"
+    await until(lambda: keeper.state == ENDED)
+
+
 async def test_a_worker_that_is_told_to_stop_is_not_started_again(keep: Keep) -> None:
     keeper = keep(SAYS_READY + WAITS)
     await soon(keeper.first)
