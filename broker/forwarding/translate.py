@@ -16,6 +16,7 @@ routes and does not split frames.
 
 from typing import Final
 
+from broker.errors import BrokerError
 from broker.rsocket.metadata import (
     COMPOSITE_MIME,
     STREAM_DATA_MIME_ID,
@@ -63,7 +64,7 @@ def translate(metadata: bytes, raw_address: bytes, caller: Mimes, route: Mimes, 
     """The metadata for the route, None for none. `metadata` is whole; `raw_address` is the ADDRESS within it.
 
     `has_data` False: a METADATA_PUSH, whose data has no mime type. BrokerError for an ADDRESS that can be read and not
-    written again (values over 127 bytes, D-21).
+    written again (values over 127 bytes, D-21), or for another frame in its place.
     """
     if route.kind == COMPOSITE:
         if caller.kind == COMPOSITE:
@@ -76,7 +77,8 @@ def translate(metadata: bytes, raw_address: bytes, caller: Mimes, route: Mimes, 
     if route.kind == BROKER and caller.kind != COMPOSITE:
         return raw_address
     address = decode_frame(raw_address)
-    assert isinstance(address, Address)  # it was routed by
+    if not isinstance(address, Address):  # another broker has routed it, who knows by what
+        raise BrokerError("bad-address", "the request carries a broker frame that is no ADDRESS")
     if route.kind == BROKER:
         return _wrapped(metadata, raw_address, address)
     if address.wrapped:

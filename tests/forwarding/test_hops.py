@@ -318,3 +318,13 @@ def test_without_annotations_nothing_is_said_of_mime_types() -> None:
     metadata = composite(caller_mimes("a/b", "c/d")) + addressed(address(service="orders"))
     link.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata))
     assert [frame.metadata for frame in service.received()] == [metadata]
+
+
+def test_what_is_no_address_is_refused_where_it_would_have_to_be_translated() -> None:
+    broker = Broker("b2")
+    link = broker.link("b1")
+    service = broker.service("orders", 7, metadata_mime=MIME_TYPE)
+    raw = RouteSetup(route_id(9), "orders", []).encode()
+    link.send(encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(to_route(7), "b1"), (MIME_TYPE, raw))))
+    text = "bad-address: the request carries a broker frame that is no ADDRESS"
+    assert (link.received(), service.received()) == ([error(1, INVALID, text)], [])
