@@ -6,7 +6,8 @@
 
 A URL comes from the configuration, from a DNS name, or from what other brokers say (`source`), and is forgotten when
 none of them names it any more and what was begun has ended. It is not dialled while the broker that it led to is linked
-through another connection, which may be one that came in, and never again when it led to ourselves.
+through another connection, which may be one that came in. When it led to ourselves it is dialled again only while
+nobody is linked, every SELF_S: behind a balancer there may be somebody else the next time.
 
 Knows no sockets: whoever takes a URL dials it and says what became of it.
 """
@@ -17,6 +18,7 @@ from broker.routing.dice import Dice
 
 MAX_TARGETS: Final = 1000  # URLs; later ones are not dialled
 FIRST_REDIAL_S: Final = 0.1  # before the second attempt
+SELF_S: Final = 10.0  # before the next one where we found ourselves
 _DOUBLINGS: Final = 20  # more change nothing: 29 hours
 _JITTER_STEPS: Final = 1000
 
@@ -100,6 +102,7 @@ class Dials:
         if dial is not None:
             dial.is_dialling = False
             dial.is_linked = True
+            dial.is_self = False
             dial.broker_id = broker_id
             dial.attempts = 0
             dial.error = ""
@@ -121,7 +124,9 @@ class Dials:
         return [dial for dial in self._dials.values() if dial.sources or dial.is_dialling or dial.is_linked]
 
     def _is_settled(self, dial: Dial) -> bool:
-        return dial.is_dialling or dial.is_linked or dial.is_self or dial.broker_id in self._linked_ids
+        if dial.is_self and self._linked_ids:
+            return True
+        return dial.is_dialling or dial.is_linked or dial.broker_id in self._linked_ids
 
     def _wait(self, dial: Dial, now: float) -> None:
         dial.is_dialling = False
@@ -129,6 +134,8 @@ class Dials:
         whole_s = min(FIRST_REDIAL_S * (1 << min(dial.attempts, _DOUBLINGS)), self._redial_max_s)
         # Brokers that have lost the same one must not all come back to it at once.
         dial.next_at = now + whole_s * (0.5 + self._dice.below(_JITTER_STEPS + 1) / (2 * _JITTER_STEPS))
+        if dial.is_self:
+            dial.next_at = now + SELF_S
         dial.attempts += 1
 
     def _forget_unnamed(self, now: float | None) -> None:

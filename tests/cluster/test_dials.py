@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cluster.dials import FIRST_REDIAL_S, MAX_TARGETS, Dials
+from broker.cluster.dials import FIRST_REDIAL_S, MAX_TARGETS, SELF_S, Dials
 from broker.routing.dice import Dice
 
 ONE, OTHER = "tcp://one:7000", "tcp://other:7000"
@@ -92,14 +92,26 @@ def test_a_url_of_a_broker_that_is_linked_otherwise_rests_while_that_link_is_up(
     assert made.take(10.0) == [ONE]
 
 
-def test_a_url_that_leads_to_ourselves_is_never_dialled_again() -> None:
+def test_a_url_that_leads_to_ourselves_is_not_dialled_again_while_somebody_is_linked() -> None:
     made = dials(ONE, OTHER)
+    made.set_linked_ids({OTHER_ID})
     made.take(5.0)
     made.is_self(ONE)
     made.failed(ONE, "it is this broker", 5.0)
     made.failed(OTHER, "refused", 5.0)
     assert made.take(1e9) == [OTHER]
     assert [dial.is_self for dial in made.state()] == [True, False]
+
+
+def test_a_url_that_has_led_to_ourselves_is_tried_again_by_who_is_alone() -> None:
+    """It is a balancer's: somebody else may be there."""
+    made = dials(ONE)
+    made.take(5.0)
+    made.is_self(ONE)
+    made.failed(ONE, "it is this broker", 5.0)
+    assert (made.take(5.0 + SELF_S - 0.01), made.take(5.0 + SELF_S)) == ([], [ONE])
+    made.linked(ONE, OTHER_ID)
+    assert [dial.is_self for dial in made.state()] == [False]
 
 
 def test_a_url_is_dialled_as_long_as_some_source_names_it() -> None:
