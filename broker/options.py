@@ -144,7 +144,7 @@ class AdminOptions:
     )
     changes: Changes = option(
         "local",
-        "Who may drain routes and close connections through the REST API: local, who asks from this machine; all, "
+        "Who may drain, redirect and close connections through the REST API: local, who asks from this machine; all, "
         "whoever reaches the listener; off, nobody. A listener that others reach for its metrics is no way in.",
         '"off"',
     )
