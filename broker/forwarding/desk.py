@@ -32,6 +32,7 @@ from broker.rsocket.frames import (
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
 
+LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
 MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
 
 _WORDS: Final[list[str]] = list(CODE_WORDS)
@@ -144,7 +145,11 @@ class Desk(Asks):
         """Lets a held request wait for its next fragment, within the bounds."""
         peer = gathering.caller
         limit = self.settings.max_metadata_bytes
-        if peer.gathered_bytes + gathering.held_bytes > limit or len(gathering.frames) >= MAX_FRAMES:
+        is_over = peer.gathered_bytes + gathering.held_bytes > limit
+        if is_over and peer.link is not None and gathering.held_bytes <= limit:  # it is many callers
+            limit = max(limit, LINK_METADATA_BYTES)
+            is_over = peer.gathered_bytes + gathering.held_bytes > limit
+        if is_over or len(gathering.frames) >= MAX_FRAMES:
             text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
             self.refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
             return

@@ -223,7 +223,7 @@ class Stage:
     def happen(self) -> None:
         dice = self.dice
         roll = dice.random()
-        if roll < 0.02:
+        if roll < 0.02 or not self.actors:
             self.come(dice.random() < 0.5)
             return
         actor = dice.choice(self.actors)
