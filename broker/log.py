@@ -24,6 +24,7 @@ from broker.events import (
     DIGEST_MISMATCH,
     EVENTS_DROPPED,
     LIFECYCLE_FIELDS,
+    PEER_CLOSED,
     ROUTE_EJECTED,
     LifecycleEvent,
 )
@@ -36,6 +37,34 @@ MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them
 # Ways to go that are nobody's fault; any other code word is a warning.
 _ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator", "duplicate-link"})
 _WARNINGS: Final = frozenset({EVENTS_DROPPED, ROUTE_EJECTED, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH})
+AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
+MAX_REFUSALS: Final = 1000  # that are remembered; at one more all are forgotten, and said again
+_REFUSED: Final = tuple(f" ERROR on stream 0: {word}:" for word in ("bad-broker", "no-cluster", "wrong-secret"))
+
+
+class Refusals:
+    """What other brokers that were dialled said when they refused this one."""
+
+    def __init__(self) -> None:
+        self._said_ms: dict[tuple[str, str], int] = {}  # when it was last said, epoch, by the peer and its words
+
+    def is_news(self, event: LifecycleEvent) -> bool:
+        """Has to be said: it is something else, or was not said for AGAIN_MS."""
+        if not is_refusal(event):
+            return True
+        key = (event.peer, event.detail)
+        said_ms = self._said_ms.get(key)
+        if said_ms is not None and event.at_ms - said_ms < AGAIN_MS:
+            return False
+        if len(self._said_ms) >= MAX_REFUSALS:
+            self._said_ms.clear()
+        self._said_ms[key] = event.at_ms
+        return True
+
+
+def is_refusal(event: LifecycleEvent) -> bool:
+    """Another broker does not take this one for a broker of its cluster."""
+    return event.kind == PEER_CLOSED and any(words in event.detail for words in _REFUSED)
 
 
 class TextFormatter(logging.Formatter):
@@ -83,14 +112,16 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(number)
 
 
-def log_event(event: LifecycleEvent, line: str = "") -> None:
-    """The event's line: a warning when events were dropped, a route was ejected, a service refuses requests, a broker
-    is out of reach, neighbours differ, annotations were refused, or a peer or route went by its own fault; else info.
+def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> None:
+    """The event's line: for debugging only when it is no news; a warning when events were dropped, a route was ejected,
+    a service refuses requests, a broker is out of reach or refuses this one, neighbours differ, annotations were
+    refused, or a peer or route went by its own fault; else info.
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
     is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
-    level = logging.WARNING if is_fault or event.kind in _WARNINGS else logging.INFO
+    is_warning = is_fault or event.kind in _WARNINGS or is_refusal(event)
+    level = logging.DEBUG if not is_news else logging.WARNING if is_warning else logging.INFO
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 

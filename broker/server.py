@@ -29,7 +29,7 @@ from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.listen import Listen
-from broker.log import log_event
+from broker.log import Refusals, log_event
 from broker.options import SERVICE_KEYS, Config
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
@@ -76,6 +76,7 @@ class Server:
         self._websockets: list[WebSocketListener] = []
         self._stop_wishes = 0
         self._wish = asyncio.Event()
+        self._refusals = Refusals()
         self._stopped: LifecycleEvent | None = None  # None until the core has stopped
 
     @property
@@ -265,7 +266,7 @@ class Server:
             elif event.kind == BROKER_STOPPED:
                 self._stopped = event  # said when all the rest is done
             else:
-                log_event(event)
+                log_event(event, is_news=self._refusals.is_news(event))
         if self.event_pipe is not None:
             self.event_pipe.append(events)
 

@@ -36,7 +36,18 @@ from broker.events import (
     ROUTE_REPLACED,
     LifecycleEvent,
 )
-from broker.log import LOGGER, OUR_LOGGERS, JsonFormatter, TextFormatter, event_line, log_event, setup
+from broker.log import (
+    AGAIN_MS,
+    LOGGER,
+    MAX_REFUSALS,
+    OUR_LOGGERS,
+    JsonFormatter,
+    Refusals,
+    TextFormatter,
+    event_line,
+    log_event,
+    setup,
+)
 
 ROUTE = "11223344-5566-7788-99aa-bbccddeeff00"
 PEER = "tcp 10.0.0.4:5123"
@@ -239,6 +250,35 @@ def test_what_goes_wrong_between_brokers_is_a_warning_and_a_second_link_is_not(o
         "warning peer d: annotations of 1 requests refused: from-client",
         "warning link e: both ends know different things",
     ]
+
+
+def refused(at_ms: int, peer: str = "tcp b1:7000", word: str = "wrong-secret") -> LifecycleEvent:
+    detail = f"the peer sent an ERROR on stream 0: {word}: b2 does not know it"
+    return LifecycleEvent(PEER_CLOSED, 1, at_ms, peer=peer, reason="left", detail=detail)
+
+
+def test_a_broker_that_refuses_this_one_again_and_again_is_a_warning_once_a_minute(out: io.StringIO) -> None:
+    setup("info", "text", out)
+    refusals = Refusals()
+    for at_ms in range(0, 2 * AGAIN_MS, 1000):
+        log_event(refused(at_ms), is_news=refusals.is_news(refused(at_ms)))
+    said = "the peer sent an ERROR on stream 0: wrong-secret: b2 does not know it"
+    assert [line[25:] for line in out.getvalue().splitlines()] == [
+        f"warning peer tcp b1:7000: closed after 0.0 s: left: {said}"
+    ] * 2
+    assert refusals.is_news(refused(0, peer="tcp b3:7000"))
+    assert refusals.is_news(refused(0, word="no-cluster"))
+    other = LifecycleEvent(PEER_CLOSED, 1, 0, peer="unix /run/b.sock", reason="left")
+    assert [refusals.is_news(other) for _ in range(2)] == [True, True]
+
+
+def test_so_many_refusals_are_remembered_and_then_forgotten() -> None:
+    refusals = Refusals()
+    peers = [f"tcp b1:{number}" for number in range(MAX_REFUSALS + 1)]
+    assert all(refusals.is_news(refused(0, peer)) for peer in peers[:-1])
+    assert not refusals.is_news(refused(0, peers[0]))
+    assert refusals.is_news(refused(0, peers[-1]))
+    assert refusals.is_news(refused(0, peers[0]))
 
 
 def test_ends_that_are_a_peers_fault_ejections_refusals_and_dropped_events_are_warnings(out: io.StringIO) -> None:
