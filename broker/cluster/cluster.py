@@ -373,7 +373,7 @@ class Cluster(Watcher):
                 neighbour.push([broker_entry(MIME_TYPE, member.raw)])
             return
         if member is None:
-            if len(self.members) >= self._settings.max_brokers:
+            if len(self.members) >= self._settings.max_brokers and not self._make_room():
                 self.handshakes.count("over-limit")
                 return
             member = self.members[info.id] = Member(info, raw, False, now)
@@ -540,12 +540,28 @@ class Cluster(Watcher):
     def _forget_unreachable(self, now: float) -> None:
         for member in list(self.members.values()):
             if not member.is_reachable and now - member.unreachable_at >= FORGET_S:
-                del self.members[member.id]
-                self._paths.forget(member.id)
-                self.replica.forget_early(member.id)
+                self._forget(member)
         for broker_id in list(self.replica.early):
             if broker_id not in self.members:
                 self.replica.forget_early(broker_id)
+
+    def _make_room(self) -> bool:
+        """Forgets the broker that could not be reached for longest; False when all can."""
+        found: Member | None = None
+        for member in self.members.values():
+            if member.is_reachable or member.id in self.handshakes.up:
+                continue
+            if found is None or member.unreachable_at < found.unreachable_at:
+                found = member
+        if found is None:
+            return False
+        self._forget(found)
+        return True
+
+    def _forget(self, member: Member) -> None:
+        del self.members[member.id]
+        self._paths.forget(member.id)
+        self.replica.forget_early(member.id)
 
     def _tell_link(self, kind: int, neighbour: Neighbour, reason: str, detail: str, now: float) -> None:
         at_ms = self._diary.wall(now)

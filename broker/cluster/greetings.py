@@ -59,7 +59,9 @@ class Greetings:
         if links_n >= settings.max_links:
             return Refusal("over-limit", f"{links_n} links are up, the limit is {settings.max_links}")
         if info.id not in members and len(members) >= settings.max_brokers:
-            return Refusal("over-limit", f"{len(members)} brokers are known, the limit is {settings.max_brokers}")
+            there_n = sum([1 for member in members.values() if member.is_reachable])  # the others give way
+            if there_n >= settings.max_brokers:
+                return Refusal("over-limit", f"{there_n} brokers are known, the limit is {settings.max_brokers}")
         return None
 
     def refusal_of_nonce(self, info: Info) -> Refusal | None:

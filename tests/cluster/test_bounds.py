@@ -169,3 +169,15 @@ def test_so_many_links_that_come_up_at_once_are_told_at_once_and_the_rest_togeth
     world.advance(SAY_S)
     (word,) = [raw for raw in first.told() if raw[4] >> 2 == BROKER_INFO and raw[6:22] == OURS]
     assert word.count(b"neighbour") == 1 + len(others)
+
+
+def test_brokers_that_are_gone_give_way_to_those_that_come() -> None:
+    """One that crashes again and again, each time with another id."""
+    world = cluster(max_brokers=3)
+    for number in range(10):
+        Broker(world, 0xC0 + number).link().wire.lose()
+        world.advance(0.1)
+    members = world.core.cluster.members
+    assert (len(members), [member.is_reachable for member in members.values()]) == (3, [True, False, False])
+    first, second = Broker(world, 0xE0).link(), Broker(world, 0xE1).link()
+    assert set(members) == {OURS, first.id, second.id}
