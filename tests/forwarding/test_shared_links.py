@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ ORDERS = addressed(address(service="orders"))
 class Way:
     """A line of brokers: callers at the first one, one service at the last one."""
 
-    def __init__(self, brokers_n: int, **limits: int) -> None:
+    def __init__(self, brokers_n: int, **limits: Any) -> None:
         names = [f"b{number + 1}" for number in range(brokers_n)]
         edges = list(pairwise(names))
         self.net = Net(names, edges, make=lambda name: CoreSettings(broker_name=name, **limits))
