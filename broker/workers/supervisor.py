@@ -89,6 +89,8 @@ class Supervisor:
             Keeper(plan.handed(number), self._command, self._returned) for number in range(1, self._workers_n + 1)
         ]
         self._tasks = [asyncio.create_task(keeper.keep()) for keeper in self._keepers]
+        for task in self._tasks:
+            task.add_done_callback(_say_failed)
         for keeper in self._keepers:
             error = await keeper.first
             if error:
@@ -115,11 +117,12 @@ class Supervisor:
                 if task in late:
                     _log.error("worker %d: has not ended after %g s and is killed", keeper.number, longest_s)
                     keeper.kill()
-            await asyncio.gather(*self._tasks)
+            await asyncio.wait(self._tasks)
         self._ports.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        return all(keeper.status in ORDERLY for keeper in self._keepers)
+        is_failed = any(task.exception() for task in self._tasks)
+        return not is_failed and all(keeper.status in ORDERLY for keeper in self._keepers)
 
     def _returned(self, number: int) -> None:
         if self.on_return is not None:
@@ -129,3 +132,9 @@ class Supervisor:
         self.is_stopping = True
         for keeper in self._keepers:
             keeper.stop()
+
+
+def _say_failed(task: asyncio.Task[None]) -> None:
+    """Where operators see it, and at once: a worker is missing for good."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a worker is not started again, by a mistake of the broker", exc_info=error)

@@ -14,7 +14,7 @@ import pytest
 from broker.config import load
 from broker.errors import BrokerError
 from broker.workers import supervisor as module
-from broker.workers.keeper import ENDED, READY
+from broker.workers.keeper import ENDED, READY, Keeper
 from broker.workers.supervisor import Supervisor
 from tests.system.waits import soon, until
 from tests.workers.test_keeper import READS, SAYS_READY, WAITS
@@ -79,6 +79,23 @@ async def test_nothing_is_left_when_all_have_stopped(supervise: Supervise) -> No
     assert await soon(supervisor.stop())
     assert [each.state for each in supervisor.states()] == [ENDED, ENDED]
     assert not os.path.exists(folder)
+
+
+async def test_nothing_is_left_even_where_a_worker_was_kept_by_a_mistake_of_ours(
+    supervise: Supervise, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(self: Keeper) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Keeper, "_live", fail)
+    supervisor = supervise(SAYS_READY + WAITS)
+    starting = asyncio.create_task(supervisor.start())
+    await until(lambda: len(caplog.records) == 2)
+    starting.cancel()
+    supervisor.wish_stop()
+    assert not await soon(supervisor.stop())
+    assert list(tmp_path.iterdir()) == []
+    assert {each.message for each in caplog.records} == {"a worker is not started again, by a mistake of the broker"}
 
 
 async def test_who_cannot_start_is_told_and_all_end(supervise: Supervise) -> None:
