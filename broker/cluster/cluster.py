@@ -224,6 +224,8 @@ class Cluster(Watcher):
 
     def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
         self._tell_link(LINK_UP, neighbour, "", "", now)
+        # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
+        self._hear_info(neighbour, info, info.public().encode(), now)
         if now >= self._info_at + SAY_S:
             self._info_at = now
             self._infos_n = 0
@@ -232,7 +234,6 @@ class Cluster(Watcher):
             self._say_info(now)
         else:  # in a mesh of n that comes up, n**4 frames else
             self._is_info_due = True
-        self._hear_info(neighbour, info, info.public().encode(), now)
         self.flush()
         neighbour.push([_entry_of(advert) for advert in self.replica.adverts.entries()])  # the full picture
 

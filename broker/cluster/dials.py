@@ -18,6 +18,7 @@ from broker.routing.dice import Dice
 
 MAX_TARGETS: Final = 1000  # URLs; later ones are not dialled
 FIRST_REDIAL_S: Final = 0.1  # before the second attempt
+REFUSED_S: Final = 5.0  # before a broker is dialled again that does not know the secret, or says that we do not
 SELF_S: Final = 10.0  # before the next one where we found ourselves
 _DOUBLINGS: Final = 20  # more change nothing: 29 hours
 _JITTER_STEPS: Final = 1000
@@ -83,12 +84,17 @@ class Dials:
                 taken.append(dial.url)
         return taken
 
-    def failed(self, url: str, text: str, now: float) -> None:
-        """It led to no link, or to one that is lost; `text` says why, for people."""
+    def failed(self, url: str, text: str, now: float, is_refused: bool = False) -> None:
+        """It led to no link, or to one that is lost; `text` says why, for people.
+
+        `is_refused`: one end does not want the other, and asking again soon changes nothing.
+        """
         dial = self._dials.get(url)
         if dial is not None:
             dial.error = text
             self._wait(dial, now)
+            if is_refused:
+                dial.next_at = max(dial.next_at, now + REFUSED_S)
 
     def lost(self, url: str, now: float) -> None:
         """The link that it led to is gone, and there is nothing to say about it."""

@@ -182,7 +182,7 @@ class Handshakes:
         if neighbour is None:
             return
         if neighbour.url:
-            self.dials.failed(neighbour.url, peer.end_detail, now)
+            self.dials.failed(neighbour.url, peer.end_detail, now, is_refused(neighbour))
         info = neighbour.info
         if neighbour.stage == GREETED:
             self._greeting_n -= 1
@@ -271,3 +271,12 @@ def _read(raw: bytes) -> Info:
     if not isinstance(frame, BrokerInfo):
         raise InvalidFrame("a broker greets with a BROKER_INFO", "bad-broker")
     return read_info(frame)
+
+
+def is_refused(neighbour: Neighbour) -> bool:
+    """One of both does not know the secret, or is in no cluster: until somebody changes that, all will be as it was."""
+    peer = neighbour.peer
+    if neighbour.is_up:
+        return False
+    said = f"{peer.end_reason}: {peer.end_detail}"
+    return "wrong-secret: " in said or "no-cluster: " in said

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from broker.cluster.dials import REFUSED_S
 from broker.cluster.handshakes import GREET_S, MAX_GREETING
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
@@ -63,7 +64,7 @@ def test_brokers_with_different_secrets_never_link_and_say_why(edge: tuple[str, 
     assert set(acceptor.core.cluster.refused) == {"wrong-secret"}
     (dial,) = dialler.core.cluster.dials.state()
     assert f"wrong-secret: {edge[0]} does not know the secret of this cluster (cluster.secret)" in dial.error
-    assert 4 <= dial.attempts <= 12, "it goes on, and not too fast"
+    assert dial.attempts == 1, "it goes on, and not too fast"
 
 
 def test_nothing_that_was_made_with_the_secret_is_said_to_who_has_proved_nothing() -> None:
@@ -507,3 +508,25 @@ def test_of_two_neighbours_with_one_id_the_younger_stays_linked() -> None:
     text = "another broker with its id, b9, began later and is linked; ids must be unique in a cluster"
     refused(older.wire, REJECTED_SETUP, f"bad-broker: {text}")
     assert (links(world), younger.wire.is_closed) == (["b9"], False)
+
+
+def test_who_was_refused_for_the_secret_does_not_ask_again_at_once() -> None:
+    net = Net(["b1", "b2"], [("b1", "b2")], secrets={"b2": b"another secret of sixteen bytes"})
+    net.advance(REFUSED_S)
+    before = len(net.ends)
+    net.advance(10 * REFUSED_S)
+    assert 18 <= len(net.ends) - before <= 22  # two ends of each attempt
+    (dial,) = net.worlds["b1"].core.cluster.dials.state()
+    assert "wrong-secret: " in dial.error
+
+
+def test_a_broker_that_comes_back_is_not_seen_to_come_and_go() -> None:
+    net = Net(["b1", "b2"], [("b1", "b2")])
+    net.advance(LINKED_S)
+    net.kill("b2")
+    net.advance(0.5)
+    net.worlds["b1"].events()
+    net.start("b2")
+    net.advance(LINKED_S)
+    seen = [event.name for event in net.worlds["b1"].events() if event.name.startswith("Broker")]
+    assert seen == ["BrokerJoined"]
