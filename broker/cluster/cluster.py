@@ -15,19 +15,18 @@ from typing import Final
 from broker.cluster.adverts import Advert
 from broker.cluster.dials import Dials
 from broker.cluster.handshakes import GREET_S, Handshakes, Watcher
-from broker.cluster.infos import DRAINING, MAX_URLS, Info, read_info
+from broker.cluster.infos import Info, read_info
 from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour, broker_entry
 from broker.cluster.notes import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
-from broker.cluster.paths import Paths
 from broker.cluster.redirects import Redirect, Redirects
 from broker.cluster.replica import MAX_STAMP_MS, Replica
+from broker.cluster.roster import NEVER, Roster
 from broker.cluster.settings import ClusterSettings
 from broker.errors import BrokerError, Refusal
-from broker.events import ANNOTATIONS_REFUSED, BROKER_JOINED, BROKER_LEFT, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
+from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
 from broker.life.drains import Drains
 from broker.life.ends import Ends
@@ -37,11 +36,7 @@ from broker.rsocket.frames import Setup
 from broker.rsocket.metadata import encode_entry, entries
 from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, RouteRemove, decode_frame
 
-NEVER: Final = float("inf")
-FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
 STATES_S: Final = 0.25  # how often the states of our own routes are compared with what the others were told
-SAY_S: Final = 0.05
-SAY_N: Final = 4  # links within SAY_S that are told at once; further ones are told together, when it is over
 EXPIRE_S: Final = 10.0  # how often brokers that cannot be reached are looked for
 
 
@@ -52,14 +47,8 @@ class Cluster(Watcher):
         "_diary",
         "_drains",
         "_engine",
-        "_epoch_ms",
         "_expire_at",
         "_id",
-        "_info_at",
-        "_infos_n",
-        "_is_info_due",
-        "_is_leaving",
-        "_paths",
         "_settings",
         "_states_at",
         "digest_mismatches",
@@ -68,6 +57,7 @@ class Cluster(Watcher):
         "name",
         "redirections",
         "replica",
+        "roster",
     )
 
     def __init__(
@@ -92,24 +82,20 @@ class Cluster(Watcher):
         self.digest_mismatches = 0
         self._settings: Final = settings
         self._id: Final = broker_id
-        self._epoch_ms: Final = at_ms
         self._engine: Final = engine
         self._diary: Final = diary
         self._drains: Final = drains
-        self._paths: Final = Paths(broker_id)
         self.handshakes: Final = Handshakes(
             settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
         )
         self.replica: Final = Replica(broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends)
         self.redirections: Final = Redirects(engine.query, diary)
-        self._is_leaving = False
-        self._info_at = now  # when the time began in which so many
-        self._infos_n = 0  # links were told
-        self._is_info_due = False  # others have come up since
         self._states_at = now
         self._expire_at = now + EXPIRE_S
         engine.hops.rename(name)
-        self._say_info(now)
+        self.roster: Final = Roster(
+            settings, broker_id, name, self.members, self.handshakes, self.replica, engine.hops, diary, now, at_ms
+        )
 
     # What others look at
 
@@ -147,19 +133,8 @@ class Cluster(Watcher):
         return self.replica.digest(self._diary.wall(now))
 
     def client_urls(self) -> list[str]:
-        """Where clients reach other brokers that can be reached and do not leave: the first URL of each comes first.
-
-        None twice, and none at which they reach this one: behind it are several brokers of one machine (D-53).
-        """
-        members = [each for each in self.members.values() if each.is_reachable and not each.is_self]
-        urls: list[str] = []
-        for number in range(MAX_URLS):
-            for member in members:
-                if number < len(member.client_urls) and not member.is_draining:
-                    url = member.client_urls[number]
-                    if url not in urls and url not in self._settings.client_urls:
-                        urls.append(url)
-        return urls
+        """Where clients reach other brokers, see `Roster`."""
+        return self.roster.client_urls()
 
     # Dialling, for the edge
 
@@ -225,27 +200,20 @@ class Cluster(Watcher):
     def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
         self._tell_link(LINK_UP, neighbour, "", "", now)
         # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
-        self._hear_info(neighbour, info, info.public().encode(), now)
-        if now >= self._info_at + SAY_S:
-            self._info_at = now
-            self._infos_n = 0
-        self._infos_n += 1
-        if self._infos_n <= SAY_N:
-            self._say_info(now)
-        else:  # in a mesh of n that comes up, n**4 frames else
-            self._is_info_due = True
+        self.roster.hear(neighbour, info, info.public().encode(), now)
+        self.roster.say_link(now)
         self.flush()
         neighbour.push([_entry_of(advert) for advert in self.replica.adverts.entries()])  # the full picture
 
     def unlinked(self, neighbour: Neighbour, now: float) -> None:
         peer = neighbour.peer
         self._tell_link(LINK_DOWN, neighbour, peer.end_reason, peer.end_detail, now)
-        self._say_info(now)
-        self._find_ways(now)
+        self.roster.say(now)
+        self.roster.find_ways(now)
         self.flush()
 
     def own_info(self) -> Info:
-        return self.members[self._id].info.public()
+        return self.roster.own_info()
 
     def route_joined(self, route: Route, now: float) -> None:
         self.replica.say_route(route, now)
@@ -274,15 +242,15 @@ class Cluster(Watcher):
 
     def leave(self, now: float) -> None:
         """This broker is about to go: the others send nothing new here, and clients look for another one."""
-        self._is_leaving = True
-        self._say_info(now)
+        self.roster.is_leaving = True
+        self.roster.say(now)
         self.replica.say_states(now)
         self.flush()
 
     def stay(self, now: float) -> None:
         """It is not."""
-        self._is_leaving = False
-        self._say_info(now)
+        self.roster.is_leaving = False
+        self.roster.say(now)
         self.replica.say_states(now)
         self.flush()
 
@@ -299,10 +267,8 @@ class Cluster(Watcher):
                 neighbour.digest_at = now + settings.digest_s
                 digest = self.digest(now)
                 neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
-        if self._is_info_due and now >= self._info_at + SAY_S:
-            self._say_info(now)
-            self._find_ways(now)
-            self.flush()
+        self.roster.say_late(now)
+        self.flush()
         for refused in self._engine.hops.take_news() if self._engine.hops.has_news() else []:
             at_ms = self._diary.wall(now)
             detail = refused.detail
@@ -311,7 +277,7 @@ class Cluster(Watcher):
             )
         if now >= self._states_at:
             self._states_at = now + STATES_S
-            if self._is_leaving != self._drains.is_leaving:
+            if self.roster.is_leaving != self._drains.is_leaving:
                 if self._drains.is_leaving:
                     self.leave(now)
                 else:
@@ -320,7 +286,7 @@ class Cluster(Watcher):
             self.flush()
         if now >= self._expire_at:
             self._expire_at = now + EXPIRE_S
-            self._forget_unreachable(now)
+            self.roster.forget_unreachable(now)
             self.replica.adverts.expire(self._diary.wall(now))
             self.redirections.forget_removed(self.replica.adverts)
 
@@ -328,7 +294,7 @@ class Cluster(Watcher):
         """When it has something to do at the latest, seconds, monotonic."""
         if not self.handshakes.neighbours and len(self.members) == 1:
             return NEVER  # alone: nobody waits for anything
-        at = min(self._states_at, self._expire_at, self._info_at + SAY_S if self._is_info_due else NEVER)
+        at = min(self._states_at, self._expire_at, self.roster.due_at)
         for neighbour in self.handshakes.neighbours.values():
             if neighbour.is_up:
                 at = min(at, neighbour.hello_at, neighbour.digest_at)
@@ -357,84 +323,7 @@ class Cluster(Watcher):
         if isinstance(frame, RouteAdd | RouteRemove):
             self.replica.hear(raw, frame, neighbour.peer.id, now)
         elif isinstance(frame, BrokerInfo):
-            self._hear_info(neighbour, read_info(frame), raw, now)
-
-    def _hear_info(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
-        """What some broker says of itself, from whomever."""
-        if info.timestamp_ms > MAX_STAMP_MS:
-            self.replica.ignored_n += 1
-            return
-        if info.id == self._id:
-            self._hear_of_us(info, now)
-            return
-        member = self.members.get(info.id)
-        if member is not None and info.timestamp_ms <= member.timestamp_ms:
-            if info.timestamp_ms < member.timestamp_ms and not member.is_reachable:
-                # It is back, and its clock was put back: it outdoes what it hears of itself.
-                neighbour.push([broker_entry(MIME_TYPE, member.raw)])
-            return
-        if member is None:
-            if len(self.members) >= self._settings.max_brokers and not self._make_room():
-                self.handshakes.count("over-limit")
-                return
-            member = self.members[info.id] = Member(info, raw, False, now)
-        else:
-            if member.is_reachable and info.name != member.name:
-                self._part(member, now)
-            member.info = info
-            member.raw = raw
-        self._paths.set_neighbours(info.id, info.neighbours)
-        if member.is_reachable:
-            self.replica.publish_info(member, neighbour.peer.id, now)
-        self._find_ways(now, neighbour.peer.id)
-
-    def _hear_of_us(self, info: Info, now: float) -> None:
-        """What somebody says that we have said of ourselves, in this life or before."""
-        mine = self.members[self._id]
-        is_newer = info.timestamp_ms > mine.timestamp_ms
-        is_other = info.epoch_ms != self._epoch_ms
-        if not is_newer and not (is_other and info.timestamp_ms == mine.timestamp_ms):
-            return
-        if not self.replica.answers.may(b"I" + self._id, now):
-            return
-        self._say_info(now, info.timestamp_ms + 1)
-        if info.epoch_ms > self._epoch_ms:
-            text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
-            detail = f"{info.name} ({mine.id_text}): {text}"
-            self._diary.tell(BROKER_JOINED, self._diary.wall(now), reason="bad-broker", detail=detail)
-
-    def _part(self, member: Member, now: float) -> None:
-        """There is no way to a broker any more."""
-        member.hops_n = -1
-        member.cost = -1
-        member.next_hop = ""
-        member.remote.via = None
-        member.unreachable_at = now
-        self.replica.lost(member.id, now)
-        remotes = self._engine.hops.remotes
-        if remotes.get(member.remote.name) is member.remote:
-            del remotes[member.remote.name]
-            other = self._namesake(member)
-            if other is not None and not other.is_self:
-                remotes[other.name] = other.remote
-        self._tell_broker(BROKER_LEFT, member, now)
-
-    def _meet(self, member: Member, from_peer: int, now: float) -> None:
-        """There is a way to a broker now."""
-        if member.remote.name != member.name:  # it has begun anew, with the same id
-            via = member.remote.via
-            member.remote = Remote(member.id, member.name, via)
-        self._engine.hops.remotes[member.name] = member.remote
-        self.replica.publish_info(member, from_peer, now)
-        self.replica.reached(member.id, now)
-        self._tell_broker(BROKER_JOINED, member, now)
-
-    def _namesake(self, member: Member) -> Member | None:
-        """Another broker that can be reached, or this one, with the same name."""
-        for other in self.members.values():
-            if other is not member and other.is_reachable and other.name == member.name:
-                return other
-        return None
+            self.roster.hear(neighbour, read_info(frame), raw, now)
 
     def _note(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         note = decode_note(raw)
@@ -476,111 +365,11 @@ class Cluster(Watcher):
         neighbour.table_at = now
         neighbour.push([_note_entry(TableNote(self.replica.adverts.table()).encode())])
 
-    def _say_info(self, now: float, at_least_ms: int = 0) -> None:
-        """What we say of ourselves has changed."""
-        self._is_info_due = False
-        mine = self.members.get(self._id)
-        at_ms = max(self._diary.wall(now), at_least_ms)
-        if mine is not None:
-            at_ms = max(at_ms, mine.timestamp_ms + 1)
-        info = Info(self._id, self.name, at_ms, self._epoch_ms, self._settings.version)
-        info.urls = self._settings.urls
-        info.client_urls = self._settings.client_urls
-        info.state = DRAINING if self._is_leaving else ""
-        info.neighbours = dict.fromkeys(sorted(self.handshakes.up), self._settings.link_cost)
-        raw = info.encode()
-        if mine is None:
-            mine = self.members[self._id] = Member(info, raw, True, now)
-        else:
-            mine.info = info
-            mine.raw = raw
-        self._paths.set_neighbours(self._id, info.neighbours)
-        self.replica.publish_info(mine, 0, now)
-
-    def _find_ways(self, now: float, from_peer: int = 0) -> None:
-        """Links have changed, here or elsewhere: who is reached which way, and who no more."""
-        ways = self._paths.ways()
-        came: list[Member] = []
-        gone: list[Member] = []
-        for member in self.members.values():
-            if member.is_self:
-                continue
-            way = ways.get(member.id)
-            hop = self.handshakes.up.get(way.next_hop) if way is not None else None
-            if way is None or hop is None:
-                if member.is_reachable:
-                    gone.append(member)
-            else:
-                if not member.is_reachable:
-                    came.append(member)
-                member.hops_n = way.hops_n
-                member.cost = way.cost
-                member.next_hop = hop.name
-                member.remote.via = hop.peer
-        for member in gone:
-            member.hops_n = -1  # of all of them, before the routes of the first leave
-            member.remote.via = None
-        self._engine.hops.brokers_n = sum([1 for member in self.members.values() if member.is_reachable])
-        for member in gone:
-            self._part(member, now)
-        for member in came:
-            self._meet(member, from_peer, now)
-        self._learn_urls()
-
-    def _learn_urls(self) -> None:
-        """Brokers that we have only heard of are dialled, too; and nobody who is linked."""
-        self.dials.set_linked_ids(set(self.handshakes.up))
-        if not self._settings.is_mesh:
-            return
-        urls: list[str] = []
-        for member in self.members.values():
-            if not member.is_self and member.urls and member.id not in self.handshakes.up and member.is_reachable:
-                urls.append(member.urls[0])
-        self.dials.set_targets("learned", urls)
-
-    def _forget_unreachable(self, now: float) -> None:
-        for member in list(self.members.values()):
-            if not member.is_reachable and now - member.unreachable_at >= FORGET_S:
-                self._forget(member)
-        for broker_id in list(self.replica.early):
-            if broker_id not in self.members:
-                self.replica.forget_early(broker_id)
-
-    def _make_room(self) -> bool:
-        """Forgets the broker that could not be reached for longest; False when all can."""
-        found: Member | None = None
-        for member in self.members.values():
-            if member.is_reachable or member.id in self.handshakes.up:
-                continue
-            if found is None or member.unreachable_at < found.unreachable_at:
-                found = member
-        if found is None:
-            return False
-        self._forget(found)
-        return True
-
-    def _forget(self, member: Member) -> None:
-        del self.members[member.id]
-        self._paths.forget(member.id)
-        self.replica.forget_early(member.id)
-
     def _tell_link(self, kind: int, neighbour: Neighbour, reason: str, detail: str, now: float) -> None:
         at_ms = self._diary.wall(now)
         uptime_ms = int((now - neighbour.since_at) * 1000) if kind == LINK_DOWN else 0
         said = f"{neighbour.name}: {detail}" if detail else neighbour.name
         self._diary.tell(kind, at_ms, peer=neighbour.peer.name, reason=reason, detail=said, uptime_ms=uptime_ms)
-
-    def _tell_broker(self, kind: int, member: Member, now: float) -> None:
-        detail = f"{member.name} ({member.id_text})"
-        reason = ""
-        if member.is_reachable:
-            detail += f", {member.hops_n} hops by way of {member.next_hop}"
-            other = self._namesake(member)
-            if other is not None:
-                # Handshakes refuse it, where both are heard of. Requests that meet both brokers are refused: `loop`.
-                reason = "bad-broker"
-                detail += f"; {other.id_text} has the same name, names must be unique in a cluster"
-        self._diary.tell(kind, self._diary.wall(now), reason=reason, detail=detail)
 
 
 def _note_entry(raw: bytes) -> bytes:

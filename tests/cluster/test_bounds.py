@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.cluster.adverts import EXPIRY_STEP_S, TOMBSTONE_S
-from broker.cluster.cluster import EXPIRE_S, FORGET_S, SAY_N, SAY_S
+from broker.cluster.cluster import EXPIRE_S
 from broker.cluster.handshakes import LINK_STREAMS_N
 from broker.cluster.neighbours import BATCH_BYTES, BATCH_N, UP, Neighbour
 from broker.cluster.redirects import MAX_REDIRECTS
+from broker.cluster.roster import FORGET_S, SAY_N, SAY_S
 from broker.errors import BrokerError
 from broker.wire.frames import BROKER_INFO
 from tests.conformance.links import AT_MS, OURS, Broker, cluster, entries, kept
