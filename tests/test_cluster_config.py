@@ -168,7 +168,7 @@ def test_the_secret_of_a_file_is_its_content_without_the_ends_of_lines(folder: P
 
 def values_of(settings: ClusterSettings | None) -> dict[str, object]:
     assert settings is not None
-    return {key: getattr(settings, key) for key in ClusterSettings.__slots__}
+    return {key: getattr(settings, key) for key in dir(ClusterSettings) if not key.startswith("_")}
 
 
 def test_without_a_secret_there_is_no_cluster() -> None:

@@ -36,7 +36,8 @@ class Line(Net):
     is_pumping = True
 
     def __init__(self, settings: CoreSettings | None) -> None:
-        self.said = {} if settings is None else {name: getattr(settings, name) for name in CoreSettings.__slots__}
+        names = [] if settings is None else [name for name in dir(CoreSettings) if not name.startswith("_")]
+        self.said = {name: getattr(settings, name) for name in names}
         super().__init__(["b1", "b2", "b3"], [("b1", "b2"), ("b2", "b3")], make=self.settings)
         for world in self.worlds.values():
             assert isinstance(world, Member)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.errors import CANCELED
-from broker.forwarding import desk
+from broker.forwarding.desk import LINK_METADATA_BYTES
 from broker.forwarding.splices import BULK_BYTES, MAX_LINK_PENDING_BYTES
 from broker.rsocket.frames import (
     CANCEL,
@@ -162,24 +162,25 @@ def test_callers_of_ones_own_are_not_ended_for_it() -> None:
     assert [frame.kind for frame in way.service.received()] == [REQUEST_RESPONSE, PAYLOAD]
 
 
-def test_metadata_that_does_not_end_takes_no_room_of_other_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
     """Of each request as much is held as of one client, of all of a link together up to a bound of their own."""
-    first = encode_request(REQUEST_RESPONSE, 1, b"", ORDERS, flags=FOLLOWS)
-    monkeypatch.setattr(desk, "LINK_METADATA_BYTES", 700)
-    net = Net(["b1", "b2"], [("b1", "b2")], make=lambda name: CoreSettings(broker_name=name, max_metadata_bytes=400))
+    most = LINK_METADATA_BYTES // 5
+    first = encode_request(REQUEST_RESPONSE, 1, b"", ORDERS + bytes(most), flags=FOLLOWS)
+    limit = len(first) + 400  # what is put in front of it counts
+    net = Net(["b1", "b2"], [("b1", "b2")], make=lambda name: CoreSettings(broker_name=name, max_metadata_bytes=limit))
     net.advance(LINKED_S)
     net.worlds["b2"].service("orders", 1, metadata_mime=MIME_TYPE)  # so that metadata must be whole
     net.pump()
     answers: list[list[str]] = []
-    for _ in range(3):
+    for _ in range(5):
         caller = net.worlds["b1"].caller()
         caller.send(first)
         net.pump()
         answers.append([frame.text for frame in caller.received()])
-    text = "over-limit: no whole ADDRESS in 1 fragments; 700 bytes are held for a connection"
-    assert answers == [[], [], [text]]
+    text = f"over-limit: no whole ADDRESS in 1 fragments; {LINK_METADATA_BYTES} bytes are held for a connection"
+    assert answers == [[], [], [], [], [text]]
     large = net.worlds["b1"].caller()
-    large.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS + bytes(300), flags=FOLLOWS))
+    large.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS + bytes(most + 400), flags=FOLLOWS))
     net.pump()
-    text = "over-limit: no whole ADDRESS in 1 fragments; 400 bytes are held for a connection"
+    text = f"over-limit: no whole ADDRESS in 1 fragments; {limit} bytes are held for a connection"
     assert [frame.text for frame in large.received()] == [text]
