@@ -184,9 +184,7 @@ class Core(Ends):
 
         `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
         """
-        peer = Peer(
-            self.crowd.accepted_n + 1, name, framed, self.settings, self._dirty, self._fed, now, self._diary.wall(now)
-        )
+        peer = self._make_peer(name, framed, now, 1)
         crowd = self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
         if crowd:
             self.end(peer, "over-limit", crowd, now, REJECTED_SETUP)
@@ -196,17 +194,7 @@ class Core(Ends):
 
     def dialled(self, name: str, framed: bool, now: float, url: str, address: str = "", principal: str = "") -> Peer:
         """A connection to another broker is there, which `cluster.take_dials` had asked for; else as `connected`."""
-        peer = Peer(
-            self.crowd.accepted_n + 1,
-            name,
-            framed,
-            self.settings,
-            self._dirty,
-            self._fed,
-            now,
-            self._diary.wall(now),
-            0,
-        )
+        peer = self._make_peer(name, framed, now, 0)
         # One too many or not: a broker that is full of clients needs the others more than ever.
         self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)
@@ -454,6 +442,11 @@ class Core(Ends):
         return list(self.crowd.peers.values())
 
     # Inside
+
+    def _make_peer(self, name: str, framed: bool, now: float, begins: int) -> Peer:
+        number = self.crowd.accepted_n + 1
+        at_ms = self._diary.wall(now)
+        return Peer(number, name, framed, self.settings, self._dirty, self._fed, now, at_ms, begins)
 
     def _let_be(self, now: float) -> None:
         """Congested peers were sent requests that no caller has just sent: nobody is to blame for that."""

@@ -242,14 +242,10 @@ class Cluster(Watcher):
 
     def leave(self, now: float) -> None:
         """This broker is about to go: the others send nothing new here, and clients look for another one."""
-        self.roster.is_leaving = True
-        self.roster.say(now)
-        self.replica.say_states(now)
-        self.flush()
+        self._set_leaving(True, now)
 
-    def stay(self, now: float) -> None:
-        """It is not."""
-        self.roster.is_leaving = False
+    def _set_leaving(self, is_leaving: bool, now: float) -> None:
+        self.roster.is_leaving = is_leaving
         self.roster.say(now)
         self.replica.say_states(now)
         self.flush()
@@ -269,7 +265,7 @@ class Cluster(Watcher):
                 neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
         self.roster.say_late(now)
         self.flush()
-        for refused in self._engine.hops.take_news() if self._engine.hops.has_news() else []:
+        for refused in self._engine.hops.take_news():
             at_ms = self._diary.wall(now)
             detail = refused.detail
             self._diary.tell(
@@ -278,10 +274,7 @@ class Cluster(Watcher):
         if now >= self._states_at:
             self._states_at = now + STATES_S
             if self.roster.is_leaving != self._drains.is_leaving:
-                if self._drains.is_leaving:
-                    self.leave(now)
-                else:
-                    self.stay(now)
+                self._set_leaving(self._drains.is_leaving, now)
             self.replica.say_states(now)
             self.flush()
         if now >= self._expire_at:

@@ -36,7 +36,6 @@ class Neighbour:
         "hello_at",
         "info",
         "is_agreed",
-        "lag_us",
         "mismatches",
         "name",
         "nonce",
@@ -61,7 +60,6 @@ class Neighbour:
         self.is_agreed = False  # both knew the same at the last comparison
         self.differs_n = 0  # comparisons in a row that said otherwise
         self.mismatches = 0  # that led to an exchange
-        self.lag_us = -1
 
     @property
     def is_up(self) -> bool:
@@ -96,10 +94,8 @@ class Neighbour:
         """The answer to one of our signs of life."""
         if len(data) == 8:
             lag_us = int(now * 1e6) - int.from_bytes(data, "big")
-            if lag_us >= 0:
-                self.lag_us = lag_us
-                if self.peer.link is not None:
-                    self.peer.link.lag_us = lag_us
+            if lag_us >= 0 and self.peer.link is not None:
+                self.peer.link.lag_us = lag_us
 
 
 def broker_entry(mime: str, raw: bytes) -> bytes:

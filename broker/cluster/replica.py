@@ -127,14 +127,14 @@ class Replica:
             return
         self._said[route.id] = state
         route.timestamp_ms = at_ms
-        self._publish(Advert(key, at_ms, raw, False), now)
+        self._publish(Advert(key, at_ms, raw, False), 0, now, True)
 
     def say_gone(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
         """We do not have that route (any more)."""
         self._said.pop(route_id, None)
         key = route_key(route_id, self._id)
         at_ms = self._stamp(key, max(at_least_ms, self._diary.wall(now)))
-        self._publish(Advert(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), now)
+        self._publish(Advert(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), 0, now)
         if route_id != self._outbids:
             self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
 
@@ -160,15 +160,11 @@ class Replica:
 
     def publish_info(self, member: Member, from_peer: int, now: float) -> None:
         """What a broker that can be reached, or this one, says of itself."""
-        advert = Advert(b"I" + member.id, member.timestamp_ms, member.raw, False)
-        if self.adverts.apply(advert, self._diary.wall(now)):
-            self.news.append(News(advert, from_peer))
+        self._publish(Advert(b"I" + member.id, member.timestamp_ms, member.raw, False), from_peer, now)
 
     def publish_redirect(self, note: RedirectNote, raw: bytes, from_peer: int, now: float) -> None:
         """What an operator said, here or elsewhere."""
-        advert = Advert(redirect_key(note.service), note.timestamp_ms, raw, not note.to)
-        if self.adverts.apply(advert, self._diary.wall(now)):
-            self.news.append(News(advert, from_peer))
+        self._publish(Advert(redirect_key(note.service), note.timestamp_ms, raw, not note.to), from_peer, now)
 
     # What others say
 
@@ -303,16 +299,20 @@ class Replica:
         early[advert.key] = advert
 
     def _apply(self, advert: Advert, from_peer: int, now: float) -> bool:
-        if not self.adverts.apply(advert, self._diary.wall(now)):
+        """What somebody says of a route; whether it was news."""
+        is_news = self._publish(advert, from_peer, now)
+        if is_news:
+            self.applied_n += 1
+        else:
             self.ignored_n += 1
+        return is_news
+
+    def _publish(self, advert: Advert, from_peer: int, now: float, is_ours: bool = False) -> bool:
+        """Keeps an advert, and has the others told, if it is news. `is_ours`: there is room for it in any case."""
+        if not self.adverts.apply(advert, self._diary.wall(now), is_ours):
             return False
-        self.applied_n += 1
         self.news.append(News(advert, from_peer))
         return True
-
-    def _publish(self, advert: Advert, now: float) -> None:
-        if self.adverts.apply(advert, self._diary.wall(now), not advert.is_removed):
-            self.news.append(News(advert, 0))
 
     def _stamp(self, key: bytes, at_ms: int) -> int:
         """A timestamp for what we say of a route: newer than what we have said of it, whatever the clock did (D-08)."""

@@ -267,10 +267,6 @@ class Hops:
         news.peer = peer
         news.detail = detail
 
-    def has_news(self) -> bool:
-        """Something was refused since `take_news`."""
-        return len(self._news) > 0
-
     def take_news(self) -> list[Refused]:
         """What was refused since the last call, by reason."""
         news = list(self._news.values())

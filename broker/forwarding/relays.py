@@ -146,9 +146,7 @@ class Relays:
             section = None
         if section is None and rest_at > to:
             if not self._waits(peer, frame, request):
-                self._refuse(
-                    peer, frame, "malformed", Refusal(WORD, "the composite metadata of the request breaks off")
-                )
+                self._refuse(peer, frame, "malformed", Refusal(WORD, _BREAKS_OFF))
             return
         if section is None:
             try:
@@ -508,9 +506,7 @@ class Relays:
         end = head_to + 3 + u24_at(data, head_to)
         if end > to:
             if not self._waits(peer, frame, request):
-                self._refuse(
-                    peer, frame, "malformed", Refusal(WORD, "the composite metadata of the request breaks off")
-                )
+                self._refuse(peer, frame, "malformed", Refusal(WORD, _BREAKS_OFF))
             return -1
         raw = data[head_to + 3 : end]
         number = self._mimes_by_raw.get(raw, -1)
