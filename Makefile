@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml
 
-.PHONY: demo test test-compiled bench lint types clean
+.PHONY: demo test test-compiled bench docs lint types clean
 
 demo: $(VENV)/spark ## a broker, services, traffic and a Spark report, in under three minutes
 	$(BIN)/rsocket-broker demo
@@ -22,6 +22,10 @@ test-compiled: $(VENV)/dev $(VENV)/spark $(VENV)/interop ## the whole suite, on 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare
 	$(BIN)/python benchmarks/readme.py
+
+docs: $(VENV)/docs ## the documents and the reference of client_sdk as a site in build/docs; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	@echo "the site is build/docs/index.html"
 
 lint: $(VENV)/dev ## style and formatting
 	$(BIN)/ruff check .
@@ -41,6 +45,10 @@ $(VENV)/base: $(SOURCES)
 
 $(VENV)/dev: $(VENV)/base
 	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/docs: $(VENV)/base
+	$(PIP) install --editable '.[docs]'
 	@touch $@
 
 # Strangers that tests talk to and that PyPI has as source only: without a C compiler those tests are skipped.

@@ -6,7 +6,9 @@ rsocket-py ships without type information; what type checkers shall know of its 
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if not TYPE_CHECKING:
+    from rsocket.payload import Payload
+else:
 
     class Payload:
         """Data and metadata of one message; None means absent, which is not the same as empty.
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
         metadata: bytes | None
 
         def __init__(self, data: bytes | None = None, metadata: bytes | None = None) -> None: ...
-
-else:
-    from rsocket.payload import Payload
 
 
 def as_bytes(value: object, subject: str) -> bytes:

@@ -1,0 +1,79 @@
+"""What the site has beyond docs/: the README as its first page, and a reference of client_sdk made from docstrings.
+
+Decides which names are public and on which page they stand: those of `client_sdk.__all__` on the page of the module
+that defines them, and those of the modules that one imports by their own name. Their text is mkdocstrings's.
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.structure.files import File
+
+import client_sdk
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FIRST: Final = ("client_sdk.client", "client_sdk.connect")
+STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
+OWN_MODULES: Final = ("testing",)  # what one imports as client_sdk.NAME
+
+
+def reference() -> Iterator[tuple[str, str, list[str]]]:
+    """(page, module to import from, full names of what stands there), in the order of reading."""
+    homes: dict[str, list[str]] = {}
+    for name in client_sdk.__all__:
+        homes.setdefault(getattr(getattr(client_sdk, name), "__module__", "client_sdk"), []).append(name)
+    for home, names in sorted(homes.items(), key=lambda item: (item[0] not in FIRST, item[0])):
+        home = STRANGERS.get(home, home)
+        in_source = [name for name in vars(importlib.import_module(home)) if name in names]
+        yield home.split(".")[-1], "client_sdk", [f"{home}.{name}" for name in in_source]
+    for home in (f"client_sdk.{name}" for name in OWN_MODULES):
+        yield home.split(".")[-1], home, [f"{home}.{name}" for name in public_names(home)]
+
+
+def public_names(module_name: str) -> list[str]:
+    """What a module offers: its `__all__`, or the functions and classes that it defines."""
+    module = importlib.import_module(module_name)
+    named: list[str] | None = getattr(module, "__all__", None)
+    if named is not None:
+        return named
+    found = [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isclass(thing) or inspect.isfunction(thing))
+        and thing.__module__ == module_name
+    ]
+    return found
+
+
+def on_config(config: Any) -> Any:
+    """Puts the documents of client_sdk and its reference behind the first page."""
+    documents = sorted(path.name for path in (ROOT / "docs/sdk").glob("*.md"))
+    documents.sort(key=lambda name: name != "guide.md")
+    pages = [{page: f"sdk/reference/{page}.md"} for page, _, _ in reference()]
+    config.nav[1:1] = [
+        {"Programs in Python": [f"sdk/{name}" for name in documents]},
+        {"Reference of client_sdk": pages},
+    ]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """The pages that are in no file of docs/."""
+    for page, home, names in reference():
+        short = ", ".join(name.split(".")[-1] for name in names)
+        text = f"# {page}\n\n```python\nfrom {home} import {short}\n```\n\n"
+        text += "\n".join(f"::: {name}\n" for name in names)
+        files.append(File.generated(config, f"sdk/reference/{page}.md", content=text))
+    files.append(File.generated(config, "index.md", content=front_page()))
+    return files
+
+
+def front_page() -> str:
+    """The README; what it links to outside of docs/ is named and not linked."""
+    text = (ROOT / "README.md").read_text().replace("](docs/", "](")
+    return re.sub(r"\[([^\]]*)\]\((?!https?:|[\w/-]+\.md|#)[^)]*\)|\[([^\]]*)\]\(benchmarks/[^)]*\)", r"\1\2", text)
