@@ -1,6 +1,4 @@
-import asyncio
-import functools
-import inspect
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,33 +6,33 @@ from typing import Any
 import pytest
 
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.leftovers import Leftovers, bound_tests_below
 
-TEST_S = 15.0  # no await of a test here may take longer: nothing hangs is what they are about
+UNHEARD = ("error::ResourceWarning", "error:coroutine .* was never awaited:RuntimeWarning")
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
+    here = Path(__file__).parent
+    bound_tests_below(here, items)
     for item in items:
-        if Path(item.path).parent == Path(__file__).parent and inspect.iscoroutinefunction(getattr(item, "obj", None)):
-            item.obj = _bounded(item.obj)
+        if here in Path(item.path).parents:
+            for each in (*UNHEARD, "error::pytest.PytestUnraisableExceptionWarning"):
+                item.add_marker(pytest.mark.filterwarnings(each))
 
 
-def _bounded(test: Any) -> Any:
-    @functools.wraps(test)
-    async def run(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(TEST_S):
-            await test(*args, **kwargs)
-
-    return run
+@pytest.fixture(scope="session", autouse=True)
+def old_things_are_not_looked_through() -> None:
+    """The modules of all tests are many, and every test looks for what it has left itself."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-async def no_leaked_tasks() -> AsyncIterator[None]:
-    """Whatever a test did, when its clients and brokers are closed no task is left."""
-    before = asyncio.all_tasks()
+async def no_leaked_tasks(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
+    """Whatever a test did, when its clients and brokers are closed nothing is left, and the log is not full."""
+    leftovers = Leftovers()
     yield
-    await asyncio.sleep(0)
-    left = {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
-    assert not left
+    await leftovers.assert_none(caplog.get_records("call"))
 
 
 @pytest.fixture

@@ -289,7 +289,7 @@ async def test_close_with_a_broker_that_does_not_read_takes_a_bounded_time(broke
     await asyncio.sleep(0.05)
     await client.close()
     blocked.set()
-    await asyncio.wait(flood)
+    await asyncio.gather(*flood, return_exceptions=True)
 
 
 async def test_close_ends_handlers_and_pending_calls(broker: FakeBroker) -> None:

@@ -1,0 +1,104 @@
+"""What a test of the SDK may not leave behind: tasks, sockets, errors that nobody heard of, a full log.
+
+A test that hangs is told with the line that every task waits at, and not only with the one that was cut short.
+"""
+
+import asyncio
+import functools
+import gc
+import inspect
+import logging
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TEST_S = 15.0  # no await of a test here may take longer: nothing hangs is what they are about
+SETTLED_S = 2.0  # for sockets that were closed, until the event loop has let go of them
+LOUD_LINES = 12  # warnings of one test; one line for each bad connection is right, one for each bad frame is a flood
+OPEN_FILES = Path("/proc/self/fd")
+
+
+class Leftovers:
+    """From the beginning of a test to its end, in its event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks = asyncio.all_tasks()
+        self._sockets = sockets()
+        self._unheard: list[str] = []
+        self._handler = self._loop.get_exception_handler()
+        self._loop.set_exception_handler(self._hear)
+
+    async def assert_none(self, said: list[logging.LogRecord]) -> None:
+        """AssertionError with everything that is left; `said` in the log by the test."""
+        await asyncio.sleep(0)
+        tasks = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
+        assert not tasks, f"{len(tasks)} tasks are left:\n{where(tasks)}"
+        end_at = self._loop.time() + SETTLED_S
+        while open_now := sockets() - self._sockets:
+            assert self._loop.time() < end_at, f"{len(open_now)} sockets are left open: {sorted(open_now)}"
+            await asyncio.sleep(0.005)
+        gc.collect()  # futures that nobody looked at say so when they go
+        await asyncio.sleep(0)
+        self._loop.set_exception_handler(self._handler)
+        assert not self._unheard, "\n".join(self._unheard)
+        loud = [record.getMessage() for record in said if record.levelno >= logging.WARNING]
+        assert len(loud) <= LOUD_LINES, f"{len(loud)} warnings: {loud[:LOUD_LINES]}"
+        assert [record.getMessage() for record in said if "mistake in the SDK" in record.getMessage()] == []
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        told = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
+        self._unheard.append(f"{context['message']} {told}")
+
+
+def sockets() -> set[str]:
+    """Those that this process has open, as the system names them; empty where it does not."""
+    found = set()
+    for each in OPEN_FILES.iterdir() if OPEN_FILES.is_dir() else ():
+        try:
+            target = os.readlink(each)
+        except OSError:
+            continue  # it was the folder that we look through
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+def where(tasks: set[asyncio.Task[Any]]) -> str:
+    """The line that each task waits at."""
+    lines = []
+    for task in tasks:
+        frames = task.get_stack(limit=8)
+        at = " < ".join(f"{Path(f.f_code.co_filename).name}:{f.f_lineno} {f.f_code.co_name}" for f in reversed(frames))
+        lines.append(f"  {task.get_name()}: {at or task.get_coro()}")
+    return "\n".join(lines)
+
+
+def bound_tests_below(folder: Path, items: list[Any]) -> None:
+    """Gives the asynchronous tests in this folder and those below it TEST_S at most."""
+    for item in items:
+        is_below = folder in Path(item.path).parents
+        if is_below and inspect.iscoroutinefunction(getattr(item, "obj", None)):
+            item.obj = _bounded(item.obj)
+
+
+def _bounded(test: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(test)
+    async def run(*args: Any, **kwargs: Any) -> None:
+        waits: list[str] = []
+        loop = asyncio.get_running_loop()
+        look = loop.call_later(TEST_S - 0.1, lambda: waits.append(where(asyncio.all_tasks())))
+        try:
+            async with asyncio.timeout(TEST_S) as bound:
+                await test(*args, **kwargs)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            raise AssertionError(f"after {TEST_S:g} s these still wait:\n{''.join(waits)}") from None
+        finally:
+            look.cancel()
+
+    return run

@@ -1,0 +1,49 @@
+"""The watch over all tests of the SDK sees what it is there for."""
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.client_sdk.leftovers import LOUD_LINES, Leftovers
+
+
+def warnings(count: int) -> list[logging.LogRecord]:
+    return [logging.LogRecord("client_sdk", logging.WARNING, "", 0, f"line {n}", None, None) for n in range(count)]
+
+
+async def test_a_task_that_is_left_is_told_with_the_place_where_it_waits() -> None:
+    async def stay() -> None:
+        await asyncio.Event().wait()
+
+    leftovers = Leftovers()
+    task = asyncio.create_task(stay(), name="the one that stays")
+    with pytest.raises(AssertionError, match=r"1 tasks are left:\n  the one that stays: .*test_leftovers.py:\d+ stay"):
+        await leftovers.assert_none([])
+    task.cancel()
+    await asyncio.wait([task])
+    await leftovers.assert_none([])
+
+
+async def test_a_socket_that_is_left_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.client_sdk.leftovers.SETTLED_S", 0.01)
+    leftovers = Leftovers()
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    with pytest.raises(AssertionError, match="1 sockets are left open"):
+        await leftovers.assert_none([])
+    server.close()
+    await server.wait_closed()
+    await leftovers.assert_none([])
+
+
+async def test_an_error_that_nobody_looked_at_is_told() -> None:
+    leftovers = Leftovers()
+    asyncio.get_running_loop().create_future().set_exception(KeyError("unheard of"))
+    with pytest.raises(AssertionError, match="never retrieved(.|\n)*unheard of"):
+        await leftovers.assert_none([])
+
+
+async def test_a_flood_in_the_log_is_told() -> None:
+    await Leftovers().assert_none(warnings(LOUD_LINES))
+    with pytest.raises(AssertionError, match=f"{LOUD_LINES + 1} warnings"):
+        await Leftovers().assert_none(warnings(LOUD_LINES + 1))
