@@ -3,12 +3,18 @@
     ClientError
      ├─ Rejected               nothing was processed, a retry is safe (REJECTED 0x202)
      │   ├─ NoRoute            no service has the tags of the address
-     │   ├─ OverLimit          a limit of the broker is reached
-     │   └─ Draining           the broker stops
+     │   ├─ OverLimit          a limit of the broker, or of the service, is reached
+     │   │   └─ NoLease        the services grant their requests one by one, and none is left
+     │   ├─ Draining           the broker, or the service, is about to stop
+     │   ├─ Unhealthy          all services that match are out of order
+     │   ├─ Misrouted          the brokers did not agree on the way to the service
+     │   └─ TooLate            the deadline was over before a service had it; also a DeadlineExceeded
      ├─ Canceled               it may have been processed (CANCELED 0x203)
      │   └─ RouteLost          the service's connection was lost in the middle
      ├─ BadRequest             it can never succeed as it is (INVALID 0x204)
-     │   └─ BadAddress         the address cannot be read, or contradicts itself
+     │   ├─ BadAddress         the address cannot be read, or contradicts itself
+     │   ├─ NoHandler          the service has none for this model and route
+     │   └─ TooLarge           no frame can hold it
      ├─ ApplicationError       the handler of the service failed (0x201, or its own code from 0x301 on)
      ├─ DeadlineExceeded       `timeout_s` is over; also a TimeoutError
      ├─ ConnectionLost         the connection to the broker was lost in the middle; also a ConnectionError
@@ -16,7 +22,8 @@
      └─ SetupRejected          the broker refused the connection
 
 Each has a stable `word` for programs ("no-route"), the `text` that came with it, the RSocket `code` (0: no frame said
-it) and an `advice`; `str()` is all of them in one sentence. Knows nothing of connections.
+it) and an `advice`; `str()` is all of them in one sentence. Every word of the broker (`CODE_WORDS`) has a class here
+or, where it ends a connection, an advice of its own. Knows nothing of connections.
 """
 
 import re
@@ -38,7 +45,8 @@ class ClientError(Exception):
     """
 
     default_word: ClassVar[str] = "error"
-    advice: ClassVar[str] = ""
+    usual_advice: ClassVar[str] = ""
+    is_retry_safe: ClassVar[bool] = False  # nothing was processed: the same call may be made again
 
     def __init__(self, text: str, *, word: str = "", code: int = 0) -> None:
         """`word` empty means the usual word of the class; `code` 0 means that no ERROR frame said it."""
@@ -46,6 +54,15 @@ class ClientError(Exception):
         self.text: Final = text
         self.code: Final = code
         super().__init__(text)
+
+    @property
+    def advice(self) -> str:
+        """What to do, for a person; empty when nobody can know.
+
+        >>> NoLease("2 routes match").advice
+        'the services grant requests one by one; nothing was processed, a retry later is safe'
+        """
+        return self.usual_advice
 
     def __str__(self) -> str:
         message = f"{self.word}: {self.text}"
@@ -60,7 +77,8 @@ class Rejected(ClientError):
     """
 
     default_word = "rejected"
-    advice = "nothing was processed, a retry is safe"
+    usual_advice = "nothing was processed, a retry is safe"
+    is_retry_safe = True
 
 
 class NoRoute(Rejected):
@@ -74,7 +92,7 @@ class NoRoute(Rejected):
     """
 
     default_word = "no-route"
-    advice = "start the service or mend the tags; nothing was processed, a retry is safe"
+    usual_advice = "start the service or mend the tags; nothing was processed, a retry is safe"
 
 
 class OverLimit(Rejected):
@@ -85,7 +103,18 @@ class OverLimit(Rejected):
     """
 
     default_word = "over-limit"
-    advice = "send less at a time; nothing was processed, a retry later is safe"
+    usual_advice = "send less at a time; nothing was processed, a retry later is safe"
+
+
+class NoLease(OverLimit):
+    """Every service that matches grants its requests by LEASE, and none is left.
+
+    >>> issubclass(NoLease, OverLimit)
+    True
+    """
+
+    default_word = "no-lease"
+    usual_advice = "the services grant requests one by one; nothing was processed, a retry later is safe"
 
 
 class Draining(Rejected):
@@ -96,7 +125,29 @@ class Draining(Rejected):
     """
 
     default_word = "draining"
-    advice = "nothing was processed, a retry elsewhere or later is safe"
+    usual_advice = "nothing was processed, a retry elsewhere or later is safe"
+
+
+class Unhealthy(Rejected):
+    """Every service that matches has failed too often, or says that it is out of order.
+
+    >>> print(Unhealthy("2 routes match, 2 are ejected").word)
+    unhealthy
+    """
+
+    default_word = "unhealthy"
+    usual_advice = "look at the log of the services; nothing was processed, a retry later is safe"
+
+
+class Misrouted(Rejected):
+    """The brokers did not agree on the way to the service: while one comes or goes that may be so for a moment.
+
+    >>> error_of(0x202, "loop: b1 b2 b1").__class__
+    <class 'client_sdk.errors.Misrouted'>
+    """
+
+    default_word = "stale-route"
+    usual_advice = "nothing was processed, a retry is safe; if it stays so, look at the links between the brokers"
 
 
 class Canceled(ClientError):
@@ -107,7 +158,7 @@ class Canceled(ClientError):
     """
 
     default_word = "canceled"
-    advice = "it may have been processed, retry only what may happen twice"
+    usual_advice = "it may have been processed, retry only what may happen twice"
 
 
 class RouteLost(Canceled):
@@ -131,7 +182,7 @@ class BadRequest(ClientError):
     """
 
     default_word = "bad-request"
-    advice = "change the request, a retry fails too"
+    usual_advice = "change the request, a retry fails too"
 
 
 class BadAddress(BadRequest):
@@ -146,7 +197,32 @@ class BadAddress(BadRequest):
     """
 
     default_word = "bad-address"
-    advice = "change the address, a retry fails too"
+    usual_advice = "change the address, a retry fails too"
+
+
+class NoHandler(BadRequest):
+    """The service has no handler for this interaction model and route.
+
+    >>> try:  # doctest: +SKIP
+    ...     await client.request_response(address("orders"), route="crate")
+    ... except NoHandler as error:
+    ...     print(error.text)
+    service 'orders' has no request_response handler for route 'crate'
+    """
+
+    default_word = "no-handler"
+    usual_advice = "mend route= or the model, or add the handler to the service"
+
+
+class TooLarge(BadRequest):
+    """The data and metadata are more than a frame, or the other side, can hold.
+
+    >>> print(TooLarge("16777228 bytes").word)
+    too-large
+    """
+
+    default_word = "too-large"
+    usual_advice = "send less, or a stream of pieces"
 
 
 class ApplicationError(ClientError):
@@ -177,7 +253,19 @@ class DeadlineExceeded(ClientError, TimeoutError):
     """
 
     default_word = "deadline"
-    advice = "it may have been processed; give it more time or ask for less"
+    usual_advice = "it may have been processed; give it more time or ask for less"
+
+
+class TooLate(Rejected, DeadlineExceeded):
+    """The deadline was over before any service saw the request; also a TimeoutError.
+
+    >>> isinstance(TooLate("it waited for a route"), DeadlineExceeded)
+    True
+    """
+
+    default_word = "deadline"
+    usual_advice = "nothing was processed; give it more time"
+    is_retry_safe = False  # it would be, but there is no time left
 
 
 class ConnectionLost(ClientError, ConnectionError):
@@ -190,7 +278,16 @@ class ConnectionLost(ClientError, ConnectionError):
     """
 
     default_word = "connection-lost"
-    advice = "what was sent may have been processed; wait_connected() waits for the next connection"
+    usual_advice = "what was sent may have been processed; wait_connected() waits for the next connection"
+
+    @property
+    def advice(self) -> str:
+        """What to do, for a person.
+
+        >>> ConnectionLost("another one came", word="replaced").advice
+        'another client has this Route Id: give each a route_id of its own, or none'
+        """
+        return CONNECTION_ADVICE.get(self.word, self.usual_advice)
 
 
 class NotConnected(ConnectionLost):
@@ -201,7 +298,18 @@ class NotConnected(ConnectionLost):
     """
 
     default_word = "not-connected"
-    advice = "nothing was sent, a retry is safe when wait_connected() has returned"
+    usual_advice = "nothing was sent, a retry is safe; wait_for_reconnect=True waits for the next connection"
+    is_retry_safe = True
+
+    @property
+    def advice(self) -> str:
+        """What to do, for a person.
+
+        >>> NotConnected("it breaks off").advice
+        'nothing was sent, a retry is safe; wait_for_reconnect=True waits for the next connection'
+        """
+        own = CONNECTION_ADVICE.get(self.word)
+        return self.usual_advice if own is None else f"nothing was sent; {own}"
 
 
 class SetupRejected(ClientError):
@@ -215,7 +323,25 @@ class SetupRejected(ClientError):
     """
 
     default_word = "setup-rejected"
-    advice = "the same connect() fails again; change what it says, or the broker"
+    usual_advice = "the same connect() fails again; change what it says, or the broker"
+
+    @property
+    def is_transient(self) -> bool:
+        """The same may succeed later, or at another broker.
+
+        >>> SetupRejected("the broker stops", word="draining").is_transient
+        True
+        """
+        return self.word in TRANSIENT_WORDS
+
+    @property
+    def advice(self) -> str:
+        """What to do, for a person.
+
+        >>> SetupRejected("2 tags too many", word="bad-route").advice
+        'mend service= and tags= of connect(): a name or tag cannot be, or there are too many'
+        """
+        return CONNECTION_ADVICE.get(self.word, self.usual_advice)
 
 
 class Refused(Exception):
@@ -227,9 +353,57 @@ class Refused(Exception):
         self.message: Final = f"{word}: {text}"
 
 
-_REJECTED: Final[dict[str, type[ClientError]]] = {"no-route": NoRoute, "over-limit": OverLimit, "draining": Draining}
-_CANCELED: Final[dict[str, type[ClientError]]] = {"route-lost": RouteLost}
-_INVALID: Final[dict[str, type[ClientError]]] = {"bad-address": BadAddress, "bad-shard-key": BadAddress}
+# Words of ERRORs on a request's stream, by RSocket code: the class that each becomes.
+REJECTED_WORDS: Final[dict[str, type[ClientError]]] = {
+    "no-route": NoRoute,
+    "over-limit": OverLimit,
+    "no-lease": NoLease,
+    "draining": Draining,
+    "unhealthy": Unhealthy,
+    "stale-route": Misrouted,
+    "loop": Misrouted,
+    "too-many-hops": Misrouted,
+    "bad-annotations": Misrouted,
+    "deadline": TooLate,
+}
+CANCELED_WORDS: Final[dict[str, type[ClientError]]] = {"route-lost": RouteLost, "deadline": DeadlineExceeded}
+INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
+    "bad-request": BadRequest,
+    "bad-address": BadAddress,
+    "bad-shard-key": BadAddress,
+    "no-handler": NoHandler,
+    "too-large": TooLarge,
+}
+
+# Words that end a connection or refuse one: what a person can do about them, where it is not what is usual.
+CONNECTION_ADVICE: Final[dict[str, str]] = {
+    "replaced": "another client has this Route Id: give each a route_id of its own, or none",
+    "closed": "this client was closed; connect() anew",
+    "keepalive-timeout": "the network or one of the two sides stood still; it reconnects by itself",
+    "slow-peer": "this side read too slowly, or the other one; take items as fast as they are asked for",
+    "bad-frame": "the other side is no RSocket peer, or something between the two changes bytes: look at the URL",
+    "bad-setup": "the URL leads to something else, or the broker is of another version",
+    "bad-version": "the broker is of another version of RSocket; look at the URL",
+    "setup-timeout": "the broker waited in vain for our first frame; it is tried again",
+    "bad-route": "mend service= and tags= of connect(): a name or tag cannot be, or there are too many",
+    "no-cluster": "the URL is that of a listener for brokers, or mime_type= does not suit the broker",
+    "bad-broker": "the URL is that of a listener for brokers; clients need another one",
+    "wrong-secret": "the URL is that of a listener for brokers; clients need another one",
+    "duplicate-link": "the URL is that of a listener for brokers; clients need another one",
+    "over-limit": "the broker has as many connections as it takes, or this one said too much; try again later",
+    "draining": "the broker is about to stop; connect() to another one, or again later",
+    "broker-stopped": "the broker stopped; the client reconnects by itself, to another broker if it knows one",
+    "closed-by-operator": "an operator closed the connection; it reconnects by itself",
+    "resume-unsupported": "the broker does not resume: connect(resume=False)",
+    "unknown-session": "the broker has forgotten the session; it connects anew by itself",
+    "cannot-resume": "too much was sent meanwhile; it connects anew by itself",
+    "token-in-use": "it is tried again with another token",
+    "resume-timeout": "it came back too late; it connects anew by itself",
+    "resume-overrun": "too much was sent meanwhile; it connects anew by itself",
+    "too-large": "the other side does not end what it began to send",
+}
+# Of a refused SETUP: the same connect() may succeed later.
+TRANSIENT_WORDS: Final = frozenset({"over-limit", "draining", "setup-timeout", "token-in-use", "broker-stopped"})
 
 
 def split_word(message: str) -> tuple[str, str]:
@@ -242,11 +416,11 @@ def error_of(code: int, message: str) -> ClientError:
     """The error that an ERROR frame on a request's stream says; every code has one, none is ignored."""
     word, text = split_word(message)
     if code == REJECTED:
-        return _REJECTED.get(word, Rejected)(text, word=word, code=code)
+        return REJECTED_WORDS.get(word, Rejected)(text, word=word, code=code)
     if code == CANCELED:
-        return _CANCELED.get(word, Canceled)(text, word=word, code=code)
+        return CANCELED_WORDS.get(word, Canceled)(text, word=word, code=code)
     if code == INVALID:
-        return _INVALID.get(word, BadRequest)(text, word=word, code=code)
+        return INVALID_WORDS.get(word, BadRequest)(text, word=word, code=code)
     if code == APPLICATION_ERROR or FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
         return ApplicationError(text, word=word, code=code)
     return ClientError(f"{text} (error code {code:#x}, which has no meaning on a stream)", word=word, code=code)
