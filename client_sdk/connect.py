@@ -32,8 +32,8 @@ MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
 class Connecting:
     """What `connect` gives: `async with` it, or `await` it and close the client yourself.
 
-    >>> client = await connect("tcp://127.0.0.1:7000")  # doctest: +SKIP
-    >>> await client.close()  # doctest: +SKIP
+    >>> client = await connect("tcp://127.0.0.1:7000")
+    >>> await client.close()
     """
 
     def __init__(self, client: Client) -> None:
@@ -81,8 +81,9 @@ def connect(
     Entering raises NotConnected when no broker can be reached and SetupRejected when it refuses. ValueError for
     arguments that make no sense, BadAddress for a name or tags that cannot be sent.
 
-    >>> async with connect("tcp://127.0.0.1:7000", service="orders", tags={"region": "eu"}) as client:  # doctest: +SKIP
-    ...     await client.closed()
+    >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as client:
+    ...     print(client.is_connected)
+    True
     """
     targets = [Target(url) for url in ([urls] if isinstance(urls, str) else urls)]
     if not targets:

@@ -84,7 +84,7 @@ class Rejected(ClientError):
 class NoRoute(Rejected):
     """No connected service has all tags of the address.
 
-    >>> try:  # doctest: +SKIP
+    >>> try:
     ...     await client.request_response(address("orders", region="mars"))
     ... except NoRoute as error:
     ...     print(error.text)
@@ -174,11 +174,8 @@ class RouteLost(Canceled):
 class BadRequest(ClientError):
     """The request can never succeed as it is.
 
-    >>> try:  # doctest: +SKIP
-    ...     await client.request_response(address("orders"), bytes(1 << 24))
-    ... except BadRequest as error:
-    ...     print(error.word)
-    too-large
+    >>> print(BadRequest("the request frame breaks a rule").advice)
+    change the request, a retry fails too
     """
 
     default_word = "bad-request"
@@ -203,11 +200,11 @@ class BadAddress(BadRequest):
 class NoHandler(BadRequest):
     """The service has no handler for this interaction model and route.
 
-    >>> try:  # doctest: +SKIP
-    ...     await client.request_response(address("orders"), route="crate")
+    >>> try:
+    ...     await client.request_response(address("stock"), route="cuont")
     ... except NoHandler as error:
     ...     print(error.text)
-    service 'orders' has no request_response handler for route 'crate'
+    service 'stock' has no request_response handler for route 'cuont'
     """
 
     default_word = "no-handler"
@@ -245,8 +242,8 @@ class ApplicationError(ClientError):
 class DeadlineExceeded(ClientError, TimeoutError):
     """The time that the caller gave is over; the other side was told with a CANCEL.
 
-    >>> try:  # doctest: +SKIP
-    ...     await client.request_response(address("orders"), timeout_s=0.5)
+    >>> try:
+    ...     await client.request_response(address("orders"), route="slow", timeout_s=0.05)
     ... except TimeoutError:
     ...     print("too slow")
     too slow
@@ -271,10 +268,12 @@ class TooLate(Rejected, DeadlineExceeded):
 class ConnectionLost(ClientError, ConnectionError):
     """The connection to the broker was lost; the client reconnects by itself unless it was closed.
 
-    >>> try:  # doctest: +SKIP
+    >>> await client.close()
+    >>> try:
     ...     await client.request_response(address("orders"))
-    ... except ConnectionLost:
-    ...     await client.wait_connected(timeout_s=10)
+    ... except ConnectionLost as error:
+    ...     print(error.text)
+    this client was closed
     """
 
     default_word = "connection-lost"
@@ -315,8 +314,8 @@ class NotConnected(ConnectionLost):
 class SetupRejected(ClientError):
     """The broker refused the connection: the ROUTE_SETUP, the protocol version or the mime types do not suit it.
 
-    >>> try:  # doctest: +SKIP
-    ...     await connect("tcp://127.0.0.1:7000", service="orders")
+    >>> try:
+    ...     await connect("tcp://127.0.0.1:7000", service="orders", tags={f"tag-{n}": "x" for n in range(100)})
     ... except SetupRejected as error:
     ...     print(error.word)
     bad-route

@@ -164,9 +164,12 @@ class Flow(AsyncIterator[Payload]):
     The request leaves with the first item that is asked for. Leaving the loop early, `aclose()`, a cancelled await and
     a deadline all send CANCEL.
 
-    >>> async with client.request_stream(address("prices"), b"ACME") as prices:  # doctest: +SKIP
+    >>> async with client.request_stream(address("prices"), b"ACME") as prices:
     ...     async for price in prices:
     ...         print(price.data)
+    b'ACME 101'
+    b'ACME 102'
+    b'ACME 99'
     """
 
     _loop: asyncio.AbstractEventLoop | None = None  # None until the request was sent, also for one that was refused
