@@ -1,0 +1,181 @@
+"""Traces go through a chain of services, with OpenTelemetry and without."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from client_sdk import tracing
+from client_sdk.metadata import read_entries
+from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(autouse=True)
+def without_spans() -> Iterator[None]:
+    tracing.use_spans(None)
+    yield
+    tracing.use_spans(None)
+
+
+def test_a_trace_is_written_as_rsocket_java_writes_it_one_entry_per_header() -> None:
+    entries = Trace(PARENT, "vendor=1").entries
+    assert entries == b"\x0atraceparent\0\0\x37" + PARENT.encode() + b"\x09tracestate\0\0\x08vendor=1"
+    assert read_entries(Trace(PARENT).entries) == [("traceparent", PARENT.encode())]
+
+
+def test_what_was_written_is_read() -> None:
+    found = read_entries(Trace(PARENT, "vendor=1").entries)
+    assert found is not None
+    trace = extract(found)
+    assert trace is not None
+    assert (trace.traceparent, trace.tracestate, trace.trace_id, trace.span_id, trace.is_sampled) == (
+        PARENT,
+        "vendor=1",
+        "0af7651916cd43dd8448eb211c80319c",
+        "b7ad6b7169203331",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "rubbish",
+        PARENT.upper(),
+        PARENT[:-1],
+        PARENT + "-more",
+        "ff" + PARENT[2:],
+        "00-" + "0" * 32 + PARENT[35:],
+        PARENT[:36] + "0" * 16 + "-01",
+        "\u00e9" + PARENT[1:],
+    ],
+)
+def test_a_traceparent_that_is_none_is_ignored(value: str) -> None:
+    assert extract([("traceparent", value.encode())]) is None
+    with pytest.raises(ValueError, match="traceparent"):
+        Trace(value)
+
+
+def test_a_later_version_may_say_more_up_to_a_bound() -> None:
+    longest = "01" + PARENT[2:] + "-" + "x" * (MAX_TRACEPARENT_BYTES - len(PARENT) - 1)
+    assert extract([("traceparent", longest.encode())]) is not None
+    assert extract([("traceparent", longest.encode() + b"x")]) is None
+
+
+def test_several_tracestates_are_one_list_and_one_that_is_too_long_is_left_out() -> None:
+    def state_of(*states: bytes) -> str | None:
+        found = extract([("traceparent", PARENT.encode()), *(("tracestate", state) for state in states)])
+        return None if found is None else found.tracestate
+
+    assert state_of(b"a=1", b"b=2") == "a=1,b=2"
+    assert state_of(b"x" * MAX_TRACESTATE_BYTES) == "x" * MAX_TRACESTATE_BYTES
+    assert state_of(b"x" * MAX_TRACESTATE_BYTES, b"") == ""
+    assert state_of(b"a=\xff") == "a=\ufffd"  # goes out as "?", never as an error
+    assert b"a=?" in Trace(PARENT, "a=\ufffd").entries
+
+
+def test_two_traceparents_are_none() -> None:
+    assert extract([("traceparent", PARENT.encode())] * 2) is None
+
+
+def test_a_quick_look_never_misses_a_trace() -> None:
+    assert has_trace(Trace(PARENT).entries)
+    assert (has_trace(None), has_trace(b""), has_trace(b"application/json")) == (False, False, False)
+
+
+def test_inside_a_handler_the_trace_is_the_requests_and_afterwards_what_it_was() -> None:
+    outer = Trace(PARENT)
+    with PassedOn(outer):
+        with tracing.server_span([], "request_response", "orders", ""):
+            assert current.get() is None  # the request said none: it does not belong to the outer one
+        assert current.get() is outer
+    assert current.get() is None
+
+
+class Recorded:
+    """An OpenTelemetry of its own: nothing global is set."""
+
+    def __init__(self) -> None:
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        from client_sdk.spans import Spans
+
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.spans = Spans(provider)
+        self.tracer = provider.get_tracer("test")
+
+    def finished(self) -> list[tuple[str, str, str, dict[str, object]]]:
+        """(name, kind, status, attributes) of each span that has ended, in this order."""
+        return [
+            (span.name, span.kind.name, span.status.status_code.name, dict(span.attributes or {}))
+            for span in self._exporter.get_finished_spans()
+        ]
+
+    def ids(self) -> list[tuple[int, int, int | None]]:
+        """(trace, span, parent) of each."""
+        return [
+            (span.context.trace_id, span.context.span_id, None if span.parent is None else span.parent.span_id)
+            for span in self._exporter.get_finished_spans()
+            if span.context is not None
+        ]
+
+
+def test_a_call_and_its_handler_are_one_trace() -> None:
+    recorded = Recorded()
+    with recorded.tracer.start_as_current_span("program"):
+        call = recorded.spans.calling("request_response", "orders", "create")
+    entries = read_entries(call.entries)
+    assert entries is not None
+    tracing.use_spans(recorded.spans)
+    with tracing.server_span(entries, "request_response", "orders", "create"):
+        inner = recorded.spans.calling("request_stream", "stock", "")
+        assert current.get() is not None
+        inner.end(None)
+    call.end(None)
+    labels = {"rpc.system": "rsocket", "rpc.service": "orders", "rsocket.model": "request_response"}
+    assert recorded.finished() == [
+        ("program", "INTERNAL", "UNSET", {}),
+        ("stock", "CLIENT", "UNSET", labels | {"rpc.service": "stock", "rsocket.model": "request_stream"}),
+        ("orders/create", "SERVER", "UNSET", labels | {"rpc.method": "create"}),
+        ("orders/create", "CLIENT", "UNSET", labels | {"rpc.method": "create"}),
+    ]
+    program, second, served, called = recorded.ids()
+    assert {each[0] for each in recorded.ids()} == {program[0]}
+    assert (called[2], served[2], second[2]) == (program[1], called[1], served[1])
+
+
+def test_a_call_that_fails_says_so_with_the_stable_word() -> None:
+    from client_sdk import NoRoute
+
+    recorded = Recorded()
+    recorded.spans.calling("request_response", "orders", "").end(NoRoute("nobody"))
+    name, kind, status, attributes = recorded.finished()[0]
+    assert (name, kind, status, attributes["error.type"]) == ("orders", "CLIENT", "ERROR", "no-route")
+
+
+def test_a_handler_that_fails_is_recorded() -> None:
+    recorded = Recorded()
+    tracing.use_spans(recorded.spans)
+    with pytest.raises(KeyError), tracing.server_span([], "request_response", "orders", ""):
+        raise KeyError("x")
+    assert recorded.finished()[0][:3] == ("orders", "SERVER", "ERROR")
+
+
+def test_rubbish_in_the_headers_begins_a_new_trace() -> None:
+    recorded = Recorded()
+    tracing.use_spans(recorded.spans)
+    with tracing.server_span([("traceparent", b"\xff"), ("a/b", b"c")], "request_response", "orders", ""):
+        pass
+    assert recorded.ids()[0][2] is None
+
+
+def test_a_program_that_has_not_set_up_opentelemetry_makes_no_spans() -> None:
+    from client_sdk.spans import find_spans
+
+    assert find_spans() is None
