@@ -39,7 +39,7 @@ async def test_a_socket_that_is_left_open_is_told(monkeypatch: pytest.MonkeyPatc
 async def test_an_error_that_nobody_looked_at_is_told() -> None:
     leftovers = Leftovers()
     asyncio.get_running_loop().create_future().set_exception(KeyError("unheard of"))
-    with pytest.raises(AssertionError, match="never retrieved(.|\n)*unheard of"):
+    with pytest.raises(AssertionError, match=r"never retrieved(.|\n)*unheard of"):
         await leftovers.assert_none([])
 
 

@@ -1,0 +1,408 @@
+"""A broker that does nothing by itself but say that it lives: the test writes every frame, in plain bytes.
+
+No line of this project's codec is used, so that a mistake of ours is not made twice. RSocket protocol 1.0, "Framing".
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from aiohttp import WSMsgType, web
+
+from client_sdk import Client, Payload, Service, address, connect
+
+SETUP, LEASE, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = range(1, 13)
+RESUME, RESUME_OK, EXT = 13, 14, 63
+IGNORE, METADATA, FOLLOWS, COMPLETE, NEXT, RESPOND = 0x200, 0x100, 0x80, 0x40, 0x20, 0x80
+LAST = NEXT | COMPLETE
+MAX_FRAME = 0xFFFFFF
+MAX_N = 0x7FFFFFFF
+BOUND_S = 10.0  # of one wait
+
+
+class Frame(NamedTuple):
+    """One frame as it stands on the wire; `body` is all behind the header."""
+
+    stream_id: int
+    kind: int
+    flags: int = 0
+    body: bytes = b""
+
+    def encode(self) -> bytes:
+        """Without the length in front."""
+        return self.stream_id.to_bytes(4) + (self.kind << 10 | self.flags).to_bytes(2) + self.body
+
+    @property
+    def n(self) -> int:
+        """The credit of a REQUEST_N, or the first of a request."""
+        return int.from_bytes(self.body[:4])
+
+    @property
+    def code(self) -> int:
+        """Of an ERROR."""
+        return int.from_bytes(self.body[:4])
+
+    @property
+    def metadata(self) -> bytes | None:
+        """None when absent."""
+        return self._parts()[0]
+
+    @property
+    def data(self) -> bytes:
+        """All behind the metadata."""
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[bytes | None, bytes]:
+        at = 4 if self.kind in (STREAM, CHANNEL) else 0
+        if not self.flags & METADATA:
+            return None, self.body[at:]
+        to = at + 3 + int.from_bytes(self.body[at : at + 3])
+        return self.body[at + 3 : to], self.body[to:]
+
+
+def decode(raw: bytes) -> Frame:
+    return Frame(int.from_bytes(raw[:4]), raw[4] >> 2, int.from_bytes(raw[4:6]) & 0x3FF, raw[6:])
+
+
+def content(data: bytes = b"", metadata: bytes | None = None, n: int | None = None) -> bytes:
+    """The body of a request or PAYLOAD; whoever gives metadata sets the flag, too."""
+    credit = b"" if n is None else n.to_bytes(4)
+    return credit + (b"" if metadata is None else len(metadata).to_bytes(3) + metadata) + data
+
+
+def request(
+    stream_id: int,
+    kind: int = RESPONSE,
+    data: bytes = b"",
+    *,
+    metadata: bytes | None = None,
+    n: int = 1,
+    flags: int = 0,
+) -> Frame:
+    """A request of the broker's; `n` is for streams and channels."""
+    credit = n if kind in (STREAM, CHANNEL) else None
+    return Frame(stream_id, kind, flags | (0 if metadata is None else METADATA), content(data, metadata, credit))
+
+
+def payload(stream_id: int, data: bytes = b"", *, metadata: bytes | None = None, flags: int = NEXT) -> Frame:
+    return Frame(stream_id, PAYLOAD, flags | (0 if metadata is None else METADATA), content(data, metadata))
+
+
+def error(stream_id: int, code: int, text: str = "") -> Frame:
+    return Frame(stream_id, ERROR, 0, code.to_bytes(4) + text.encode())
+
+
+def credit(stream_id: int, n: int) -> Frame:
+    return Frame(stream_id, REQUEST_N, 0, n.to_bytes(4))
+
+
+def ping(data: bytes = b"") -> Frame:
+    return Frame(0, KEEPALIVE, RESPOND, bytes(8) + data)
+
+
+class RawPeer:
+    """One connection: what came through it, and whatever a test wants to send."""
+
+    def __init__(self, is_framed: bool) -> None:
+        self.is_framed = is_framed
+        self.frames: list[Frame] = []
+        self.received_bytes = 0
+        self.gone = asyncio.Event()
+        self.answers_pings = True
+        self._changed = asyncio.Condition()
+
+    def send(self, *frames: Frame | bytes) -> None:
+        """All in one segment; bytes are a frame that is none."""
+        raw = [each.encode() if isinstance(each, Frame) else each for each in frames]
+        self.write([len(each).to_bytes(3) + each for each in raw] if self.is_framed else raw)
+
+    def write(self, pieces: list[bytes]) -> None:
+        """As they are: for TCP bytes, for WebSocket messages."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Ends it without a word."""
+        raise NotImplementedError
+
+    def of(self, kind: int) -> list[Frame]:
+        """The frames of this kind, as they came."""
+        return [each for each in self.frames if each.kind == kind]
+
+    def on(self, stream_id: int) -> list[Frame]:
+        """The frames of this stream, as they came."""
+        return [each for each in self.frames if each.stream_id == stream_id]
+
+    async def expect(self, kind: int, count: int = 1, stream_id: int | None = None) -> list[Frame]:
+        """Waits until so many frames of this kind have come, on one stream or on any."""
+
+        def found() -> list[Frame]:
+            return [each for each in self.of(kind) if stream_id is None or each.stream_id == stream_id]
+
+        async with asyncio.timeout(BOUND_S), self._changed:
+            await self._changed.wait_for(lambda: len(found()) >= count)
+        return found()
+
+    async def call(self, stream_id: int, data: bytes = b"alive", *, metadata: bytes | None = None) -> Frame:
+        """Asks a request/response of its own and waits for the answer, PAYLOAD or ERROR."""
+        seen = len(self.on(stream_id))
+        self.send(request(stream_id, RESPONSE, data, metadata=metadata))
+        async with asyncio.timeout(BOUND_S), self._changed:
+            await self._changed.wait_for(lambda: len(self.on(stream_id)) > seen)
+        return self.on(stream_id)[seen]
+
+    async def assert_alive(self) -> None:
+        """What was sent before has been read, and the connection lives."""
+        pings = len([each for each in self.of(KEEPALIVE) if not each.flags & RESPOND])
+        mark = b"mark %d" % pings
+        self.send(ping(mark))
+        async with asyncio.timeout(BOUND_S), self._changed:
+            await self._changed.wait_for(lambda: Frame(0, KEEPALIVE, 0, bytes(8) + mark) in self.of(KEEPALIVE))
+
+    async def assert_gone(self) -> None:
+        """The client closes the connection."""
+        async with asyncio.timeout(BOUND_S):
+            await self.gone.wait()
+
+    async def take(self, raw: bytes) -> None:
+        """One frame has come."""
+        frame = decode(raw)
+        async with self._changed:
+            self.frames.append(frame)
+            self._changed.notify_all()
+        if frame.kind == KEEPALIVE and frame.flags & RESPOND and self.answers_pings:
+            self.send(Frame(0, KEEPALIVE, 0, frame.body))
+
+
+class StreamPeer(RawPeer):
+    """TCP."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        super().__init__(is_framed=True)
+        self._writer = writer
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+
+    def write(self, pieces: list[bytes]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(b"".join(pieces))
+
+    def abort(self) -> None:
+        self._may_read.set()
+        self._writer.transport.abort()
+
+    def stop_reading(self) -> None:
+        """What comes stays where it is, until the sender cannot send any more."""
+        self._may_read.clear()
+
+    def read_on(self) -> None:
+        """Reads again."""
+        self._may_read.set()
+
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        """Until the other side has gone."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                length = int.from_bytes(await reader.readexactly(3))
+                raw = await reader.readexactly(length)
+                self.received_bytes += 3 + length
+                await self._may_read.wait()
+                await self.take(raw)
+        self.gone.set()
+        self._writer.close()
+
+
+class SocketPeer(RawPeer):
+    """WebSocket, on aiohttp."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        super().__init__(is_framed=False)
+        self._socket = socket
+        self._queue: asyncio.Queue[bytes | str | None] = asyncio.Queue()
+
+    def write(self, pieces: list[bytes]) -> None:
+        for each in pieces:
+            self._queue.put_nowait(each)
+
+    def say(self, text: str) -> None:
+        """A text message."""
+        self._queue.put_nowait(text)
+
+    def abort(self) -> None:
+        self._queue.put_nowait(None)
+
+    async def run(self) -> None:
+        """Until either side has gone."""
+        writing = asyncio.create_task(self._write())
+        async for message in self._socket:
+            if message.type is WSMsgType.BINARY:
+                self.received_bytes += len(message.data)
+                await self.take(message.data)
+        self.gone.set()
+        self._queue.put_nowait(None)
+        await writing
+
+    async def _write(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while (piece := await self._queue.get()) is not None:
+                await (self._socket.send_str(piece) if isinstance(piece, str) else self._socket.send_bytes(piece))
+            await self._socket.close()
+
+
+class RawBroker:
+    """Listens, and has a RawPeer for each connection."""
+
+    def __init__(self) -> None:
+        self.peers: list[RawPeer] = []
+        self.url = ""
+        self.answers_pings = True  # of peers that come
+        self.greeting: tuple[Frame, ...] = ()  # what they are sent at once
+        self._arrived = asyncio.Condition()
+        self._server: asyncio.Server | None = None
+        self._runner: web.AppRunner | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self, port: int = 0) -> "RawBroker":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.url = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def start_websocket(self) -> "RawBroker":
+        app = web.Application()
+        app.router.add_get("/", self._serve_websocket)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"ws://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    async def stop(self) -> None:
+        """Nobody is listening any more, and all connections end."""
+        if self._server is not None:
+            self._server.close()
+        for peer in self.peers:
+            peer.abort()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def peer(self, number: int = 0) -> Any:
+        """The one that came as the `number`th; waits for it."""
+        async with asyncio.timeout(BOUND_S), self._arrived:
+            await self._arrived.wait_for(lambda: len(self.peers) > number)
+        return self.peers[number]
+
+    async def _add(self, peer: RawPeer) -> None:
+        peer.answers_pings = self.answers_pings
+        if self.greeting:
+            peer.send(*self.greeting)
+        async with self._arrived:
+            self.peers.append(peer)
+            self._arrived.notify_all()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        peer = StreamPeer(writer)
+        await self._add(peer)
+        await peer.run(reader)
+
+    async def _serve_websocket(self, http: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(max_msg_size=0)
+        await socket.prepare(http)
+        peer = SocketPeer(socket)
+        await self._add(peer)
+        await peer.run()
+        return socket
+
+
+class Everything:
+    """A service with all five models: echoes, and remembers; a handler that is told to wait does so for ever."""
+
+    def __init__(self) -> None:
+        self.service = Service("everything")
+        self.calls: list[tuple[str, bytes]] = []
+        self.running = 0
+        self.cancelled = 0
+
+        @self.service.request_response()
+        async def answer(data: bytes) -> bytes:
+            await self._work("request_response", data)
+            return data
+
+        @self.service.fire_and_forget()
+        async def note(data: bytes) -> None:
+            await self._work("fire_and_forget", data)
+
+        @self.service.metadata_push()
+        async def push(data: bytes) -> None:
+            await self._work("metadata_push", data)
+
+        @self.service.request_stream()
+        async def items(data: bytes) -> AsyncIterator[bytes]:
+            await self._work("request_stream", data)
+            for number in range(int(data or b"1")):
+                yield b"%d" % number
+
+        @self.service.request_channel()
+        async def echo(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
+            await self._work("request_channel", b"")
+            async for each in payloads:
+                yield each
+
+    async def _work(self, model: str, data: bytes) -> None:
+        self.calls.append((model, data))
+        if data != b"wait":
+            return
+        self.running += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    broker: RawBroker, service: Service | None = None, **options: Any
+) -> AsyncIterator[tuple[Client, Any]]:
+    """(client, its peer): connected, and closed at the end."""
+    async with connect(broker.url, service=service, **options) as client:
+        yield client, await broker.peer(len(broker.peers) - 1)
+
+
+MODELS = ("request_response", "request_stream", "request_channel")  # those with an answer
+
+
+async def items_of(*items: bytes) -> AsyncIterator[bytes]:
+    for item in items:
+        yield item
+
+
+async def first_answer(client: Client, model: str, **options: Any) -> Payload:
+    """The answer, or the first item of it."""
+    to = address("everything")
+    if model == "request_response":
+        return await client.request_response(to, b"1", **options)
+    if model == "request_stream":
+        return await anext(client.request_stream(to, b"1", **options))
+    return await anext(client.request_channel(to, items_of(b"1"), **options))
+
+
+def begin(client: Client, model: str, **options: Any) -> asyncio.Task[Payload]:
+    """`first_answer` in a task of its own."""
+    return asyncio.create_task(first_answer(client, model, **options))
+
+
+KINDS = {"request_response": RESPONSE, "request_stream": STREAM, "request_channel": CHANNEL}
