@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import re
@@ -14,6 +15,7 @@ from client_sdk import NoRoute, address, connect
 from client_sdk.testing import local_broker
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 RUN_S = 60.0  # a program of the README takes half a second; a machine that is busy with other tests takes longer
 
 CODES = {
@@ -50,7 +52,7 @@ def test_the_figures_in_the_readme_are_those_that_were_measured() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists() or Path(target).is_absolute(), f"{page.name} links to {target}"
 
@@ -61,9 +63,9 @@ def programs(page: Path) -> list[str]:
 
 
 def test_all_python_in_the_documents_compiles() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for program in programs(page):
-            compile(program, page.name, "exec")
+            compile(program, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 async def start_program(path: Path) -> asyncio.subprocess.Process:
