@@ -17,6 +17,7 @@ from collections.abc import AsyncIterable, Mapping
 from types import TracebackType
 from typing import Final
 
+from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.ids import id_text
 from client_sdk.address import Address
 from client_sdk.brokers import Brokers
@@ -26,6 +27,7 @@ from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes, route_bytes
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.retry import Backoff
+from client_sdk.rsocket_py.view import ClientRSocket
 
 MAX_CACHED_ADDRESSES: Final = 1024  # encoded; beyond, all are forgotten and made again
 MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it
@@ -260,6 +262,25 @@ class Client:
         head = self._metadata(address, route, None) + entry
         async with _Deadline(timeout_s, "metadata_push"):
             await self._connected().metadata_push(head)
+
+    def as_rsocket(
+        self,
+        address: Address | None = None,
+        *,
+        metadata: Mapping[str, bytes] | None = None,
+        mime_type: str = COMPOSITE_MIME,
+    ) -> ClientRSocket:
+        """This client as an `rsocket.RSocket`, for what was written for rsocket-py (docs/sdk/rsocket-py.md).
+
+        Each request carries `address` and the entries of `metadata` before its payload's own metadata; without an
+        address the payload's metadata brings the ADDRESS. `mime_type` says what the payloads' metadata is: composite,
+        which is appended as it is, or of another type, which becomes one entry.
+
+        >>> rsocket = client.as_rsocket(address("orders"))  # doctest: +SKIP
+        >>> answer = await rsocket.request_response(Payload(b"42", composite(route("find"))))  # doctest: +SKIP
+        """
+        head = more_bytes(metadata) if address is None else self._metadata(address, None, metadata)
+        return ClientRSocket(self, self._connected, head, mime_type)
 
     def _metadata(self, address: Address, route: str | None, metadata: Mapping[str, bytes] | None) -> bytes:
         """The composite metadata of one call."""

@@ -6,7 +6,7 @@ specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the 
 
 import ssl as tls
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from broker.errors import BrokerError
@@ -22,7 +22,8 @@ from client_sdk.engine import Responder
 from client_sdk.errors import BadAddress
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes
 from client_sdk.retry import Backoff
-from client_sdk.rsocket_py import RSocketPyHandler, RSocketPyResponder
+from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.service import Service, ServiceResponder
 from client_sdk.transports import Target
 
@@ -36,13 +37,17 @@ class Connecting:
     >>> await client.close()
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, stranger: RSocketPyResponder | None = None) -> None:
+        """`stranger` is told what the SETUP says before it is sent."""
         self._client: Final = client
+        self._stranger: Final = stranger
 
     def __await__(self) -> Generator[object, None, Client]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Client:
+        if self._stranger is not None:
+            await self._stranger.set_up()
         await self._client.start()
         return self._client
 
@@ -56,7 +61,7 @@ def connect(
     service: str | Service | None = None,
     tags: Mapping[str, str | None] | None = None,
     route_id: str | None = None,
-    handler: Callable[[], RSocketPyHandler] | None = None,
+    handler: HandlerSource | None = None,
     keepalive_s: float = 5.0,
     lifetime_s: float = 20.0,
     mime_type: str = MIME_TYPE,
@@ -69,7 +74,8 @@ def connect(
     service       a Service with handlers, or a name; None: a caller only, which nobody can call
     tags          what others may ask for; added to the Service's own
     route_id      a uuid; random when absent, and the same over all reconnects
-    handler       instead of a Service: a factory of rsocket-py request handlers, for the service that `service` names
+    handler       instead of a Service, for the service that `service` names: a request handler of rsocket-py, what
+                  makes one, or a RequestRouter (docs/sdk/rsocket-py.md)
     keepalive_s   between signs of life; without any for lifetime_s the connection counts as lost, on both sides
     mime_type     of broker frames; "message/x.rsocket.broker.frame.v0" for the Java broker
     connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
@@ -98,12 +104,8 @@ def connect(
         origin = uuid.uuid4().bytes if route_id is None else parse_id(route_id)
     except BrokerError as error:
         raise ValueError(error.text) from None
-    if handler is not None:
-        responder: Responder | None = RSocketPyResponder(handler)
-    elif isinstance(service, Service):
-        responder = ServiceResponder(service)
-    else:
-        responder = None
+    stranger = None if handler is None else RSocketPyResponder(handler)
+    responder: Responder | None = ServiceResponder(service) if isinstance(service, Service) else stranger
     offer = b"" if service is None else entry_bytes(mime_type, _route_setup(origin, service, tags))
     setup = Setup(
         COMPOSITE_MIME,
@@ -112,8 +114,10 @@ def connect(
         max(1, round(lifetime_s * 1000)),
         offer + MAY_BE_TOLD_ENTRY,
     )
+    if stranger is not None:
+        stranger.setup = setup
     brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl)
-    return Connecting(Client(brokers, origin, mime_type, Backoff()))
+    return Connecting(Client(brokers, origin, mime_type, Backoff()), stranger)
 
 
 def _route_setup(origin: bytes, service: str | Service, tags: Mapping[str, str | None] | None) -> bytes:

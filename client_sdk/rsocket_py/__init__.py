@@ -1,0 +1,12 @@
+"""Programs written for rsocket-py, on our engine.
+
+client.as_rsocket(address("orders"))              our client is an `rsocket.RSocket`                 view.py
+connect(url, service="orders", handler=...)       their handlers and RequestRouter are a service     handlers.py
+from client_sdk.rsocket_py import RSocketClient   their client's constructor, our engine beneath     drop_in.py
+"""
+
+from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, RSocketPyRouter
+from client_sdk.rsocket_py.handlers import RSocketPyResponder
+from client_sdk.rsocket_py.view import ClientRSocket
+
+__all__ = ["ClientRSocket", "HandlerSource", "RSocketPyHandler", "RSocketPyResponder", "RSocketPyRouter"]

@@ -1,0 +1,160 @@
+"""Handlers written for rsocket-py, behind our engine: its request handlers, and with them its `RequestRouter`.
+
+    engine ── Responder ──► RSocketPyResponder ──► RequestHandler
+    Collector (publishers.py) ──► items of a stream         Subscription.request(n) ──► so many items of a channel
+
+Every handler runs in the task of its request, so one that awaits holds up nobody. Texts of its exceptions reach the
+caller, as its users are used to. One handler answers all requests of a service, whoever sends them: behind a broker
+there is no connection per caller.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final, cast
+
+from rsocket.error_codes import ErrorCode
+from rsocket.exceptions import RSocketProtocolError
+from rsocket.request_handler import RequestHandler
+
+from broker.rsocket.frames import Setup
+from client_sdk.errors import ClientError, SetupRejected
+from client_sdk.payload import Payload
+from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, TheirSubscriber
+from client_sdk.rsocket_py.failures import as_ours, as_theirs
+from client_sdk.rsocket_py.publishers import Collector, collect
+
+
+def handler_of(source: HandlerSource) -> RSocketPyHandler:
+    """A handler: made by a factory or a class, given as it is, or for a RequestRouter. TypeError for anything else."""
+    from rsocket.routing.request_router import RequestRouter
+    from rsocket.routing.routing_request_handler import RoutingRequestHandler
+
+    made: object = source
+    if isinstance(source, RequestRouter):
+        made = RoutingRequestHandler(source)
+    elif callable(source) and not isinstance(source, RequestHandler):
+        made = source()
+    if not isinstance(made, RequestHandler):
+        kind = type(made).__name__
+        raise TypeError(f"handler= gives {kind}, it must be or make a rsocket.request_handler.BaseRequestHandler")
+    return cast(RSocketPyHandler, made)
+
+
+class RSocketPyResponder:
+    """Answers the requests of one service with an rsocket-py handler (the engine's `Responder`)."""
+
+    def __init__(self, source: HandlerSource) -> None:
+        self.handler: Final = handler_of(source)
+        self.setup: Setup | None = None  # what our side says; `connect` knows it
+
+    async def set_up(self) -> None:
+        """Tells the handler what our SETUP says, as their server would; SetupRejected when it does not want that."""
+        setup = self.setup
+        assert setup is not None  # `connect` has set it
+        payload = Payload(setup.data, setup.metadata)
+        try:
+            await self.handler.on_setup(setup.data_mime.encode(), setup.metadata_mime.encode(), payload)
+        except Exception as error:
+            raise SetupRejected(f"on_setup of the handler raised {type(error).__name__}: {error}") from error
+
+    async def request_response(self, metadata: bytes | None, data: bytes) -> Payload:
+        try:
+            future = await self.handler.request_response(Payload(data, metadata))
+            answer = await future
+        except Exception as error:
+            raise as_ours(error) from error
+        if not isinstance(answer, Payload):
+            raise TypeError(f"request_response gave {type(answer).__name__}, it must give a Payload")
+        return answer
+
+    async def fire_and_forget(self, metadata: bytes | None, data: bytes) -> None:
+        await self.handler.request_fire_and_forget(Payload(data, metadata))
+
+    async def metadata_push(self, metadata: bytes) -> None:
+        await self.handler.on_metadata_push(Payload(None, metadata))
+
+    async def request_stream(self, metadata: bytes | None, data: bytes) -> AsyncGenerator[object, None]:
+        try:
+            items = collect(await self.handler.request_stream(Payload(data, metadata))).items()
+            try:
+                async for item in items:
+                    yield item
+            finally:
+                await items.aclose()
+        except Exception as error:
+            raise as_ours(error) from error
+
+    async def request_channel(
+        self, metadata: bytes | None, data: bytes, payloads: AsyncIterator[Payload]
+    ) -> AsyncGenerator[object, None]:
+        # Their handlers get the first payload as an argument, and never through the subscriber.
+        first = await anext(payloads)
+        feeder: asyncio.Task[None] | None = None
+        try:
+            publisher, subscriber = await self.handler.request_channel(first)
+            collector = None if publisher is None else collect(publisher)
+            if subscriber is not None:
+                demand = _Demand()
+                subscriber.on_subscribe(demand)
+                feeder = asyncio.create_task(_feed(subscriber, demand, payloads, collector))
+            if collector is not None:
+                items = collector.items()
+                try:
+                    async for item in items:
+                        yield item
+                finally:
+                    await items.aclose()
+            if feeder is not None:
+                await feeder
+        except Exception as error:
+            raise as_ours(error) from error
+        finally:
+            if feeder is not None and not feeder.done():
+                feeder.cancel()
+                await asyncio.wait([feeder])
+
+
+class _Demand:
+    """Their Subscription on the items of a caller's channel."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.is_cancelled = False
+        self.changed: Final = asyncio.Event()
+
+    def request(self, n: int) -> None:
+        self.n += n
+        self.changed.set()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.changed.set()
+
+
+async def _feed(
+    subscriber: TheirSubscriber, demand: _Demand, payloads: AsyncIterator[Payload], collector: Collector | None
+) -> None:
+    """Gives their Subscriber as many items as it asks for. What it raises ends the channel, and nothing else."""
+    try:
+        while not demand.is_cancelled:
+            if demand.n == 0:
+                demand.changed.clear()
+                await demand.changed.wait()
+                continue
+            demand.n -= 1
+            try:
+                payload = await anext(payloads)
+            except StopAsyncIteration:
+                subscriber.on_complete()
+                return
+            subscriber.on_next(payload, is_complete=False)
+    except asyncio.CancelledError:
+        subscriber.on_error(RSocketProtocolError(ErrorCode.CANCELED, data="canceled: the caller wants no more"))
+        raise
+    except ClientError as error:
+        theirs: Any = as_theirs(error)
+        subscriber.on_error(theirs)
+    except Exception as error:
+        if collector is None:
+            raise
+        collector.on_error(error)
