@@ -20,13 +20,13 @@ from typing import Final
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.ids import id_text
 from client_sdk.address import Address
+from client_sdk.backoff import Backoff
 from client_sdk.brokers import Brokers
 from client_sdk.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
 from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes, route_bytes
 from client_sdk.payload import Payload, as_bytes
-from client_sdk.retry import Backoff
 from client_sdk.rsocket_py.view import ClientRSocket
 
 MAX_CACHED_ADDRESSES: Final = 1024  # encoded; beyond, all are forgotten and made again

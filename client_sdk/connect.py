@@ -16,12 +16,12 @@ from broker.rsocket.notices import MAY_BE_TOLD_ENTRY
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from broker.wire.ids import parse_id
 from client_sdk.address import route_tags
+from client_sdk.backoff import Backoff
 from client_sdk.brokers import Brokers
 from client_sdk.client import Client
 from client_sdk.engine import Responder
 from client_sdk.errors import BadAddress
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes
-from client_sdk.retry import Backoff
 from client_sdk.rsocket_py.faces import HandlerSource
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.service import Service, ServiceResponder
