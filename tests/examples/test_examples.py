@@ -57,4 +57,5 @@ def test_example_is_short(path: Path) -> None:
 
 def test_there_are_examples() -> None:
     stems = {path.stem for path in EXAMPLES}
-    assert stems >= {"ping_pong", "streaming_backpressure", "multicast", "sharding", "two_brokers"}
+    assert stems >= {"ping_pong", "streaming_backpressure", "channel", "multicast", "sharded_cache", "http_gateway"}
+    assert stems >= SEVERAL_BROKERS
