@@ -13,8 +13,7 @@ from aiohttp import web
 from client_sdk import ApplicationError, Client, ClientError, DeadlineExceeded, Rejected, Service, address, connect
 from client_sdk.testing import local_broker
 
-# Nothing was processed, try again; the handler said no; it took too long.
-STATUSES = {Rejected: 503, ApplicationError: 422, DeadlineExceeded: 504}
+STATUSES = {Rejected: 503, ApplicationError: 422, DeadlineExceeded: 504}  # 503: nothing was processed, try again
 orders = Service("orders")
 
 
