@@ -1,68 +1,339 @@
-"""A broker for tests and examples: a process of its own, on a free port, gone at the end of the block."""
+"""A broker for tests and examples: in this process, on a free port, gone at the end of the block.
+
+    async with local_broker() as url, connect(url, service=orders), connect(url) as client:
+        ...
+    with sync_local_broker() as url, sync.connect(url, service=orders), sync.connect(url) as client:
+        ...
+
+It is the real one, on the running event loop (`sync_local_broker`: on that of the sync clients); a few milliseconds to
+start, a few to stop, any number of them at a time. What they give is the URL, a str, with methods that tell what the
+broker has seen. Decides how a broker is embedded; this is the only module of the SDK that knows one.
+"""
 
 import asyncio
 import contextlib
-import sys
-from collections import deque
-from collections.abc import AsyncIterator
+import functools
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-START_S: Final = 20.0  # a cold start of Python with all imports, on a busy machine
-STOP_S: Final = 5.0
-KEPT_LINES_N: Final = 50  # of what the broker says, for the error when it does not start
-_LISTENING: Final = "listening "
+from broker.config import ConfigErrors, load
+from broker.errors import BrokerError
+from broker.server import Server
+from broker.views import Part, TagFilter, connections, routes, totals
+from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.broker_process import BrokerProcess
+from client_sdk.errors import DeadlineExceeded
+
+__all__ = ["LocalBroker", "RouteSeen", "SyncLocalBroker", "local_broker", "sync_local_broker"]
+
+LOOK_S: Final = 0.005  # how often it is looked whether routes have come
+_ALL: Final = Part(0, 1_000_000)
+_FREE: Final = {"tcp": "tcp://127.0.0.1:0", "ws": "ws://127.0.0.1:0"}
+_ONLY_A_PROCESS_HAS: Final = ("admin.listen", "server.workers")
+
+
+@dataclass(frozen=True)
+class RouteSeen:
+    """A route of the broker: a service that is connected.
+
+    >>> RouteSeen("11223344-5566-7788-99aa-bbccddeeff00", "orders", {"region": "eu"}, requests=2).tags["region"]
+    'eu'
+    """
+
+    route_id: str
+    service: str
+    tags: dict[str, str | None]  # well-known keys in snake case, among them those that every route has
+    requests: int  # begun there, ever
+
+
+class LocalBroker(str):
+    """The URL of a broker that `local_broker` has started, with what it has seen.
+
+    >>> async with local_broker(listen=["tcp", "ws"]) as broker:  # doctest: +SKIP
+    ...     async with connect(broker, service="orders"), connect(broker.urls["ws"]):
+    ...         print(broker.routes("orders"), broker.connections)
+    """
+
+    __slots__ = ("_host", "urls")
+
+    _host: "_Embedded | BrokerProcess"
+    urls: dict[str, str]  # by scheme, the first of each
+
+    @classmethod
+    def _of(cls, host: "_Embedded | BrokerProcess") -> "LocalBroker":
+        broker = cls(host.urls[0])
+        broker._host = host
+        broker.urls = {url.partition("://")[0]: url for url in reversed(host.urls)}
+        return broker
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open now.
+
+        >>> assert broker.connections == 2  # doctest: +SKIP
+        """
+        return connections(self._server.core, self._server.moment(), _ALL).total
+
+    def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
+        """Routes that have all these tags, as a request with them would find them.
+
+        >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]  # doctest: +SKIP
+        """
+        wanted = TagFilter()
+        for name, value in {**({} if service is None else {"service": service}), **tags}.items():
+            wanted.add(name, value)
+        found = routes(self._server.core, self._server.moment(), wanted, _ALL).items
+        return [
+            RouteSeen(each.route_id, each.service, {tag.name: tag.value for tag in each.tags}, each.requests)
+            for each in found
+        ]
+
+    def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
+        """Requests that have ended, those that no route got among them.
+
+        model    request_response, fire_and_forget, request_stream, request_channel or metadata_push
+        outcome  completed, error, cancelled, rejected, route_lost or caller_lost
+
+        With the option `events.dir` those of the last interval are not in it yet.
+
+        >>> assert broker.requests("orders", outcome="completed") == 3  # doctest: +SKIP
+        """
+        server = self._server
+        if not server.config.events.dir:  # nobody waits for the records that are taken here
+            server.core.engine.flows.take_records(0, 0, 0)
+        return sum(
+            total.requests
+            for (its_service, its_model, _, its_outcome, _), total in totals(server.core)
+            if service in (None, its_service) and model in (None, its_model) and outcome in (None, its_outcome)
+        )
+
+    async def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
+        """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
+
+        >>> await broker.wait_for_routes("orders", region="eu")  # doctest: +SKIP
+        """
+        end_at = time.monotonic() + timeout_s
+        while len(found := self.routes(service, **tags)) < n:
+            if time.monotonic() >= end_at:
+                others = sorted({route.service for route in self.routes()})
+                missing = f"{len(found)} of {n} routes of {service!r} {tags}"
+                raise DeadlineExceeded(f"after {timeout_s} s there are {missing}; services that are there: {others}")
+            await asyncio.sleep(LOOK_S)
+
+    def drop_connections(self) -> None:
+        """Cuts all connections without a word, as a network does; clients come back.
+
+        >>> broker.drop_connections()  # doctest: +SKIP
+        """
+        self._server.shell.abort_all()
+
+    async def restart(self) -> None:
+        """Stops at once and starts again, where it listened before; nothing of what it has seen is left.
+
+        >>> await broker.restart()  # doctest: +SKIP
+        """
+        old = self._host
+        await old.stop()
+        self._host = old.anew(old.urls)
+        await self._host.start()
+
+    @property
+    def _server(self) -> Server:
+        if isinstance(self._host, BrokerProcess):
+            raise RuntimeError("only a broker inside this process can be looked into: local_broker(process=False)")
+        return self._host.server
+
+
+class SyncLocalBroker(str):
+    """As LocalBroker, for tests without an event loop: nothing is awaited. Any thread may ask.
+
+    >>> with sync_local_broker() as broker, sync.connect(broker, service="orders"):  # doctest: +SKIP
+    ...     print(broker.routes("orders"))
+    """
+
+    __slots__ = ("_broker", "_thread", "urls")
+
+    _broker: LocalBroker
+    _thread: LoopThread
+    urls: dict[str, str]  # by scheme, the first of each
+
+    @classmethod
+    def _of(cls, broker: LocalBroker, thread: LoopThread) -> "SyncLocalBroker":
+        made = cls(broker)
+        made._broker = broker
+        made._thread = thread
+        made.urls = broker.urls
+        return made
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open now.
+
+        >>> assert broker.connections == 2  # doctest: +SKIP
+        """
+
+        async def look() -> int:
+            return self._broker.connections
+
+        return self._thread.run(look)
+
+    def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
+        """Routes that have all these tags, as a request with them would find them.
+
+        >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]  # doctest: +SKIP
+        """
+
+        async def look() -> list[RouteSeen]:
+            return self._broker.routes(service, **tags)
+
+        return self._thread.run(look)
+
+    def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
+        """Requests that have ended; see `LocalBroker.requests`.
+
+        >>> assert broker.requests("orders", outcome="completed") == 3  # doctest: +SKIP
+        """
+
+        async def look() -> int:
+            return self._broker.requests(service, model=model, outcome=outcome)
+
+        return self._thread.run(look)
+
+    def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
+        """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
+
+        >>> broker.wait_for_routes("orders", region="eu")  # doctest: +SKIP
+        """
+        self._thread.run(functools.partial(self._broker.wait_for_routes, service, n, timeout_s, **tags), timeout_s)
+
+    def drop_connections(self) -> None:
+        """Cuts all connections without a word, as a network does; clients come back.
+
+        >>> broker.drop_connections()  # doctest: +SKIP
+        """
+
+        async def drop() -> None:
+            self._broker.drop_connections()
+
+        self._thread.run(drop)
+
+    def restart(self) -> None:
+        """Stops at once and starts again, where it listened before; nothing of what it has seen is left.
+
+        >>> broker.restart()  # doctest: +SKIP
+        """
+        self._thread.run(self._broker.restart)
 
 
 @contextlib.asynccontextmanager
-async def local_broker(*arguments: str) -> AsyncIterator[str]:
-    """Starts a broker and gives its URL, tcp://127.0.0.1:PORT. RuntimeError, with what it said, if it does not start.
+async def local_broker(
+    *arguments: str,
+    listen: Sequence[str] = ("tcp",),
+    options: Mapping[str, object] | None = None,
+    process: bool = False,
+    **keys: object,
+) -> AsyncIterator[LocalBroker]:
+    """Starts a broker and gives its URL; at the end of the block it stops at once, whatever runs.
 
-    `arguments` are further ones of `rsocket-broker serve`.
+    listen     URLs, or "tcp", "ws" and "unix" for a free place; the first is the one that is given
+    options    of the configuration, by name: {"limits.max_connections": 10}; as keywords: limits__max_connections=10
+    process    a process of its own, which takes half a second; it cannot be looked into
+    arguments  of `rsocket-broker serve`, for such a process
 
-    >>> async with local_broker() as url, connect(url) as client:
-    ...     print(client.is_connected)
-    True
+    RSB_ variables of the environment are not for it. ValueError for options that are none, RuntimeError with what the
+    broker said if it does not start.
+
+    >>> async with local_broker() as url:  # doctest: +SKIP
+    ...     async with connect(url) as client:
+    ...         print(client.is_connected)
     """
-    command = (sys.executable, "-m", "broker", "--listen", "tcp://127.0.0.1:0", "--admin", "off", *arguments)
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    assert process.stdout is not None  # asked for with PIPE
-    said: deque[str] = deque(maxlen=KEPT_LINES_N)
-    reader: asyncio.Task[None] | None = None
+    named = {**(options or {}), **{name.replace("__", ".", 1): value for name, value in keys.items()}}
+    with contextlib.ExitStack() as stack:
+        places = [] if "--listen" in arguments else [_place(each, stack) for each in listen]
+        host: _Embedded | BrokerProcess
+        if process or arguments:
+            host = BrokerProcess(places, named, arguments)
+        else:
+            host = _Embedded(places, named)
+        broker: LocalBroker | None = None
+        try:
+            await host.start()
+            broker = LocalBroker._of(host)
+            yield broker
+        finally:
+            await (host if broker is None else broker._host).stop()
+
+
+@contextlib.contextmanager
+def sync_local_broker(
+    *arguments: str,
+    listen: Sequence[str] = ("tcp",),
+    options: Mapping[str, object] | None = None,
+    process: bool = False,
+    **keys: object,
+) -> Iterator[SyncLocalBroker]:
+    """As `local_broker`, for tests without an event loop, and for those whose broker shall not share theirs.
+
+    >>> with sync_local_broker() as url, sync.connect(url) as client:  # doctest: +SKIP
+    ...     print(client.is_connected)
+    """
+    thread = BACKGROUND.enter()
     try:
-        url = await _wait_for_url(process.stdout, said)
-        reader = asyncio.create_task(_read_on(process.stdout, said))
-        yield url
+        context = local_broker(*arguments, listen=listen, options=options, process=process, **keys)
+        broker = thread.run(context.__aenter__)
+        try:
+            yield SyncLocalBroker._of(broker, thread)
+        finally:
+            thread.run(functools.partial(context.__aexit__, None, None, None))
     finally:
-        await _stop(process)
-        if reader is not None:
-            await reader
+        BACKGROUND.leave(thread)
 
 
-async def _wait_for_url(output: asyncio.StreamReader, said: deque[str]) -> str:
-    try:
-        async with asyncio.timeout(START_S):
-            while line := (await output.readline()).decode(errors="replace").strip():
-                said.append(line)
-                if line.startswith(_LISTENING) and "tcp://" in line:
-                    return next(word for word in line.split() if word.startswith("tcp://"))
-    except TimeoutError:
-        said.append(f"(no line 'listening tcp://…' within {START_S:g} s)")
-    raise RuntimeError("the broker did not start; it said: " + (" | ".join(said) or "nothing"))
+class _Embedded:
+    """A broker of this process, on one event loop. It has a BrokerProcess's face."""
+
+    def __init__(self, listen: Sequence[str], options: Mapping[str, object]) -> None:
+        """ValueError for options that are none."""
+        for name in _ONLY_A_PROCESS_HAS:
+            if name in options:
+                raise ValueError(f"{name} is for a broker in a process of its own: local_broker(process=True)")
+        self._options: Final = options
+        flags = {**options, "server.listen": tuple(listen), "admin.listen": "off"}
+        try:
+            self.server: Final = Server(load(None, {}, flags))
+        except ConfigErrors as error:
+            raise ValueError(f"options of the broker: {error.text}") from None
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens."""
+        return self.server.listeners
+
+    def anew(self, listen: Sequence[str]) -> "_Embedded":
+        """Another one like it, not started."""
+        return _Embedded(listen, self._options)
+
+    async def start(self) -> None:
+        """RuntimeError when it cannot listen."""
+        try:
+            await self.server.start()
+        except BrokerError as error:
+            raise RuntimeError(f"the broker did not start: {error.text}") from None
+
+    async def stop(self) -> None:
+        """At once: a test waits for nobody."""
+        if self.server.is_ready:
+            self.server.wish_stop()
+            self.server.wish_stop()
+            await self.server.stop()
 
 
-async def _read_on(output: asyncio.StreamReader, said: deque[str]) -> None:
-    """Keeps the pipe empty, or the broker would stop at a full one."""
-    while line := await output.readline():
-        said.append(line.decode(errors="replace").strip())
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    for signal in (process.terminate, process.kill):
-        if process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError, TimeoutError):
-            signal()
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
+def _place(listen: str, stack: contextlib.ExitStack) -> str:
+    """The URL; for "unix" a socket in a folder that goes with the stack, with a name that is short enough."""
+    if listen == "unix":
+        return f"unix://{Path(stack.enter_context(tempfile.TemporaryDirectory(prefix='rsb-'))) / 'broker.sock'}"
+    return _FREE.get(listen, listen)
