@@ -28,6 +28,7 @@ from client_sdk.errors import (
 
 # Other codes that may be on a request's stream, and the word of a text that begins with none.
 _WORDS: Final = {REJECTED: "rejected", CANCELED: "canceled", INVALID: "bad-request"}
+_UNSAID: Final = ("", ApplicationError.default_word, *_WORDS.values())  # of texts that had none, most likely
 
 
 class OwnCode(int):
@@ -58,7 +59,7 @@ def as_theirs(error: BaseException) -> BaseException:
     """What a program written for rsocket-py catches; an exception that is not ours stays as it is."""
     if not isinstance(error, ClientError):
         return error
-    text = error.text if not error.word or error.word == type(error).default_word else f"{error.word}: {error.text}"
+    text = error.text if error.word in _UNSAID else f"{error.word}: {error.text}"
     if error.code == APPLICATION_ERROR:
         theirs: Exception = RuntimeError(text)
     elif isinstance(error, ConnectionLost):

@@ -1,0 +1,112 @@
+"""What programs for rsocket-py are made of: a Subscriber that writes down what it hears, Publishers, a service."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from reactivestreams.publisher import Publisher
+from reactivestreams.subscriber import DefaultSubscriber
+from reactivestreams.subscription import Subscription
+from rsocket.payload import Payload
+
+from client_sdk import Client, Request, Service, address, connect
+from client_sdk.rsocket_py import ClientRSocket
+from tests.client_sdk.fake_broker import FakeBroker
+
+THINGS = address("things")
+
+
+class Heard(DefaultSubscriber):  # type: ignore[misc]
+    """Writes down data, the end, and the error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data: list[bytes] = []
+        self.error: Exception | None = None
+        self.is_complete = False
+        self._changed = asyncio.Event()
+
+    def on_next(self, value: Any, is_complete: bool = False) -> None:
+        self.data.append(value.data)
+        self.is_complete = self.is_complete or is_complete
+        self._changed.set()
+
+    def on_error(self, exception: Exception) -> None:
+        assert not self.ended
+        self.error = exception
+        self._changed.set()
+
+    def on_complete(self) -> None:
+        assert not self.ended
+        self.is_complete = True
+        self._changed.set()
+
+    @property
+    def ended(self) -> bool:
+        return self.is_complete or self.error is not None
+
+    async def has(self, count: int) -> list[bytes]:
+        while len(self.data) < count:
+            self._changed.clear()
+            await self._changed.wait()
+        return self.data
+
+    async def end(self) -> list[bytes]:
+        while not self.ended:
+            self._changed.clear()
+            await self._changed.wait()
+        return self.data
+
+
+class Counted(Publisher, Subscription):  # type: ignore[misc]
+    """Publishes 0, 1, 2 … as it is asked, up to `count`, and writes down how it was asked."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.sent_n = 0
+        self.asked: list[int] = []
+        self.cancelled = asyncio.Event()
+        self.to: Any = None
+
+    def subscribe(self, subscriber: Any) -> None:
+        self.to = subscriber
+        subscriber.on_subscribe(self)
+
+    def request(self, n: int) -> None:
+        self.asked.append(n)
+        while n and self.sent_n < self.count:
+            n -= 1
+            self.sent_n += 1
+            self.to.on_next(Payload(b"%d" % (self.sent_n - 1)), self.sent_n == self.count)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def things() -> Service:
+    """Answers by its routes; `boom` fails, `count` counts to what the data says, `echo` sends back."""
+    service = Service("things")
+
+    @service.request_response("echo")
+    async def echo(request: Request) -> bytes:
+        return b"echo " + request.data
+
+    @service.request_stream("count")
+    async def count(request: Request) -> AsyncIterator[bytes]:
+        for number in range(int(request.data)):
+            yield b"%d" % number
+
+    @service.request_channel("echo")
+    async def echo_all(payloads: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+        async for payload in payloads:
+            yield b"echo " + payload.data
+
+    return service
+
+
+@asynccontextmanager
+async def offered(broker: FakeBroker, service: Service) -> AsyncIterator[tuple[Client, ClientRSocket]]:
+    """A service behind the broker, and a client with its view as an RSocket."""
+    async with connect(broker.url, service=service), connect(broker.url) as client:
+        yield client, client.as_rsocket(address(service.name))

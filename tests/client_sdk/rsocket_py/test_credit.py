@@ -1,0 +1,208 @@
+"""Credit of `as_rsocket` both ways, cancelling, and Subscribers that fail."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from rsocket.extensions.helpers import composite, route
+from rsocket.payload import Payload
+
+from client_sdk import connect
+from client_sdk.rsocket_py import ClientRSocket
+from client_sdk.rsocket_py.publishers import MAX_UNASKED_N
+from tests.client_sdk.fake_broker import (
+    CANCEL,
+    CHANNEL,
+    FNF,
+    PAYLOAD,
+    REQUEST_N,
+    RESPONSE,
+    STREAM,
+    FakeBroker,
+    Peer,
+    header,
+)
+from tests.client_sdk.rsocket_py.strangers import THINGS, Counted, Heard, offered, things
+
+NEXT, COMPLETE = 0x20, 0x40
+COUNT = composite(route("count"))
+
+
+class Scripted:
+    """A service that sends what the test says; the broker in between forwards frames."""
+
+    def __init__(self, rsocket: ClientRSocket, service: Peer, caller: Peer) -> None:
+        self.rsocket = rsocket
+        self.service = service
+        self.caller = caller
+
+    def send(self, *data: bytes, flags: int = NEXT, stream_id: int = 1) -> None:
+        for each in data:
+            self.caller.send(header(stream_id, PAYLOAD, flags) + each)
+
+
+@pytest.fixture
+async def scripted(broker: FakeBroker) -> Any:
+    async with connect(broker.url, service="things") as _, connect(broker.url) as client:
+        service, caller = await broker.peer(0), await broker.peer(1)
+        service.joined.clear()
+        service.send = lambda frame: None  # requests are kept by the caller's peer, and answered by the test
+        yield Scripted(client.as_rsocket(THINGS), service, caller)
+
+
+def credit_of(frame: tuple[int, int, int, bytes]) -> int:
+    return int.from_bytes(frame[3][6:10])
+
+
+async def test_credit_on_the_wire_is_what_the_subscriber_asks_for(scripted: Scripted) -> None:
+    heard = Heard()
+    scripted.rsocket.request_stream(Payload(b"")).initial_request_n(2).subscribe(heard)
+    assert credit_of((await scripted.caller.expect(STREAM))[0]) == 2
+    scripted.send(b"a", b"b")
+    assert await heard.has(2) == [b"a", b"b"]
+    heard.subscription.request(3)
+    heard.subscription.request(10)
+    assert [credit_of(frame) for frame in await scripted.caller.expect(REQUEST_N, 2)] == [3, 10]
+    scripted.send(b"c")
+    scripted.send(b"d", flags=NEXT | COMPLETE)
+    assert await heard.end() == [b"a", b"b", b"c", b"d"]
+    assert heard.is_complete
+    assert heard.error is None
+
+
+async def test_credit_that_is_given_before_the_request_has_left_is_not_lost(scripted: Scripted) -> None:
+    class Eager(Heard):
+        def on_subscribe(self, subscription: Any) -> None:
+            super().on_subscribe(subscription)
+            subscription.request(4)
+
+    scripted.rsocket.request_stream(Payload(b"")).initial_request_n(1).subscribe(Eager())
+    scripted.rsocket.request_channel(Payload(b""), Counted(1)).initial_request_n(1).subscribe(Eager())
+    assert [credit_of(frame) for frame in await scripted.caller.expect(REQUEST_N, 2)] == [4, 4]
+    assert credit_of(scripted.caller.of(STREAM)[0]) == 1
+    assert credit_of(scripted.caller.of(CHANNEL)[0]) == 1
+
+
+async def test_items_that_nobody_asked_for_end_the_stream(scripted: Scripted) -> None:
+    heard = Heard()
+    scripted.rsocket.request_stream(Payload(b"")).initial_request_n(1).subscribe(heard)
+    await scripted.caller.expect(STREAM)
+    scripted.send(b"a", b"b")
+    await heard.end()
+    assert heard.data == [b"a"]
+    assert "nobody had asked for" in str(heard.error)
+    await scripted.caller.expect(CANCEL)
+
+
+async def test_a_publisher_is_asked_as_the_service_gives_credit(scripted: Scripted) -> None:
+    publisher, heard = Counted(100), Heard()
+    scripted.rsocket.request_channel(Payload(b"first"), publisher).subscribe(heard)
+    await scripted.caller.expect(CHANNEL)
+    scripted.caller.send(header(1, REQUEST_N) + (3).to_bytes(4))
+    sent = await scripted.caller.expect(PAYLOAD, 3)
+    assert [frame[3][6:] for frame in sent] == [b"0", b"1", b"2"]
+    await scripted.rsocket.fire_and_forget(Payload(b""))
+    assert publisher.asked == [1, 1, 1, 1]  # one ahead of the credit
+    heard.subscription.cancel()
+    await scripted.caller.expect(CANCEL)
+    await publisher.cancelled.wait()
+
+
+async def test_cancel_of_the_future_and_of_the_subscription_is_sent(scripted: Scripted) -> None:
+    answer = scripted.rsocket.request_response(Payload(b""))
+    await scripted.caller.expect(RESPONSE)
+    answer.cancel()
+    await scripted.caller.expect(CANCEL)
+    heard = Heard()
+    stream = scripted.rsocket.request_stream(Payload(b""))
+    stream.subscribe(heard)
+    await scripted.caller.expect(STREAM)
+    scripted.send(b"a", stream_id=3)
+    await heard.has(1)
+    stream.cancel()
+    assert [frame[1] for frame in await scripted.caller.expect(CANCEL, 2)] == [1, 3]
+    scripted.send(b"b", stream_id=3)
+    await scripted.rsocket.fire_and_forget(Payload(b""))
+    assert heard.data == [b"a"]
+    assert not heard.ended  # who cancels hears nothing more
+
+
+async def test_what_is_cancelled_before_it_was_sent_is_not_sent(scripted: Scripted) -> None:
+    class Hasty(Heard):
+        def on_subscribe(self, subscription: Any) -> None:
+            subscription.cancel()
+
+    publisher, sent = Counted(3), asyncio.Event()
+    scripted.rsocket.request_stream(Payload(b"")).subscribe(Hasty())
+    scripted.rsocket.request_channel(Payload(b""), publisher, sent).subscribe(Hasty())
+    late = scripted.rsocket.request_channel(Payload(b""), Counted(3), late_sent := asyncio.Event())
+    late.subscribe(Heard())
+    late.cancel()
+    await sent.wait()
+    await late_sent.wait()
+    assert publisher.cancelled.is_set()
+    await scripted.rsocket.fire_and_forget(Payload(b""))
+    await scripted.caller.expect(FNF)
+    assert (scripted.caller.of(STREAM), scripted.caller.of(CHANNEL)) == ([], [])
+
+
+@pytest.mark.parametrize("where", ["on_next", "on_error", "on_complete"])
+async def test_a_subscriber_that_raises_harms_nobody_else(
+    broker: FakeBroker, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Raising(Heard):
+        def on_next(self, value: Any, is_complete: bool = False) -> None:
+            if where == "on_next":
+                raise ValueError("mine")
+            super().on_next(value, is_complete)
+
+        def on_error(self, exception: Exception) -> None:
+            super().on_error(exception)
+            if where == "on_error":
+                raise ValueError("mine")
+
+        def on_complete(self) -> None:
+            super().on_complete()
+            raise ValueError("mine")
+
+    async with offered(broker, things()) as (_, rsocket):
+        raising, other = Raising(), Heard()
+        rsocket.request_stream(Payload(b"0" if where == "on_complete" else b"3", COUNT)).subscribe(raising)
+        rsocket.request_stream(Payload(b"5", COUNT)).subscribe(other)
+        if where == "on_error":
+            unknown = Raising()
+            rsocket.request_stream(Payload(b"", composite(route("unknown")))).subscribe(unknown)
+            await unknown.end()
+        await raising.end()
+        if where == "on_next":
+            assert str(raising.error) == "mine"
+        assert await other.end() == [b"0", b"1", b"2", b"3", b"4"]
+        assert (await rsocket.request_response(Payload(b"x", composite(route("echo"))))).data == b"echo x"
+    assert "a Subscriber failed" in caplog.text
+    caplog.clear()
+
+
+async def test_a_publisher_that_publishes_too_much_unasked_is_ended(scripted: Scripted) -> None:
+    class Flood(Counted):
+        def subscribe(self, subscriber: Any) -> None:
+            super().subscribe(subscriber)
+            for _ in range(MAX_UNASKED_N + 1):
+                subscriber.on_next(Payload(b"x"))
+
+    class Full(Counted):
+        def subscribe(self, subscriber: Any) -> None:
+            super().subscribe(subscriber)
+            for _ in range(MAX_UNASKED_N):
+                subscriber.on_next(Payload(b"x"))
+
+    full, flood = Full(0), Flood(0)
+    full_heard, flood_heard = Heard(), Heard()
+    scripted.rsocket.request_channel(Payload(b""), full).subscribe(full_heard)
+    scripted.rsocket.request_channel(Payload(b""), flood).subscribe(flood_heard)
+    await flood_heard.end()
+    assert f"over {MAX_UNASKED_N} items" in str(flood_heard.error)
+    assert flood.cancelled.is_set()
+    assert not full_heard.ended
+    assert not full.cancelled.is_set()
+    full_heard.subscription.cancel()
+    await full.cancelled.wait()
