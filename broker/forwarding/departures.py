@@ -33,11 +33,12 @@ from broker.wire.frames import SHARD
 class Departures(Tries):
     """The requests of one broker's clients that go to other brokers."""
 
-    __slots__ = ("_again", "_desk", "_hops")
+    __slots__ = ("_again", "_desk", "_hops", "_max_waiting_bytes")
 
     def __init__(self, desk: Desk, hops: Hops) -> None:
         self._desk: Final = desk
         self._hops: Final = hops
+        self._max_waiting_bytes: Final = desk.settings.max_waiting_bytes
         self._again: Final = Request()  # that is decided upon once more
         self._again.is_second = True
 
@@ -67,50 +68,41 @@ class Departures(Tries):
             frame = desk.cursor(gathering.frames[0], frame.now)
             at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         kind = frame.kind
-        is_streaming = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL or frame.flags & FOLLOWS != 0
+        flags = frame.flags
+        is_streaming = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL or flags & FOLLOWS != 0
         prefix = self._hops.prefix(route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to))
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start
-        grown = size + len(prefix) + (0 if frame.flags & METADATA else 3)
-        if grown > MAX_FRAME_BYTES:
-            desk.refuse_large(peer, frame, target, grown)
-        elif kind == REQUEST_FNF or kind == METADATA_PUSH:
+        if size + len(prefix) + 3 > MAX_FRAME_BYTES and self._is_too_large(peer, frame, target, size + len(prefix)):
+            return None
+        if kind == REQUEST_FNF or kind == METADATA_PUSH:
             self._send_only(peer, frame, request, target, route, server, prefix, at, to)
-        else:
-            self._splice(peer, frame, request, target, route, server, prefix, at, to)
-        return None
-
-    def _splice(
-        self,
-        peer: Peer,
-        frame: FrameCursor,
-        request: Request,
-        target: Target,
-        route: Route,
-        server: Peer,
-        prefix: bytes,
-        at: int,
-        to: int,
-    ) -> None:
-        """Joins the streams of a request that has answers."""
-        desk = self._desk
-        kind = frame.kind
+            return None
         flow = desk.flow(peer, target, route, kind)
-        held_bytes = peer.waiting_bytes + frame.end - frame.start + FRAME_COST
+        rest = frame.data[at : frame.end]
         splice: Splice
-        if frame.flags & FOLLOWS or request.is_second or held_bytes > desk.settings.max_waiting_bytes:
+        if flags & FOLLOWS or request.is_second or peer.waiting_bytes + size + FRAME_COST > self._max_waiting_bytes:
             began_at = request.began_at or frame.now
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, began_at)
         else:
             kept = Retriable(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            kept.keep(frame.data[frame.start : frame.end], target, self)
+            kept.keep(frame, rest, to - at, target, self)
             splice = kept
-        splice.open_stamped(frame, prefix, at, to)
+        splice.open_stamped(frame, prefix, rest, to - at)
         if target.deadline_ms > 0:
             splice.timer = desk.timers.put(deadline_at(target, request, frame.now), splice)
-        if request.gathering is not None:
-            desk.replay(peer, frame.stream_id, request.gathering, False, frame.now)
+        if gathering is not None:
+            desk.replay(peer, frame.stream_id, gathering, False, frame.now)
+        return None
+
+    def _is_too_large(self, peer: Peer, frame: FrameCursor, target: Target, size: int) -> bool:
+        """True, and refused, for a request that would not fit a frame with what is put in front of it."""
+        grown = size + (0 if frame.flags & METADATA else 3)
+        if grown <= MAX_FRAME_BYTES:
+            return False
+        self._desk.refuse_large(peer, frame, target, grown)
+        return True
 
     def _send_only(
         self,
@@ -132,12 +124,12 @@ class Departures(Tries):
             route.load.requests += 1  # no lease speaks of pushes
         elif frame.flags & FOLLOWS:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, REQUEST_FNF, frame.now)
-            splice.open_stamped(frame, prefix, at, to)
+            splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
             if request.gathering is not None:
                 desk.replay(peer, frame.stream_id, request.gathering, False, frame.now)
             return
         else:
-            server.forward_stamped(frame, server.open_id(), prefix, at, to)
+            server.forward_stamped(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
             route.load.take()
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
 

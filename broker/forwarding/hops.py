@@ -94,17 +94,22 @@ class Hops:
     """Everything about hops that one broker keeps."""
 
     __slots__ = (
+        "_far_counts",
         "_max_hops",
         "_names_prefixes",
+        "_naming",
+        "_near_n",
         "_news",
         "_paths_rest",
         "_prefixes",
         "brokers_n",
-        "hop_counts",
         "latest",
         "latest_entry",
         "loops_refused",
         "name",
+        "near",
+        "near_head",
+        "near_mimes",
         "paths",
         "refused",
         "remotes",
@@ -118,13 +123,20 @@ class Hops:
         self.brokers_n = 1  # that are known and can be reached, this one included; the cluster says so
         self.remotes: dict[str, Remote] = {}  # the other brokers by name; the cluster keeps it
         self._max_hops: Final = max_hops  # 0: as many as brokers are known
+        self._naming = 0  # how often it was renamed
         self._prefixes: dict[int, bytes] = {}  # of requests for a route; bounded by MAX_PREFIXES
         self._names_prefixes: dict[str, bytes] = {}  # of all others; bounded by MAX_PREFIXES
         self.latest: Section | None = None  # the one that was asked for last
         self.latest_entry = b""  # the entry of composite metadata that it was in; at most some KiB
         self.sections: Final[dict[bytes, Section]] = {}  # that were read, by their bytes; bounded by MAX_SECTIONS
         self.paths: dict[str, Path] = {}  # by `b1>b2>b3`; bounded by MAX_PATHS, and one for the rest under ""
-        self.hop_counts: list[int] = [0]  # requests for routes of this broker that came over so many links
+        # The latest one that named a route of this broker and came over one link, what stood in front of the caller's
+        # metadata then, and the caller's mime types: most requests are like that.
+        self.near: Section | None = None
+        self.near_head = b""
+        self.near_mimes = -1
+        self._near_n = 0  # requests for routes of this broker that came over one link
+        self._far_counts: list[int] = [0, 0]  # those that came over so many
         self.loops_refused = 0
         self.refused: dict[str, int] = {}  # requests, by reason: half a dozen
         self.retried_n = 0  # requests that were decided upon a second time (D-50)
@@ -139,6 +151,16 @@ class Hops:
         self.sections.clear()
         self.latest = None
         self.latest_entry = b""
+        self.near = None
+        self.near_head = b""
+        self._naming += 1
+
+    @property
+    def hop_counts(self) -> list[int]:
+        """How many requests for routes of this broker came over 0, 1, 2 … links."""
+        counts = self._far_counts[:]
+        counts[1] = self._near_n
+        return counts if len(counts) > 2 or self._near_n else counts[:1]
 
     # Where requests come in
 
@@ -147,16 +169,22 @@ class Hops:
 
         `is_like_ours`: see that function.
         """
+        # How the broker is called is part of the key, as a route remembers what was in front of its latest request.
+        key = (self._naming << 13) | (mimes.number << 1) | (1 if is_streaming else 0)  # mimes: 12 bits, MAX_MIMES
+        if key == route.prefix_key and not redirected and not is_like_ours:
+            return route.prefix
         if redirected or is_like_ours:
             to = f"service:{redirected} route:{route.id_text}" if redirected else f"route:{route.id_text}"
             return self.named_prefix(to, is_streaming, mimes, is_like_ours)
-        key = (route.number << 13) | (mimes.number << 1) | (1 if is_streaming else 0)  # mimes: 12 bits, MAX_MIMES
-        prefix = self._prefixes.get(key)
+        full_key = (route.number << 13) | (key & 0x1FFF)
+        prefix = self._prefixes.get(full_key)
         if prefix is None:
             prefix = self._made(f"route:{route.id_text}", is_streaming, mimes, False)
             if len(self._prefixes) >= MAX_PREFIXES:
                 self._prefixes.clear()
-            self._prefixes[key] = prefix
+            self._prefixes[full_key] = prefix
+        route.prefix_key = key
+        route.prefix = prefix
         return prefix
 
     def copy_prefix(
@@ -234,7 +262,10 @@ class Hops:
 
     def arrived(self, hops_n: int) -> None:
         """A request is for routes of this broker."""
-        counts = self.hop_counts
+        if hops_n == 1:
+            self._near_n += 1
+            return
+        counts = self._far_counts
         while len(counts) <= hops_n:  # at most MAX_TRACE
             counts.append(0)
         counts[hops_n] += 1

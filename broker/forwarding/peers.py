@@ -4,7 +4,7 @@ Decides stream ids and how a forwarded frame is written: four bytes of stream id
 know routes or tags, and writes nothing: `core.take_writes` hands the bytes out.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
@@ -27,6 +27,9 @@ from broker.rsocket.frames import (
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.resumption import Session
 from broker.wire.ints import u32_bytes
+
+if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
+    from mypy_extensions import i64
 
 _KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
 MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a stranger must not fill memory
@@ -254,22 +257,21 @@ class Peer:
             writer.write(data[start + 4 : end])
         self.pending_bytes += size + 3
 
-    def forward_stamped(self, frame: FrameCursor, stream_id: int, prefix: bytes, at: int, metadata_to: int) -> None:
-        """Writes the first frame of a request with other metadata: `prefix` and what it has from `at` to `metadata_to`.
+    def forward_stamped(
+        self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
+    ) -> None:
+        """Writes the first frame of a request with other metadata: `prefix`, and the first `metadata_bytes` of `rest`.
 
-        All behind that stays. A request that is congested for lets who sent it wait, as in `forward`.
+        All behind that is data. A request that is congested for lets who sent it wait, as in `forward`.
         """
-        data = frame.data
-        kind = frame.kind
-        end = frame.end
-        length = len(prefix) + metadata_to - at
-        flags = frame.flags | METADATA
-        n = -1 if kind < REQUEST_STREAM else initial_n(data, frame.start)
-        size = 9 + len(prefix) + end - at + (4 if n >= 0 else 0)
+        flags: i64 = frame.flags
+        kind: i64 = frame.kind
+        length: i64 = len(prefix) + metadata_bytes
+        size: i64 = 9 + len(prefix) + len(rest)
+        if kind >= REQUEST_STREAM:
+            size += 4
         if self.session is not None or not self.is_framed or size >= _SMALL_BYTES or flags & FOLLOWS:
-            credit = n.to_bytes(4, "big") if n >= 0 else b""
-            header = ((stream_id << 16) | (kind << 10) | flags).to_bytes(6, "big")
-            self.request(header + credit + length.to_bytes(3, "big") + prefix + data[at:end])
+            self._request_stamped(frame, stream_id, prefix, rest, length)
             return
         if not self.pending_bytes:
             self._dirty.append(self)
@@ -277,15 +279,18 @@ class Peer:
             self.is_fed = True
             self._fed.append(self)
         writer = self._writer
-        # Numbers as in `forward`, and no bytes put together first: 1 in 8 instructions of a request over a link.
-        write_i64_be(writer, (size << 40) | (stream_id << 8) | (kind << 2) | (flags >> 8))
-        if n < 0:
-            write_i32_be(writer, ((flags & 0xFF) << 24) | length)
+        # As in `forward`; machine words, and no bytes put together first: see `i64` above.
+        number: i64 = stream_id
+        write_i64_be(writer, (size << 40) | (number << 8) | (kind << 2) | ((flags | METADATA) >> 8))
+        if kind < REQUEST_STREAM:
+            low: int = ((flags & 0xFF) << 24) | length
+            write_i32_be(writer, low)
         else:
+            n: i64 = initial_n(frame.data, frame.start)
             write_i64_be(writer, ((flags & 0xFF) << 56) | (n << 24) | length)
-        if prefix:
+        if len(prefix):
             writer.write(prefix)
-        writer.write(data[at:end])
+        writer.write(rest)
         self.pending_bytes += size + 3
 
     def send(self, raw: bytes) -> None:
@@ -385,6 +390,13 @@ class Peer:
             self.send(raw)
         else:
             self.request(raw)
+
+    def _request_stamped(
+        self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
+    ) -> None:
+        credit = initial_n(frame.data, frame.start).to_bytes(4, "big") if frame.kind >= REQUEST_STREAM else b""
+        header = ((stream_id << 16) | (frame.kind << 10) | frame.flags | METADATA).to_bytes(6, "big")
+        self.request(header + credit + metadata_bytes.to_bytes(3, "big") + prefix + rest)
 
     def _retain(self, session: Session, raw: bytes) -> bool:
         """What has a position is retained. True when the frame is to be written now.

@@ -117,6 +117,42 @@ class Relays:
 
     # From other brokers
 
+    def joins_at_once(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
+        """A request of another broker whose metadata is `frame.data[at:to]`: True when it has gone to its route.
+
+        That is, when it begins like the latest one, and nothing is in the way: nearly always. Else nothing has been
+        done, and `handle` finds out all there is to say.
+        """
+        hops = self.hops
+        head = hops.near_head
+        start = at + len(head)
+        data = frame.data
+        section = hops.near
+        if section is None or start >= to or data[at:start] != head or data[start] == _MIMES_FIRST:
+            return False
+        route = section.route
+        if route is None:
+            return False
+        server = route.owner  # None once the route has left
+        load = route.load
+        kind = frame.kind
+        if not isinstance(server, Peer) or server.mimes != hops.near_mimes or load.lease is not None:
+            return False
+        if server.unsent_bytes + server.pending_bytes > self._full_bytes:
+            return False
+        if kind == REQUEST_RESPONSE:
+            if load.is_full():
+                return False
+        elif kind == REQUEST_FNF:
+            return False
+        path = section.path
+        path.requests += 1
+        path.last_at = frame.now
+        hops.arrived(1)
+        splice = Splice(peer, frame.stream_id, server, server.open_id(), route, self._relayed, kind, frame.now)
+        splice.open_stamped(frame, b"", data[start : frame.end], to - start)
+        return True
+
     def handle(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A new request of another broker. `request` knows its metadata: all of it, if it was gathered."""
         gathering = request.gathering
@@ -390,6 +426,8 @@ class Relays:
         if is_same and not self._keeps_section:  # nearly always
             if section is not None:
                 self.hops.arrived(section.hops_n)
+                if section.hops_n == 1 and section.refusal is None:
+                    self._remember(peer, request, section, start)
             self._join(peer, frame, request, route, server, b"", start)
             return
         if self._must_wait(peer, frame, request, server):
@@ -402,6 +440,14 @@ class Relays:
         if section is not None:
             self.hops.arrived(section.hops_n)
         self._join_translated(peer, frame, request, route, server, metadata)
+
+    def _remember(self, peer: Peer, request: Request, section: Section, start: int) -> None:
+        """The next request like this one can be joined at once."""
+        hops = self.hops
+        if peer.link is not None and section.route is not None and start - request.metadata_at <= MAX_SECTION_KEPT:
+            hops.near = section
+            hops.near_head = request.data[request.metadata_at : start]
+            hops.near_mimes = request.mimes
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
         """True, and the request is held, when metadata that this server cannot read as it is has not come whole."""
@@ -448,11 +494,11 @@ class Relays:
             self._desk.refuse_large(peer, frame, None, size)
         elif kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
-            server.forward_stamped(frame, server.open_id(), prefix, at, to)
+            server.forward_stamped(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
         else:
             flow = self._relayed
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            splice.open_stamped(frame, prefix, at, to)
+            splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
             if request.gathering is not None:
                 self._desk.replay(peer, frame.stream_id, request.gathering, True, frame.now)
 

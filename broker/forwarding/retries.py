@@ -11,7 +11,18 @@ from broker.forwarding.peers import Peer
 from broker.forwarding.splices import Splice, is_request_n
 from broker.routing.loads import NEITHER
 from broker.routing.targets import Target
-from broker.rsocket.frames import CANCEL, ERROR, MAX_N, PAYLOAD, REQUEST_N, REQUEST_RESPONSE, error_code, initial_n
+from broker.rsocket.frames import (
+    CANCEL,
+    ERROR,
+    MAX_N,
+    METADATA,
+    PAYLOAD,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    encode_request,
+    error_code,
+    initial_n,
+)
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.resumption import FRAME_COST
 
@@ -24,26 +35,35 @@ _TEXT_AT: Final = 10  # of an ERROR: behind header and code
 class Retriable(Splice):
     """A unicast or shard request on its way to another broker, kept for a second try until the first answer."""
 
-    __slots__ = ("_kept", "_tries", "generation", "more_n", "target")
+    __slots__ = ("_cost_bytes", "_flags", "_kept", "_metadata_bytes", "_n", "_tries", "generation", "more_n", "target")
 
     # From `keep` on, which follows the making at once.
-    _kept: bytes  # the request as it came; empty once an answer has come
+    _kept: bytes  # the request from its metadata on, which is never empty; empty once an answer has come
+    _metadata_bytes: int  # of that
+    _flags: int
+    _n: int  # its credit, if the model has one
+    _cost_bytes: int  # as it counts for its caller
     _tries: "Tries"
     generation: int  # of the table by which it was decided
     more_n: int  # credit of REQUEST_N frames that came since
     target: Target
 
-    def keep(self, kept: bytes, target: Target, tries: "Tries") -> None:
-        """Has this frame sent once more by `tries`, if need be."""
+    def keep(self, frame: FrameCursor, rest: bytes, metadata_bytes: int, target: Target, tries: "Tries") -> None:
+        """Has this frame sent once more by `tries`, if need be. `rest`: the frame from its metadata on."""
         self.target = target
         self.generation = target.generation
         self.more_n = 0
-        self._kept = kept
+        self._kept = rest
+        self._metadata_bytes = metadata_bytes
+        self._flags = frame.flags
+        self._n = 0 if self.model == REQUEST_RESPONSE else initial_n(frame.data, frame.start)
         self._tries = tries
-        self.caller.waiting_bytes += len(kept) + FRAME_COST
+        cost_bytes = frame.end - frame.start + FRAME_COST
+        self._cost_bytes = cost_bytes
+        self.caller.waiting_bytes += cost_bytes
 
     def from_caller(self, frame: FrameCursor) -> None:
-        if self._kept:
+        if len(self._kept):
             if frame.kind == REQUEST_N and is_request_n(frame):
                 self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
             elif frame.kind == PAYLOAD:
@@ -53,17 +73,20 @@ class Retriable(Splice):
         super().from_caller(frame)
 
     def from_route(self, frame: FrameCursor) -> None:
-        kept = self._kept
-        if kept:
+        if len(self._kept):
             if frame.kind == ERROR and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now):
                 return
-            self.caller.waiting_bytes -= len(kept) + FRAME_COST
+            self.caller.waiting_bytes -= self._cost_bytes
             self._kept = b""
         Splice.from_route(self, frame)
 
     def give_up(self, now: float) -> bytes:
         """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
         kept = self._kept
+        metadata = kept[: self._metadata_bytes] if self._flags & METADATA else None
+        raw = encode_request(
+            self.model, self.caller_id, kept[self._metadata_bytes :], metadata, self._n, self._flags & ~METADATA
+        )
         self._let_go()
         del self.caller.streams[self.caller_id]
         self.server.streams.pop(self.route_id, None)
@@ -71,7 +94,7 @@ class Retriable(Splice):
         if self.timer is not None:
             self.timer.cancel()
         self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now)
-        return kept
+        return raw
 
     def caller_lost(self, now: float) -> None:
         self._let_go()
@@ -86,8 +109,8 @@ class Retriable(Splice):
         super().expire(now)
 
     def _let_go(self) -> None:
-        if self._kept:
-            self.caller.waiting_bytes -= len(self._kept) + FRAME_COST
+        if len(self._kept):
+            self.caller.waiting_bytes -= self._cost_bytes
             self._kept = b""
 
 

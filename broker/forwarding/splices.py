@@ -113,14 +113,14 @@ class Splice(Stream):
         self.begin(frame.flags, frame.end - frame.start)
         self.server.forward(frame, self.route_id)
 
-    def open_stamped(self, frame: FrameCursor, prefix: bytes, at: int, metadata_to: int) -> None:
+    def open_stamped(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
         """As `open`, with other metadata in the first frame: see `Peer.forward_stamped`."""
         self.caller.streams[self.caller_id] = self
         self.server.streams[self.route_id] = self
         self.caller.begun += 1
         self.route.load.began(self.model == REQUEST_RESPONSE)
         self.begin(frame.flags, frame.end - frame.start)
-        self.server.forward_stamped(frame, self.route_id, prefix, at, metadata_to)
+        self.server.forward_stamped(frame, self.route_id, prefix, rest, metadata_bytes)
 
     def begin(self, flags: int, size: int) -> None:
         """Notes what the first frame of the request says about its end."""

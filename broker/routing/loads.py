@@ -84,6 +84,10 @@ class Load:
         self._limit: Final = service.policy.max_in_flight_per_route
         self._loads: Final = loads
 
+    def is_full(self) -> bool:
+        """It has as many request/responses in flight as it may have."""
+        return self._limit > 0 and self.awaited_n >= self._limit
+
     def take(self) -> None:
         """A request was given to the route that is over with it."""
         self.requests += 1

@@ -32,6 +32,8 @@ class Route:
         "load",
         "number",
         "owner",
+        "prefix",
+        "prefix_key",
         "seed_high",
         "seed_low",
         "service",
@@ -57,6 +59,9 @@ class Route:
         self.number = 0  # of the join, never used twice in a run
         self.timestamp_ms = 0  # of the announcement, D-08
         self.joined_at_ms = 0
+        # What stands in front of the latest request that went there over a link, see `forwarding.hops`; -1: nothing.
+        self.prefix_key = -1
+        self.prefix = b""
 
 
 class Table:

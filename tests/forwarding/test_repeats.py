@@ -1,0 +1,213 @@
+"""Brokers remember the latest request of a link, and what stood in front of a route's latest one: nobody may notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.errors import REJECTED
+from broker.routing.leases import Lease
+from broker.routing.policies import Policy
+from broker.routing.table import Route
+from broker.rsocket.frames import (
+    COMPLETE,
+    FOLLOWS,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_request,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.annotations import STREAMING
+from broker.wire.frames import MIME_TYPE
+from tests.fakes import Wire, address, addressed, composite, error
+from tests.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
+
+REST = addressed(address(service="orders"), ("text/plain", b"more"))
+HEAD = annotated(section(to_route(7), "b1"))
+Outcome = list[tuple[str, int, int, bytes | None, bytes]]
+
+
+class Last:
+    """b2 with route 7, a link to b1 on which it comes, and another service with route 8."""
+
+    def __init__(self, warm: bytes) -> None:
+        """`warm`: what the request before begins with; empty: there was none."""
+        self.broker = Broker("b2", CoreSettings(policy=Policy(max_in_flight_per_route=2)))
+        self.service = self.broker.service("orders", 7, data_mime=DATA_MIME)
+        self.other = self.broker.service("orders", 8, data_mime=DATA_MIME)
+        self.link = self.broker.link("b1")
+        if warm:
+            self.link.send(encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
+            self.service.answer(self.service.one().stream_id, b"")
+            self.link.one()
+
+    @property
+    def route(self) -> Route:
+        [route] = [one for one in self.broker.core.table.routes() if one.id[-1] == 7]
+        return route
+
+    def outcome(self, raw: bytes, wires: list[Wire]) -> Outcome:
+        """What all of them get because of the link's request, but for stream ids."""
+        self.link.send(raw)
+        return [
+            (wire.peer.name, frame.kind, frame.flags, frame.metadata, frame.data)
+            for wire in [self.service, self.other, *wires, self.link]
+            for frame in wire.received()
+        ]
+
+
+def nothing(last: Last) -> list[Wire]:
+    return []
+
+
+def lease_is_spent(last: Last) -> list[Wire]:
+    last.route.load.lease = Lease(last.broker.core.table.masks)
+    last.route.load.lease.join(last.route.slot)
+    return []
+
+
+def lease_is_there(last: Last) -> list[Wire]:
+    lease_is_spent(last)
+    assert last.route.load.lease is not None
+    last.route.load.lease.grant(3, 5.0, last.broker.now)
+    return []
+
+
+def much_waits(last: Last) -> list[Wire]:
+    last.service.peer.unsent_bytes = (last.service.peer.settings.max_pending_bytes // 2) + 1
+    return []
+
+
+def the_service_is_gone(last: Last) -> list[Wire]:
+    last.service.lose()
+    return []
+
+
+def the_service_came_back_with_other_mime_types(last: Last) -> list[Wire]:
+    last.service.lose()
+    return [last.broker.service("orders", 7, metadata_mime=MIME_TYPE)]
+
+
+def a_service_with_other_mime_types_was_asked(last: Last) -> list[Wire]:
+    wires = the_service_came_back_with_other_mime_types(last)
+    last.link.send(encode_request(REQUEST_FNF, 11, b"", HEAD + composite(caller_mimes("", "text/plain")) + REST))
+    last.link.send(encode_request(REQUEST_FNF, 13, b"", HEAD + composite(caller_mimes(COMPOSITE_MIME, "a/b")) + REST))
+    assert len(wires[0].received()) == 1
+    return wires
+
+
+def the_service_came_back(last: Last) -> list[Wire]:
+    last.service.lose()
+    return [last.broker.service("orders", 7, data_mime=DATA_MIME)]
+
+
+def the_broker_is_called_b1(last: Last) -> list[Wire]:
+    last.broker.hops.rename("b1")
+    return []
+
+
+CHANGES: list[Callable[[Last], list[Wire]]] = [
+    nothing,
+    lease_is_spent,
+    lease_is_there,
+    much_waits,
+    the_service_is_gone,
+    the_service_came_back_with_other_mime_types,
+    a_service_with_other_mime_types_was_asked,
+    the_service_came_back,
+    the_broker_is_called_b1,
+]
+KINDS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
+    change: Callable[[Last], list[Wire]], kind: int
+) -> None:
+    warm, cold = Last(HEAD), Last(b"")
+    raw = encode_request(kind, 21, b"data", HEAD + REST, 8)
+    found = warm.outcome(raw, change(warm))
+    assert found == cold.outcome(raw, change(cold))
+    assert found or kind == REQUEST_FNF  # of which nobody could be told
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        HEAD,
+        HEAD[:-1],
+        HEAD[:60],
+        HEAD[:20],
+        REST,
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, "text/plain")) + REST,
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME)) + REST,
+        HEAD + composite(caller_mimes("", "text/plain")) + REST,
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME))[:50],
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME), caller_mimes("", "c/d")) + REST,
+        annotated(section(to_route(8), "b1")) + REST,
+        annotated(section(to_route(7), "b3")) + REST,
+        annotated(section(to_route(7), "b1", flags=STREAMING)) + REST,
+        annotated(section(to_route(7), "b0", "b1")) + REST,
+        annotated(section(None, "b1")) + REST,
+    ],
+)
+@pytest.mark.parametrize("flags", [0, FOLLOWS])
+@pytest.mark.parametrize("warm", [HEAD, HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME))])
+def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: int, metadata: bytes) -> None:
+    for data in (b"", b"data", HEAD[-1:] + b"data"):
+        raw = encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | COMPLETE)
+        assert Last(warm).outcome(raw, []) == Last(b"").outcome(raw, [])
+
+
+def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
+    last = Last(b"")
+    for number in (21, 23, 25):
+        last.link.send(encode_request(REQUEST_RESPONSE, number, b"", HEAD + REST))
+    text = f"over-limit: the route {to_route(7)[6:]} has 2 requests in flight, as many as it may"
+    assert (len(last.service.received()), last.link.received()) == (2, [error(25, REJECTED, text)])
+
+
+def test_the_latest_are_counted_like_the_first() -> None:
+    last = Last(HEAD)
+    for number in (21, 23):
+        last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
+    path = last.broker.hops.paths["b1>b2"]
+    assert (path.requests, last.broker.hops.hop_counts, last.route.load.requests, last.link.peer.requests) == (
+        3,
+        [0, 3],
+        3,
+        3,
+    )
+
+
+def test_what_stands_in_front_of_a_request_is_its_own_whoever_sent_the_latest_to_that_route() -> None:
+    """D-49: who else asks, and for what, changes nothing; nor does a name that the broker had before."""
+    broker = Broker("b1")
+    link = broker.link("b2")
+    broker.far(broker.remote("b2", link), "orders", 7)
+    broker.far(broker.remote("b2", link), "stock", 8)
+    plain, text = broker.caller(data_mime=DATA_MIME), broker.caller(data_mime="text/plain")
+    found: list[tuple[str | None, str, bool, int]] = []
+    stream_id = 1
+    for name in ("b1", "b1", "b5"):
+        broker.hops.rename(name)
+        for caller in (plain, text):
+            for kind in (REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_RESPONSE):
+                for service in ("orders", "stock"):
+                    caller.request(kind, stream_id, address(service=service))
+                    said, rest = apart(link.one())
+                    found.append((said.to_override, said.ingress, said.flags == STREAMING, len(rest)))
+                    stream_id += 2
+    expected = [
+        (to_route(number), name, kind == REQUEST_STREAM, entries_n)
+        for name in ("b1", "b1", "b5")
+        for entries_n in (1, 2)
+        for kind in (REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_RESPONSE)
+        for number in (7, 8)
+    ]
+    assert found == expected
