@@ -15,6 +15,7 @@ from tests.system.waits import WAIT_S, until_now
 HERE = Path(__file__).parent
 FOLDER = ROOT / "build" / "node"  # outside of the tree that is kept
 INSTALL_S = 120.0
+PROGRAM_S = 120.0
 
 Said = dict[str, Any]
 
@@ -43,6 +44,11 @@ class Node:
             peer.end()
             raise
         return peer
+
+    def run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Runs a program of a package, `PACKAGE/FILE`, until its end."""
+        command = [self._node, str(self._folder / "node_modules" / program), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
 
 
 class JsPeer:

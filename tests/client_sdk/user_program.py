@@ -1,0 +1,121 @@
+"""A program as users write it, with every public name of the SDK and its type; checked, and run by test_typing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import assert_type
+
+from client_sdk import (
+    Address,
+    ApplicationError,
+    BadAddress,
+    BadRequest,
+    Canceled,
+    Client,
+    ClientError,
+    Connecting,
+    ConnectionLost,
+    DeadlineExceeded,
+    Draining,
+    Flow,
+    NoRoute,
+    NotConnected,
+    OverLimit,
+    Payload,
+    Rejected,
+    Request,
+    RouteLost,
+    Service,
+    SetupRejected,
+    address,
+    connect,
+    multicast,
+    shard,
+)
+from client_sdk.testing import local_broker
+
+orders = Service("orders", tags={"region": "eu"})
+
+
+@orders.request_response("create")
+async def create(data: bytes) -> bytes:
+    if not data:
+        raise ApplicationError("an order needs a name", word="empty-order")
+    return b"created " + data
+
+
+@orders.request_response("who")
+async def who(request: Request) -> Payload:
+    assert_type(request.address, Address | None)
+    return Payload(request.data, request.route.encode())
+
+
+@orders.request_stream("watch")
+async def watch(request: Request) -> AsyncIterator[bytes]:
+    yield request.data
+
+
+@orders.request_channel("echo")
+async def echo(request: Request, payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
+    async for payload in payloads:
+        yield payload
+
+
+@orders.fire_and_forget("log")
+async def log(data: bytes) -> None:
+    return None
+
+
+@orders.metadata_push()
+async def pushed(request: Request) -> None:
+    return None
+
+
+async def numbers() -> AsyncIterator[bytes]:
+    yield b"1"
+
+
+async def call(client: Client) -> None:
+    to = address("orders", region="eu")
+    assert_type(to, Address)
+    answer = await client.request_response(to, b"a book", route="create", timeout_s=5)
+    assert_type(answer, Payload)
+    assert_type(answer.data, bytes | None)
+    stream = client.request_stream(multicast("orders"), b"1", route="watch", timeout_s=5)
+    assert_type(stream, Flow)
+    async with stream:
+        async for item in stream:
+            assert_type(item, Payload)
+    owner = shard("orders", key="user", user="ada")
+    await client.fire_and_forget(owner, b"a line", route="log")
+    await client.metadata_push(to, b"news")
+    items = [item.data async for item in client.request_channel(to, numbers(), route="echo", timeout_s=5)]
+    assert_type(items, list[bytes | None])
+    assert_type(client.brokers, list[str])
+
+
+async def fail(client: Client) -> str:
+    try:
+        await client.request_response(address("orders", region="mars"), timeout_s=5)
+    except (NoRoute, OverLimit, Draining) as error:
+        assert_type(error, NoRoute | OverLimit | Draining)
+        return error.word
+    except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
+        raise
+    except (NotConnected, ConnectionLost, SetupRejected):
+        raise
+    except ClientError as error:
+        return error.advice
+    return ""
+
+
+async def main() -> None:
+    async with local_broker() as url:
+        connecting = connect(url, service=orders)
+        assert_type(connecting, Connecting)
+        async with connecting as client:
+            await call(client)
+            assert await fail(client) == "no-route"
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
