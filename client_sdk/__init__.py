@@ -36,7 +36,8 @@ from client_sdk.errors import (
 )
 from client_sdk.flows import Flow
 from client_sdk.payload import Payload
-from client_sdk.service import Request, Service
+from client_sdk.services.requests import Request
+from client_sdk.services.service import Service
 
 __all__ = [
     "Address",

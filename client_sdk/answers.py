@@ -34,16 +34,21 @@ def error_parts(frame: FrameCursor) -> tuple[int, str]:
 
 def error_frame(stream_id: int, error: BaseException, what: str) -> bytes:
     """The ERROR that a caller gets; what is not meant for callers stays in the log, with the same number."""
+    code, text = failure_of(error, what)
+    return frames.encode_error(stream_id, code, text)
+
+
+def failure_of(error: BaseException, what: str) -> tuple[int, str]:
+    """(RSocket code, text) that a caller gets; `what` failed, empty for what the caller does itself."""
     if isinstance(error, ApplicationError):
         word = "" if error.word == ApplicationError.default_word else f"{error.word}: "
-        return frames.encode_error(stream_id, error.code, (word + error.text)[:MAX_TEXT_CHARACTERS])
+        return error.code, (word + error.text)[:MAX_TEXT_CHARACTERS]
     if isinstance(error, Refused):
-        return frames.encode_error(stream_id, error.code, error.message[:MAX_TEXT_CHARACTERS])
+        return error.code, error.message[:MAX_TEXT_CHARACTERS]
     if isinstance(error, BadRequest) and error.word == "too-large":
-        return frames.encode_error(stream_id, INVALID, f"{error.word}: {error.text}")
+        return INVALID, f"{error.word}: {error.text}"
     if not what:
-        return frames.encode_error(stream_id, APPLICATION_ERROR, "caller-failed: the caller's own items failed")
+        return APPLICATION_ERROR, "caller-failed: the caller's own items failed"
     incident = secrets.token_hex(4)
     _log.error("%s: the handler failed, incident %s", what, incident, exc_info=error)
-    text = f"handler-failed: incident {incident}; the log of the service has the reason"
-    return frames.encode_error(stream_id, APPLICATION_ERROR, text)
+    return APPLICATION_ERROR, f"handler-failed: incident {incident}; the log of the service has the reason"

@@ -24,7 +24,8 @@ from client_sdk.errors import BadAddress
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes
 from client_sdk.rsocket_py.faces import HandlerSource
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
-from client_sdk.service import Service, ServiceResponder
+from client_sdk.services.responder import ServiceResponder
+from client_sdk.services.service import Service
 from client_sdk.transports import Target
 
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days

@@ -348,6 +348,7 @@ class Refused(Exception):
 
     def __init__(self, word: str, text: str, code: int) -> None:
         super().__init__(f"{word}: {text}")
+        self.word: Final = word
         self.code: Final = code
         self.message: Final = f"{word}: {text}"
 

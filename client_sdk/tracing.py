@@ -78,6 +78,15 @@ def has_trace(metadata: bytes | None) -> bool:
     return metadata is not None and _NAME in metadata
 
 
+def is_wanted(metadata: bytes | None) -> bool:
+    """Whether a handler of a request with this metadata is to run inside `server_span`; quick.
+
+    >>> is_wanted(b"message/x.rsocket.forwarding")
+    False
+    """
+    return _maker is not None or (metadata is not None and _NAME in metadata)
+
+
 def extract(entries: Sequence[tuple[str, bytes]]) -> Trace | None:
     """The trace that a request's metadata entries, (mime type, content), carry; None when they carry none that counts.
 

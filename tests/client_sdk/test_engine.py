@@ -27,7 +27,7 @@ from broker.rsocket.frames import (
 from client_sdk import ClientError, ConnectionLost, Payload, Service
 from client_sdk.engine import Connection
 from client_sdk.flows import Inflow
-from client_sdk.service import ServiceResponder
+from client_sdk.services.responder import ServiceResponder
 
 
 class ListWire:

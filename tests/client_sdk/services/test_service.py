@@ -1,13 +1,13 @@
 """Handlers: which one a request gets, and which are refused when they are written."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from client_sdk import Payload, Request, Service
 from client_sdk.metadata import entry_bytes, more_bytes, read_entries, route_bytes, route_of
-from client_sdk.service import ServiceResponder
+from client_sdk.services.responder import ServiceResponder
 
 
 async def test_named_handler_comes_before_the_one_without_a_name() -> None:
@@ -30,8 +30,8 @@ async def test_named_handler_comes_before_the_one_without_a_name() -> None:
 def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> None:
     service = Service("s")
 
-    def plain(request: Request) -> bytes:
-        return b""
+    def plain(request: Request) -> Iterator[bytes]:
+        yield b""
 
     async def coroutine(request: Request) -> bytes:
         return b""
@@ -44,6 +44,7 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
 
     wrong: list[tuple[Any, Any]] = [
         (service.request_response(), plain),
+        (service.request_channel(), plain),
         (service.request_response(), generator),
         (service.request_stream(), coroutine),
         (service.request_channel(), coroutine),

@@ -1,0 +1,61 @@
+"""How many requests a handler works on at a time, and how many may wait for their turn. Knows nothing of requests."""
+
+import asyncio
+from typing import Final
+
+from broker.errors import REJECTED
+from client_sdk.errors import Refused
+
+DEFAULT_MAX_WAITING: Final = 1000  # requests; beyond, they are refused with over-limit
+
+
+class Limit:
+    """`enter` before the work, `leave` after it; who comes first is served first. Waiting ones leave when cancelled."""
+
+    __slots__ = ("_max_concurrency", "_max_waiting", "_waiting", "_what", "working_n")
+
+    def __init__(self, max_concurrency: int, max_waiting: int, what: str) -> None:
+        """ValueError for less than one at a time; `what` names the handler for callers."""
+        if max_concurrency < 1:
+            raise ValueError(f"{what}: max_concurrency is {max_concurrency}, it must be at least 1")
+        if max_waiting < 0:
+            raise ValueError(f"{what}: max_waiting is {max_waiting}, it must be at least 0")
+        self._max_concurrency: Final = max_concurrency
+        self._max_waiting: Final = max_waiting
+        self._what: Final = what
+        self._waiting: Final[dict[asyncio.Future[None], None]] = {}  # in their order; bounded by max_waiting
+        self.working_n = 0  # bounded by max_concurrency
+
+    @property
+    def waiting_n(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
+    async def enter(self) -> None:
+        """Returns when it is this one's turn; REJECTED `over-limit` at once when too many wait."""
+        if self.working_n < self._max_concurrency:
+            self.working_n += 1
+            return
+        if len(self._waiting) >= self._max_waiting:
+            text = f"{self._what} works on {self.working_n} requests, and {len(self._waiting)} wait"
+            raise Refused("over-limit", text, REJECTED)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = None
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # it had its turn in the moment in which it was cancelled
+            raise
+        finally:
+            self._waiting.pop(turn, None)
+
+    def leave(self) -> None:
+        """The work is done: the next one has its turn."""
+        while self._waiting:
+            turn = next(iter(self._waiting))
+            del self._waiting[turn]
+            if not turn.done():
+                turn.set_result(None)  # and `working_n` stays what it is
+                return
+        self.working_n -= 1

@@ -1,0 +1,270 @@
+"""How a handler is called: what it takes, in which codec, how many at a time, in a thread or not.
+
+All that can be known of a function is looked up when it is written (`handler_of`): per request nothing is inspected.
+Does not know which handler a request gets, that is `routes`'.
+"""
+
+import functools
+import inspect
+import typing
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+from broker.errors import INVALID
+from client_sdk.codecs import BYTES, Codec, JsonCodec
+from client_sdk.errors import Refused
+from client_sdk.payload import Payload
+from client_sdk.services.concurrency import Limit
+from client_sdk.services.requests import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, REQUEST_STREAM, Request
+from client_sdk.services.threads import MAX_THREADS, Threads
+
+STREAMING: Final = (REQUEST_STREAM, REQUEST_CHANNEL)
+
+# What the body of a handler is: of a channel each item, else the only data.
+AS_REQUEST: Final = 0  # not for items
+AS_BYTES: Final = 1
+AS_PAYLOAD: Final = 2
+AS_VALUE: Final = 3  # what the codec makes of the bytes
+
+# Which parameters there are.
+BODY: Final = 0
+BODY_REQUEST: Final = 1
+REQUEST_BODY: Final = 2
+
+_ITERATORS: Final = (AsyncIterator, AsyncIterable, AsyncGenerator)
+_UNKNOWN: Final = inspect.Parameter.empty
+
+
+class Handler:
+    """A function of the program, and how it wants to be called."""
+
+    __slots__ = ("body", "codecs", "function", "is_plain", "limit", "model", "order", "threads", "type")
+
+    def __init__(
+        self,
+        model: str,
+        function: Callable[..., Any],
+        shape: "Shape",
+        codecs: Sequence[Codec],
+        limit: Limit | None,
+        threads: Threads | None,
+    ) -> None:
+        self.model: Final = model
+        self.function: Final = function
+        self.body: Final = shape.body
+        self.type: Final = shape.type
+        self.order: Final = shape.order
+        self.codecs: Final = tuple(codecs)  # the first one is the usual one; never empty
+        self.limit: Final = limit  # None: as many as come
+        self.threads: Final = threads  # None: it runs in the event loop
+        # An async function of bytes or the request that gives bytes: no more to it than to call it.
+        self.is_plain: Final = (
+            limit is None
+            and threads is None
+            and shape.order == BODY
+            and shape.body in (AS_REQUEST, AS_BYTES)
+            and self.codecs == (BYTES,)
+        )
+
+    @property
+    def has_values(self) -> bool:
+        """What it gives goes through a codec."""
+        return self.codecs != (BYTES,)
+
+    def codec_of(self, request: Request) -> Codec:
+        """The one for the data of this request; INVALID `bad-payload:` when there is none for what the caller says."""
+        codecs = self.codecs
+        if len(codecs) == 1:
+            return codecs[0]
+        mime_type = request.data_mime
+        # What a connection says when it says nothing: no caller means it.
+        if mime_type in ("", BYTES.mime_type):
+            return next((codec for codec in codecs if codec.mime_type == mime_type), codecs[0])
+        for codec in codecs:
+            if codec.mime_type == mime_type:
+                return codec
+        known = ", ".join(codec.mime_type for codec in codecs)
+        raise Refused("bad-payload", f"data of {mime_type[:128]} is not read here, {known} is", INVALID)
+
+    def arguments(self, request: Request, items: AsyncIterator[Payload] | None, codec: Codec) -> tuple[Any, ...]:
+        """For the function; `items` of a channel, else None. INVALID `bad-payload:` for data that does not fit."""
+        body: Any
+        if items is not None:
+            body = items if self.body == AS_PAYLOAD else Items(items, codec, self.type)
+        elif self.body == AS_REQUEST:
+            body = request
+        elif self.body == AS_BYTES:
+            body = request.data
+        elif self.body == AS_PAYLOAD:
+            body = Payload(request.data, request.metadata)
+        else:
+            body = decoded(codec, request.data, self.type)
+        if self.order == BODY:
+            return (body,)
+        return (body, request) if self.order == BODY_REQUEST else (request, body)
+
+    async def call(self, request: Request) -> Any:
+        """What it gives for this request, when it is its turn; for the models with at most one answer."""
+        limit = self.limit
+        if limit is not None:
+            await limit.enter()
+        is_lent = False  # the turn is a thread's, until that has returned
+        try:
+            codec = self.codec_of(request)
+            arguments = self.arguments(request, None, codec)
+            if self.threads is None:
+                value = await self.function(*arguments)
+            else:
+                assert limit is not None  # `handler_of`: there are no threads without
+                is_lent = True
+                value = await self.threads.start(functools.partial(self.function, *arguments), limit.leave)
+                if inspect.isawaitable(value):  # a function that is async and does not look so
+                    value = await value
+        finally:
+            if limit is not None and not is_lent:
+                limit.leave()
+        return encoded(codec, value)
+
+
+class Items:
+    """The items of a caller's channel as bytes or values, made of them one by one as they are taken."""
+
+    __slots__ = ("_codec", "_payloads", "_type")
+
+    def __init__(self, payloads: AsyncIterator[Payload], codec: Codec, type: Any) -> None:
+        self._payloads: Final = payloads
+        self._codec: Final = codec
+        self._type: Final = type
+
+    def __aiter__(self) -> "Items":
+        return self
+
+    async def __anext__(self) -> Any:
+        """Raises INVALID `bad-payload:` for an item that does not fit, and then the caller gets that."""
+        payload = await anext(self._payloads)
+        return decoded(self._codec, payload.data or b"", self._type)
+
+
+class Shape:
+    """What a function takes, as its signature says."""
+
+    __slots__ = ("body", "order", "type")
+
+    def __init__(self, body: int, type: Any, order: int) -> None:
+        self.body: Final = body
+        self.type: Final = type  # of the values; bytes when there are none
+        self.order: Final = order
+
+
+def decoded(codec: Codec, data: bytes, type: Any) -> Any:
+    """A value; INVALID `bad-payload:` with the codec's sentence when the data does not fit."""
+    if codec is BYTES:
+        return data
+    try:
+        return codec.decode(data, type)
+    except ValueError as error:
+        raise Refused("bad-payload", str(error), INVALID) from None
+
+
+def encoded(codec: Codec, value: Any) -> Any:
+    """What goes out: bytes and Payload are what they are, anything else goes through the codec."""
+    if isinstance(value, (bytes, Payload)) or codec is BYTES:
+        return value
+    return codec.encode(value)
+
+
+def handler_of(
+    model: str,
+    name: str,
+    function: Callable[..., Any],
+    codecs: Sequence[Codec],
+    max_concurrency: int | None,
+    max_waiting: int,
+) -> Handler:
+    """TypeError for a function that could never work, at the moment when it is written; `name` is for callers."""
+    threads = None
+    is_sync = not _is(inspect.iscoroutinefunction, function)
+    if model in STREAMING:
+        if not is_sync:
+            raise TypeError(f"a {model} handler yields its items: an async function with yield, not with return")
+        is_sync = _is(inspect.isgeneratorfunction, function)
+        if is_sync and model == REQUEST_CHANNEL:
+            raise TypeError(f"a {model} handler is an async function: write async def, with yield")
+    elif _is(inspect.isasyncgenfunction, function) or _is(inspect.isgeneratorfunction, function):
+        raise TypeError(f"a {model} handler gives one answer: a function without yield")
+    if is_sync:
+        threads = Threads(name)
+        max_concurrency = MAX_THREADS if max_concurrency is None else max_concurrency
+    limit = None if max_concurrency is None else Limit(max_concurrency, max_waiting, name)
+    shape = _shape_of(model, function)
+    if shape.body == AS_VALUE:
+        _check_type(shape.type, codecs)
+    if model in (FIRE_AND_FORGET, METADATA_PUSH) and shape.body != AS_VALUE:
+        codecs = (BYTES,)  # nothing to write, nothing to read
+    return Handler(model, function, shape, codecs, limit, threads)
+
+
+def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
+    hints = _hints_of(function)
+    parameters = list(inspect.signature(function).parameters.values())
+    if not 1 <= len(parameters) <= 2:
+        raise TypeError(f"a {model} handler takes 1 or 2 parameters: the data, the Request, or both")
+    types = [hints.get(parameter.name, parameter.annotation) for parameter in parameters]
+    places = [place for place, type in enumerate(types) if type is Request or type == "Request"]
+    if len(parameters) == 1:
+        if model == REQUEST_CHANNEL:
+            return _shape_of_items(types[0], BODY)
+        return Shape(AS_REQUEST, bytes, BODY) if places or types[0] is _UNKNOWN else _shape_of_body(types[0], BODY)
+    if model == REQUEST_CHANNEL and not places:
+        places = [0]  # (request, payloads)
+    if len(places) != 1:
+        raise TypeError(f"a {model} handler with 2 parameters: one of them is the request, write `request: Request`")
+    order = REQUEST_BODY if places == [0] else BODY_REQUEST
+    body = types[1 - places[0]]
+    return _shape_of_items(body, order) if model == REQUEST_CHANNEL else _shape_of_body(body, order)
+
+
+def _shape_of_body(type: Any, order: int) -> Shape:
+    if type is Payload or type == "Payload":
+        return Shape(AS_PAYLOAD, bytes, order)
+    if type is bytes or type == "bytes" or type is _UNKNOWN:
+        return Shape(AS_BYTES, bytes, order)
+    return Shape(AS_VALUE, type, order)
+
+
+def _shape_of_items(type: Any, order: int) -> Shape:
+    if typing.get_origin(type) in _ITERATORS:
+        of = typing.get_args(type)
+        if of and of[0] is bytes:
+            return Shape(AS_BYTES, bytes, order)
+        if of and of[0] is not Payload:
+            return Shape(AS_VALUE, of[0], order)
+    return Shape(AS_PAYLOAD, bytes, order)
+
+
+def _check_type(type: Any, codecs: Sequence[Codec]) -> None:
+    if isinstance(type, str):
+        raise TypeError(f"the type {type!r} is not known where the handler is; define it at the top of the module")
+    for codec in codecs:
+        if codec is BYTES and len(codecs) == 1:
+            name = getattr(type, "__name__", None) or repr(type)
+            raise TypeError(f"bytes do not become {name}: give the handler or its service a codec, for example JSON")
+        if isinstance(codec, JsonCodec):
+            codec.decoder(type)  # TypeError for what JSON has not
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations as types; those that cannot be found stay what they are, text."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    try:
+        return typing.get_type_hints(function if inspect.isroutine(function) else type(function).__call__)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def _is(test: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    """Of a function, or an object that is called like one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return test(function) or test(type(function).__call__)

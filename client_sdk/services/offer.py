@@ -1,0 +1,154 @@
+"""What one client offers: a name and tags for others to ask for, in a ROUTE_SETUP that is said again when they change.
+
+    connect ──► SETUP with the ROUTE_SETUP      set_tags, health, drain ──► METADATA_PUSH with a new one, same Route Id
+
+Decides what the broker is told, and when; the way there is the client's. Section "Handling ROUTE_SETUP Frames" (HS-01):
+the same connection may send ROUTE_SETUP again; D-34: the tag `health` = `out`; D-45.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from broker.errors import BrokerError
+from broker.wire.frames import RouteSetup
+from client_sdk.address import route_tags
+from client_sdk.errors import BadAddress, ConnectionLost
+from client_sdk.metadata import entry_bytes
+from client_sdk.services.responder import ServiceResponder
+from client_sdk.services.service import Service
+
+HEALTH_TAG: Final = "health"
+OUT: Final = "out"  # D-34: not chosen while there are others
+SAY_EVERY_S: Final = 0.2  # between two ROUTE_SETUPs of one connection; a broker ends one that sends more than 10 in 1 s
+SETTLE_S: Final = 0.25  # for requests that others sent before they knew that the route is out
+GOODBYE_S: Final = 1.0  # for the broker to end the connection on which nothing runs any more
+DEFAULT_DRAIN_S: Final = 30.0
+_log: Final = logging.getLogger("client_sdk")
+
+
+class Line(Protocol):
+    """What an offer needs of a connection."""
+
+    async def metadata_push(self, metadata: bytes) -> None: ...
+
+
+class Offer:
+    """The route of one client, over all of its connections."""
+
+    def __init__(
+        self,
+        service: str | Service,
+        tags: Mapping[str, str | None] | None,
+        route_id: bytes,
+        mime_type: str,
+        responder: ServiceResponder | None,
+    ) -> None:
+        """BadAddress for a name or tags that cannot be sent. `route_id` 16 bytes, `mime_type` of broker frames."""
+        self._name: Final = service if isinstance(service, str) else service.name
+        self._service: Final = None if isinstance(service, str) else service
+        self._tags: dict[str, str | None] = dict(tags or {})
+        self._route_id: Final = route_id
+        self._mime_type: Final = mime_type
+        self._responder: Final = responder  # None: its requests cannot be counted
+        self._is_draining = False
+        self._said = b""  # on the present connection, or in the SETUP of the next one
+        self._saying: Final = asyncio.Lock()
+        self._say_at = 0.0  # event loop's time; not earlier
+        self.tell: Callable[[], Awaitable[None]] = _nobody  # the client's way to tell its broker; set by `begin`
+        self.drain_client: Callable[[float], Awaitable[None]] = _nobody_drains  # likewise
+        self.entry()
+
+    @property
+    def tags(self) -> dict[str, str | None]:
+        """As the broker is told: the service's, those of `connect` and, while it is out, `health`."""
+        service = self._service
+        tags = {**({} if service is None else service.tags), **self._tags}
+        if self._is_draining or (service is not None and service.health.is_out):
+            tags[HEALTH_TAG] = OUT
+        return tags
+
+    def entry(self) -> bytes:
+        """The metadata entry that says it all; BadAddress when it cannot be said."""
+        return self._entry_of(self.tags)
+
+    def entry_for_setup(self) -> bytes:
+        """The same, for the SETUP of a connection that is about to be opened."""
+        self._said = self.entry()
+        return self._said
+
+    def check_tags(self, tags: Mapping[str, str | None]) -> None:
+        """BadAddress when these tags of its Service could not be said together with those of `connect`."""
+        self._entry_of({**tags, **self._tags, HEALTH_TAG: OUT})
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        """In place of those that `connect` was given; BadAddress when they cannot be said, and nothing has changed."""
+        own = {} if self._service is None else self._service.tags
+        self._entry_of({**own, **tags, HEALTH_TAG: OUT})
+        self._tags = dict(tags)
+
+    async def begin(
+        self, tell: Callable[[], Awaitable[None]], drain_client: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """The client is about to connect; health checks have looked once when this returns."""
+        self.tell = tell
+        self.drain_client = drain_client
+        if self._service is not None:
+            await self._service.began(self)
+
+    async def end(self) -> None:
+        """The client is closed."""
+        if self._service is not None:
+            await self._service.ended(self)
+
+    async def say(self, find_line: Callable[[], Line | None]) -> None:
+        """Tells the broker what has changed since this connection was told, if anything has.
+
+        `find_line` gives the present connection; None: there is none, and the next one says it in its SETUP. Changes
+        that come faster than a broker hears them are told together.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._saying:
+            if self.entry() == self._said:
+                return
+            await asyncio.sleep(self._say_at - loop.time())
+            line = find_line()
+            entry = self.entry()
+            if line is None or entry == self._said:
+                return
+            self._said = entry  # before the wait: the SETUP of a new connection may take its place
+            self._say_at = loop.time() + SAY_EVERY_S
+            with contextlib.suppress(ConnectionLost):
+                await line.metadata_push(entry)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes the route out and waits for what is being worked on; False when `timeout_s` was not enough."""
+        end_at = asyncio.get_running_loop().time() + timeout_s
+        self._is_draining = True
+        await self.tell()
+        await asyncio.sleep(min(SETTLE_S, timeout_s))
+        responder = self._responder
+        if responder is None:
+            return True
+        responder.is_draining = True  # who asks a route that is out, because there is no other, is told so from now on
+        left_n = await responder.wait_idle(end_at - asyncio.get_running_loop().time())
+        if left_n:
+            text = "service %s: %d handlers did not end within %g s and are cancelled"
+            _log.warning(text, self._name, left_n, timeout_s)
+        return left_n == 0
+
+    def _entry_of(self, tags: Mapping[str, str | None]) -> bytes:
+        try:
+            return entry_bytes(self._mime_type, RouteSetup(self._route_id, self._name, route_tags(tags)).encode())
+        except BrokerError as error:
+            raise BadAddress(error.text, word=error.word) from None
+
+
+async def _nobody() -> None:
+    """There is no client yet: the SETUP says it."""
+
+
+async def _nobody_drains(timeout_s: float) -> None:
+    """There is no client yet."""

@@ -1,0 +1,123 @@
+"""One request as a handler sees it. Knows nothing of services.
+
+RSocket extensions "Composite Metadata", "Routing" and "Stream Data MIME Types".
+"""
+
+from typing import Final
+
+from broker.errors import INVALID, InvalidFrame
+from broker.rsocket.mimes import WELL_KNOWN_MIMES
+from broker.wire.frames import MIME_TYPES, decode_frame
+from broker.wire.frames import Address as AddressFrame
+from client_sdk.address import Address
+from client_sdk.errors import Refused
+from client_sdk.metadata import ROUTING_MIME, read_entries
+
+REQUEST_RESPONSE: Final = "request_response"
+FIRE_AND_FORGET: Final = "fire_and_forget"
+REQUEST_STREAM: Final = "request_stream"
+REQUEST_CHANNEL: Final = "request_channel"
+METADATA_PUSH: Final = "metadata_push"
+MODELS: Final = (REQUEST_RESPONSE, FIRE_AND_FORGET, REQUEST_STREAM, REQUEST_CHANNEL, METADATA_PUSH)
+
+DATA_MIME: Final = "message/x.rsocket.mime-type.v0"  # the entry 0x7A: what the data of this request is
+_MIMES: Final[dict[int, str]] = {id: name for name, id in WELL_KNOWN_MIMES.items()}
+
+
+class Request:
+    """One request as a handler sees it.
+
+    >>> Request("request_response", b"hello", None).data
+    b'hello'
+    """
+
+    __slots__ = ("_entries", "data", "metadata", "model")
+
+    def __init__(self, model: str, data: bytes, metadata: bytes | None) -> None:
+        self.model: Final = model  # one of MODELS
+        self.data: Final = data  # what the caller gave; for metadata_push the bytes that were pushed
+        self.metadata: Final = metadata  # composite, as it came: all entries; None when absent
+        self._entries: list[tuple[str, bytes]] | None = None  # None until somebody asks for one
+
+    @property
+    def entries(self) -> list[tuple[str, bytes]]:
+        """(mime type, content) of each entry of the metadata, in its order.
+
+        >>> Request("request_response", b"", None).entries
+        []
+        """
+        if self._entries is None:
+            found = read_entries(self.metadata or b"")
+            if found is None:
+                raise Refused("bad-metadata", "the metadata of the request is no composite metadata", INVALID)
+            self._entries = found
+        return self._entries
+
+    def entry(self, mime_type: str) -> bytes | None:
+        """The content of the first entry with this mime type; None when there is none.
+
+        >>> Request("request_response", b"", None).entry("application/json") is None
+        True
+        """
+        return next((content for name, content in self.entries if name == mime_type), None)
+
+    @property
+    def routes(self) -> list[str]:
+        """All names of handlers that the caller gave, in its order.
+
+        >>> Request("request_response", b"", None).routes
+        []
+        """
+        return route_names(self.entry(ROUTING_MIME) or b"")
+
+    @property
+    def route(self) -> str:
+        """The first name of a handler that the caller gave; empty when it gave none.
+
+        >>> Request("request_response", b"", None).route
+        ''
+        """
+        return next(iter(self.routes), "")
+
+    @property
+    def data_mime(self) -> str:
+        """What the caller says its data is; empty when it says nothing.
+
+        >>> Request("request_response", b"", None).data_mime
+        ''
+        """
+        content = self.entry(DATA_MIME)
+        if not content:
+            return ""
+        if content[0] & 0x80:  # |1| id (7) |, else |0| length - 1 (7) | text |
+            return _MIMES.get(content[0] & 0x7F, f"well-known-{content[0] & 0x7F:#04x}")
+        return content[1 : 2 + content[0]].decode("ascii", "replace")
+
+    @property
+    def address(self) -> Address | None:
+        """The address that brought the request here, with the caller's Route Id; None when the broker took it off.
+
+        >>> Request("request_response", b"", None).address is None
+        True
+        """
+        for mime_type, content in self.entries:
+            if mime_type in MIME_TYPES:
+                try:
+                    frame = decode_frame(content)
+                except InvalidFrame:
+                    return None
+                return Address(frame) if isinstance(frame, AddressFrame) else None
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{self.model} {len(self.data)} bytes>"
+
+
+def route_names(content: bytes) -> list[str]:
+    """The names in a routing entry, |length (8) | name …| each; one that is cut off is as long as it is."""
+    names: list[str] = []
+    at = 0
+    while at < len(content):
+        names.append(content[at + 1 : at + 1 + content[at]].decode("utf-8", "replace"))
+        at += 1 + content[at]
+    return names

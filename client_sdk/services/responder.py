@@ -1,0 +1,176 @@
+"""Answers the requests of one client with the handlers of a service: the engine's `Responder`.
+
+    request ──► routes: which handler ──► in service? ──► handler ──► answer, or items
+
+Decides who is refused before a handler is asked, and how a gather is answered (`client_sdk.gathers`). Counts what is
+being worked on. Does not know connections: over all those of a client it is one.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
+
+from broker.errors import REJECTED
+from client_sdk import tracing
+from client_sdk.answers import failure_of
+from client_sdk.errors import Refused
+from client_sdk.gathers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
+from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.payload import Payload, as_parts
+from client_sdk.services.answers import Answers
+from client_sdk.services.handlers import Handler
+from client_sdk.services.requests import (
+    FIRE_AND_FORGET,
+    METADATA_PUSH,
+    REQUEST_CHANNEL,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Request,
+)
+from client_sdk.services.service import Service
+
+_GATHER: Final = GATHER_MIME.encode()
+_NO_ID: Final = bytes(16)
+
+
+class ServiceResponder:
+    """One for each client that offers the service."""
+
+    def __init__(self, service: Service, route_id: bytes = _NO_ID) -> None:
+        """`route_id`: of the client, 16 bytes."""
+        self._service: Final = service
+        self._health: Final = service.health
+        self._responses: Final = service.routes[REQUEST_RESPONSE]
+        self._streams: Final = service.routes[REQUEST_STREAM]
+        self._who: Final = answered_by(route_id, service.name)
+        self._idle: asyncio.Event | None = None  # set when nothing is worked on; None until somebody waits for it
+        self.working_n = 0  # requests, whatever their model; bounded by the engine
+        self.is_draining = False  # new requests are refused
+
+    async def request_response(self, metadata: bytes | None, data: bytes) -> Payload:
+        handler = self._responses.find(metadata)
+        if self._health.is_out or self.is_draining:
+            self._refuse(Request(REQUEST_RESPONSE, data, metadata))
+        self.working_n += 1
+        try:
+            if handler.is_plain and not tracing.is_wanted(metadata):
+                answer = await handler.function(data if handler.body else Request(REQUEST_RESPONSE, data, metadata))
+            else:
+                answer = await self._call(handler, Request(REQUEST_RESPONSE, data, metadata))
+        finally:
+            self._ended()
+        return Payload(*as_parts(answer, "what the request_response handler returned"))
+
+    async def fire_and_forget(self, metadata: bytes | None, data: bytes) -> None:
+        # Also while the service is out: nobody would learn that it was refused.
+        await self._take(FIRE_AND_FORGET, Request(FIRE_AND_FORGET, data, metadata))
+
+    async def metadata_push(self, metadata: bytes) -> None:
+        outer = Request(METADATA_PUSH, b"", metadata)
+        await self._take(METADATA_PUSH, Request(METADATA_PUSH, outer.entry(OCTET_STREAM_MIME) or b"", metadata))
+
+    def request_stream(self, metadata: bytes | None, data: bytes) -> AsyncIterator[object]:
+        request = Request(REQUEST_STREAM, data, metadata)
+        if metadata is not None and _GATHER in metadata and is_gather(request.entries):
+            return self._gathered(request)
+        handler = self._streams.find(metadata)
+        if self._health.is_out or self.is_draining:
+            self._refuse(request)
+        if handler.model == REQUEST_RESPONSE:
+            return self._single(handler, request)
+        return self._answers(handler, request, None)
+
+    def request_channel(
+        self, metadata: bytes | None, data: bytes, payloads: AsyncIterator[Payload]
+    ) -> AsyncIterator[object]:
+        request = Request(REQUEST_CHANNEL, data, metadata)
+        handler = self._service.routes[REQUEST_CHANNEL].find(metadata)
+        if self._health.is_out or self.is_draining:
+            self._refuse(request)
+        return self._answers(handler, request, payloads)
+
+    async def wait_idle(self, timeout_s: float) -> int:
+        """Until nothing is worked on; how many requests still are when the time is over."""
+        idle = self._idle = asyncio.Event()
+        if not self.working_n:
+            return 0
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await idle.wait()
+        except TimeoutError:
+            return self.working_n
+        return 0
+
+    def _ended(self) -> None:
+        self.working_n -= 1
+        if not self.working_n and self._idle is not None:
+            self._idle.set()
+
+    def _refuse(self, request: Request) -> None:
+        """REJECTED, so that the caller may ask somebody else. Not for a multicast, which one ERROR ends for all."""
+        address = request.address
+        if address is not None and address.routing == "multicast":
+            return
+        name = self._service.name
+        if self.is_draining:
+            raise Refused("draining", f"this instance of service {name!r} is about to stop", REJECTED)
+        raise Refused("unhealthy", f"service {name!r} is out of service: {self._health.reason}", REJECTED)
+
+    async def _call(self, handler: Handler, request: Request) -> Any:
+        if not tracing.is_wanted(request.metadata):
+            return await handler.call(request)
+        with tracing.server_span(request.entries, request.model, self._service.name, request.route):
+            return await handler.call(request)
+
+    async def _take(self, model: str, request: Request) -> None:
+        handler = self._service.routes[model].find(request.metadata)
+        self.working_n += 1
+        try:
+            await self._call(handler, request)
+        finally:
+            self._ended()
+
+    def _answers(
+        self, handler: Handler, request: Request, payloads: AsyncIterator[Payload] | None
+    ) -> AsyncIterator[object]:
+        self.working_n += 1
+        return Answers(self._service.name, handler, request, payloads, self._ended)
+
+    async def _single(self, handler: Handler, request: Request) -> AsyncGenerator[object, None]:
+        """The answer to a request/response as the only item of a stream."""
+        self.working_n += 1
+        try:
+            answer = await self._call(handler, request)
+        finally:
+            self._ended()
+        yield answer
+
+    async def _gathered(self, request: Request) -> AsyncGenerator[object, None]:
+        """Marked items; a failure is one, too: an ERROR would end the answers of all others."""
+        items: AsyncIterator[object] | None = None
+        try:
+            items = self._open(request)
+            async for item in items:
+                yield answer_payload(self._who, *as_parts(item, "an item"))
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0):
+                raise
+            yield failure_payload(self._who, *failure_of(error, "a gather"))
+        finally:
+            aclose = getattr(items, "aclose", None)
+            if aclose is not None:
+                await aclose()
+
+    def _open(self, request: Request) -> AsyncIterator[object]:
+        try:
+            handler = self._responses.find(request.metadata)
+        except Refused as error:
+            if error.word != "no-handler":
+                raise
+            handler = self._streams.find(request.metadata)
+        if self._health.is_out or self.is_draining:
+            self._refuse(request)
+        if handler.model == REQUEST_RESPONSE:
+            return self._single(handler, request)
+        return self._answers(handler, request, None)

@@ -1,0 +1,82 @@
+"""Which handler a request gets: the one of its route, else the one without a name.
+
+    routing entry: "a", "b" ──► handler "a" ──► handler "b" ──► handler without a name ──► no-handler
+
+A REQUEST_STREAM may also be answered by a request_response handler, as a stream of one item: handlers of a name come
+before those without one. What the metadata of a request has led to is remembered, so that it need not be read again:
+callers send the same again and again. Knows nothing of what handlers do.
+"""
+
+from typing import Final
+
+from broker.errors import INVALID
+from client_sdk.errors import Refused
+from client_sdk.services.handlers import Handler
+from client_sdk.services.requests import Request
+
+MAX_KNOWN: Final = 1024  # metadata that is remembered; beyond, all is forgotten and read again
+MAX_KNOWN_BYTES: Final = 1024  # of metadata that is remembered; longer ones are read each time
+
+
+class Routes:
+    """The handlers of one interaction model."""
+
+    __slots__ = ("_fallback", "_known", "_model", "_named", "_service", "_unnamed", "only")
+
+    def __init__(self, service: str, model: str, fallback: "Routes | None" = None) -> None:
+        """`fallback`: the handlers that answer when these do not."""
+        self._service: Final = service
+        self._model: Final = model
+        self._fallback: Final = fallback
+        self._named: Final[dict[str, Handler]] = {}
+        self._unnamed: Handler | None = None
+        self._known: Final[dict[bytes, Handler]] = {}  # by metadata; bounded by MAX_KNOWN and MAX_KNOWN_BYTES
+        self.only: Handler | None = None  # all requests are for this one; None when they have to be looked at
+
+    def add(self, route: str, handler: Handler) -> None:
+        """ValueError when the route has one; `route` is empty for the handler of all others."""
+        if (self._unnamed is not None) if not route else (route in self._named):
+            raise ValueError(f"service {self._service!r} has a {self._model} handler for route {route!r} already")
+        if route:
+            self._named[route] = handler
+        else:
+            self._unnamed = handler
+        self.settle()
+
+    def settle(self) -> None:
+        """The handlers here, or those behind, have changed."""
+        self._known.clear()
+        fallback = self._fallback
+        unnamed = self._unnamed or (None if fallback is None else fallback._unnamed)
+        self.only = None if self._named or (fallback is not None and fallback._named) else unnamed
+
+    def find(self, metadata: bytes | None) -> Handler:
+        """INVALID `no-handler:` when there is none, `bad-metadata:` when nobody can tell."""
+        only = self.only
+        if only is not None:
+            return only
+        handler = self._known.get(metadata or b"")
+        return self._look_up(metadata or b"") if handler is None else handler
+
+    def _look_up(self, metadata: bytes) -> Handler:
+        names = Request(self._model, b"", metadata).routes
+        handler = self._choose(names)
+        if handler is None:
+            shown = names[0] if names else ""
+            text = f"service {self._service!r} has no {self._model} handler for route {shown!r}"
+            raise Refused("no-handler", text, INVALID)
+        if len(metadata) <= MAX_KNOWN_BYTES:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[metadata] = handler
+        return handler
+
+    def _choose(self, names: list[str]) -> Handler | None:
+        fallback = self._fallback
+        for name in names:
+            handler = self._named.get(name)
+            if handler is None and fallback is not None:
+                handler = fallback._named.get(name)
+            if handler is not None:
+                return handler
+        return self._unnamed or (None if fallback is None else fallback._unnamed)

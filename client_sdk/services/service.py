@@ -1,0 +1,314 @@
+"""A service: a name, tags, and handlers for the five interaction models, by route name.
+
+What a program writes; how handlers are called is `handlers`', who gets a request `routes`', and what the broker is told
+of it `offer`'s. Knows nothing of connections. RSocket extension "Routing".
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from client_sdk.address import route_tags
+from client_sdk.codecs import BYTES, Codec
+from client_sdk.services.concurrency import DEFAULT_MAX_WAITING
+from client_sdk.services.handlers import handler_of
+from client_sdk.services.health import Check, Health
+from client_sdk.services.requests import (
+    FIRE_AND_FORGET,
+    METADATA_PUSH,
+    MODELS,
+    REQUEST_CHANNEL,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+)
+from client_sdk.services.routes import Routes
+
+MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+HealthCheck = TypeVar("HealthCheck", bound=Callable[[], Awaitable[object]])
+
+
+class Offered(Protocol):
+    """A client that offers the service, as the service sees it."""
+
+    tell: Callable[[], Awaitable[None]]  # what has changed, to its broker
+    drain_client: Callable[[float], Awaitable[None]]
+
+    def check_tags(self, tags: Mapping[str, str | None]) -> None: ...
+
+
+class Service:
+    """What a program offers to others: give it to `connect(url, service=...)`, or to `run`.
+
+    A handler takes the data of a request, as the annotation of its parameter says: `bytes`, `Payload`, or any type that
+    the codec can make; the whole `Request` if it is annotated so, or not at all; or both. It is an async function that
+    returns bytes, a Payload or a value for the codec; for streams and channels an async generator that yields them.
+    A channel's handler takes an async iterator: of Payloads, or of what `AsyncIterator[...]` says.
+    A function without `async` runs in a thread, so that it may block.
+
+    An ApplicationError that it raises reaches the caller; of any other exception only a number does, for the log.
+    A handler is cancelled when its caller cancels or is lost.
+
+    >>> orders = Service("orders", tags={"region": "eu"}, codec=JSON)
+    >>> @orders.request_response("create")
+    ... async def create(names: list[str]) -> dict[str, int]:
+    ...     return {"created": len(names)}
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tags: Mapping[str, str | None] | None = None,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+    ) -> None:
+        """`codec` of its handlers, or several: the entry `message/x.rsocket.mime-type.v0` of a request chooses, else
+        the first is meant. BadAddress for tags that cannot be sent; ValueError for a name that is not 1..255 bytes.
+        """
+        if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
+            text = f"has {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
+            raise ValueError(f"service name {name[:40]!r}: {text}")
+        route_tags(tags)
+        self.name: Final = name
+        self._tags: dict[str, str | None] = dict(tags or {})
+        self._codecs: Final = _codecs_of(codec, codecs) or (BYTES,)
+        self.health: Final = Health(name, self._tell)
+        self.routes: Final[dict[str, Routes]] = {}  # by model
+        for model in MODELS:
+            fallback = self.routes[REQUEST_RESPONSE] if model == REQUEST_STREAM else None
+            self.routes[model] = Routes(name, model, fallback)
+        self._offers: Final[list[Offered]] = []  # one for each client
+
+    # Handlers
+
+    def request_response(
+        self,
+        route: str | None = None,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+        max_concurrency: int | None = None,
+        max_waiting: int = DEFAULT_MAX_WAITING,
+    ) -> Callable[[Function], Function]:
+        """Answers with one payload; a REQUEST_STREAM for a route without a stream's handler gets it as its only item.
+
+        Without `route` it is the handler of all requests that no other one is for. `max_concurrency`: how many requests
+        it works on at a time, `max_waiting` how many may wait for their turn; the next one is REJECTED `over-limit:`.
+
+        >>> @Service("echo").request_response(max_concurrency=8, max_waiting=100)
+        ... async def echo(data: bytes) -> bytes:
+        ...     return data
+        """
+        return self._decorator(REQUEST_RESPONSE, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+
+    def fire_and_forget(
+        self,
+        route: str | None = None,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+        max_concurrency: int | None = None,
+        max_waiting: int = DEFAULT_MAX_WAITING,
+    ) -> Callable[[Function], Function]:
+        """Takes a request that has no answer; one beyond `max_waiting` is dropped.
+
+        >>> @Service("log").fire_and_forget("line")
+        ... async def line(data: bytes) -> None:
+        ...     print(data)
+        """
+        return self._decorator(FIRE_AND_FORGET, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+
+    def request_stream(
+        self,
+        route: str | None = None,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+        max_concurrency: int | None = None,
+        max_waiting: int = DEFAULT_MAX_WAITING,
+    ) -> Callable[[Function], Function]:
+        """Answers with items; the generator is only asked for as many as the caller takes, and one more.
+
+        A stream has its turn (`max_concurrency`) until it ends.
+
+        >>> @Service("clock").request_stream("ticks")
+        ... async def ticks(request: Request):
+        ...     for number in range(10):
+        ...         yield b"%d" % number
+        """
+        return self._decorator(REQUEST_STREAM, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+
+    def request_channel(
+        self,
+        route: str | None = None,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+        max_concurrency: int | None = None,
+        max_waiting: int = DEFAULT_MAX_WAITING,
+    ) -> Callable[[Function], Function]:
+        """Takes items and answers with items.
+
+        >>> from collections.abc import AsyncIterator
+        >>> @Service("sums", codec=JSON).request_channel()
+        ... async def add(numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        ...     total = 0
+        ...     async for number in numbers:
+        ...         total += number
+        ...         yield total
+        """
+        return self._decorator(REQUEST_CHANNEL, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+
+    def metadata_push(
+        self,
+        route: str | None = None,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+        max_concurrency: int | None = None,
+        max_waiting: int = DEFAULT_MAX_WAITING,
+    ) -> Callable[[Function], Function]:
+        """Takes metadata that belongs to no request.
+
+        >>> @Service("cache").metadata_push("flush")
+        ... async def flush(data: bytes) -> None:
+        ...     print("flush", data)
+        """
+        return self._decorator(METADATA_PUSH, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+
+    def _decorator(
+        self, model: str, route: str | None, codecs: Sequence[Codec], max_concurrency: int | None, max_waiting: int
+    ) -> Callable[[Function], Function]:
+        if route is not None and not isinstance(route, str):
+            raise TypeError(f"write @….{model}() or @….{model}('name'), with parentheses")
+
+        def add(function: Function) -> Function:
+            name = f"handler {route or model!r} of service {self.name!r}"
+            handler = handler_of(model, name, function, codecs or self._codecs, max_concurrency, max_waiting)
+            self.routes[model].add(route or "", handler)
+            self.routes[REQUEST_STREAM].settle()  # it may answer with those of request_response
+            return function
+
+        return add
+
+    # What others are told of it
+
+    @property
+    def tags(self) -> dict[str, str | None]:
+        """What others may ask for; a copy, see `set_tags`.
+
+        >>> Service("orders", tags={"region": "eu"}).tags
+        {'region': 'eu'}
+        """
+        return dict(self._tags)
+
+    async def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        """From now on these, in place of those before, on all connections; each reconnect says them, too.
+
+        Returns when the brokers are about to be told; changes that come faster than one in 0.2 s are told together.
+        BadAddress for tags that cannot be sent, and then nothing has changed.
+
+        >>> prices = Service("prices", tags={"version": "1"})
+        >>> await prices.set_tags({"version": "2", "region": "eu"})
+        """
+        route_tags(tags)
+        for offer in self._offers:
+            offer.check_tags(tags)
+        self._tags = dict(tags)
+        await self._tell()
+
+    async def set_health(self, is_healthy: bool, reason: str = "the service says so") -> None:
+        """Takes the service out of use, for `reason`, or back in: connections stay, and what runs goes on.
+
+        While it is out it has the tag `health=out` and others are asked. Who asks it nevertheless, because there is no
+        other, is REJECTED `unhealthy:`, but for a fire-and-forget, which nobody could be told of, and for a multicast.
+
+        >>> files = Service("files")
+        >>> await files.set_health(False, "the disk is full")
+        >>> files.is_healthy
+        False
+        """
+        if self.health.set("set_health", None if is_healthy else reason):
+            await self._tell()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Neither `set_health` nor a check says otherwise.
+
+        >>> Service("orders").is_healthy
+        True
+        """
+        return not self.health.is_out
+
+    def health_check(
+        self, *, every_s: float = 5.0, timeout_s: float | None = None
+    ) -> Callable[[HealthCheck], HealthCheck]:
+        """An async function that says whether all is well; one that raises, or takes over `timeout_s`, says no.
+
+        It is asked before the first connection and then `every_s`, as long as the service is offered. `timeout_s` is
+        `every_s` unless it says something else. One check that says no is enough, see `set_health`.
+
+        >>> @Service("orders").health_check(every_s=5)
+        ... async def database_is_there() -> bool:
+        ...     return True
+        """
+
+        def add(look: HealthCheck) -> HealthCheck:
+            self.health.checks.append(Check(look, every_s, every_s if timeout_s is None else timeout_s))
+            return look
+
+        return add
+
+    async def drain(self, timeout_s: float = 30.0) -> None:
+        """Ends all its clients without losing a request: no new ones come, those that run end, the connections close.
+
+        What has not ended after `timeout_s` is cancelled; the log says how many.
+
+        >>> orders = Service("orders")
+        >>> client = await connect("tcp://127.0.0.1:7000", service=orders)
+        >>> await orders.drain(timeout_s=10)
+        >>> client.is_connected
+        False
+        """
+        async with asyncio.TaskGroup() as group:
+            for offer in list(self._offers):
+                group.create_task(_drained(offer, timeout_s))
+
+    # For clients
+
+    async def began(self, offer: Offered) -> None:
+        """A client is about to offer it."""
+        self._offers.append(offer)
+        if len(self._offers) == 1:
+            await self.health.begin()
+
+    async def ended(self, offer: Offered) -> None:
+        """A client offers it no more."""
+        if offer in self._offers:
+            self._offers.remove(offer)
+            if not self._offers:
+                await self.health.end()
+
+    async def _tell(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for offer in list(self._offers):
+                group.create_task(_told(offer))
+
+
+async def _told(offer: Offered) -> None:
+    await offer.tell()
+
+
+async def _drained(offer: Offered, timeout_s: float) -> None:
+    await offer.drain_client(timeout_s)
+
+
+def _codecs_of(codec: Codec | None, codecs: Sequence[Codec] | None) -> tuple[Codec, ...]:
+    """Empty when nobody says any."""
+    if codec is not None and codecs is not None:
+        raise ValueError("codec= is for one codec, codecs= for several: not both")
+    if codecs is not None and not codecs:
+        raise ValueError("codecs= needs at least one codec")
+    return (codec,) if codec is not None else tuple(codecs or ())
