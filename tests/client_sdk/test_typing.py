@@ -13,6 +13,7 @@ import client_sdk
 from broker.build_hook import PACKAGES
 from tests.client_sdk import user_program
 from tests.interop.node import Node
+from tests.test_guide import PROGRAMS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -50,25 +51,32 @@ def user_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def run_mypy(program: Path, user_python: Path) -> list[str]:
+def run_mypy(user_python: Path, *programs: Path) -> list[str]:
     """What it says, line by line."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--show-traceback"]
     command += ["--cache-dir", str(user_python.parents[1] / "mypy"), "--python-executable", str(user_python)]
-    done = subprocess.run([*command, str(program)], capture_output=True, text=True, cwd=program.parent, check=False)
+    command += [str(program) for program in programs]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=programs[0].parent, check=False)
     return (done.stdout + done.stderr).splitlines()
 
 
 def test_mypy_knows_every_public_name(user_python: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.read_text())
-    assert run_mypy(program, user_python) == []
+    assert run_mypy(user_python, program) == []
 
 
 def test_mypy_tells_mistakes(user_python: Path, tmp_path: Path) -> None:
     program = tmp_path / "mistakes.py"
     program.write_text(MISTAKES)
-    said = run_mypy(program, user_python)
+    said = run_mypy(user_python, program)
     assert sorted({int(line.split(":")[1]) for line in said if ": error:" in line}) == MISTAKEN_LINES, said
+
+
+def test_mypy_finds_nothing_in_the_programs_of_the_guide(user_python: Path, tmp_path: Path) -> None:
+    for program in PROGRAMS:
+        (tmp_path / f"{program.name}.py").write_text(program.text)
+    assert run_mypy(user_python, *tmp_path.glob("*.py")) == []
 
 
 @pytest.mark.interop
