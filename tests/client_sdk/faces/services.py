@@ -1,7 +1,8 @@
 """What the tests of the faces call."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import queue
+from collections.abc import AsyncIterator, Callable
 
 from client_sdk import ApplicationError, Payload, Request, Service
 
@@ -11,9 +12,10 @@ class Orders:
 
     def __init__(self) -> None:
         self.service = Service("orders", tags={"region": "eu"})
-        self.seen: list[tuple[str, bytes]] = []
+        self.seen: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self.began = asyncio.Event()  # somebody asked for what never ends
-        self.ended: list[str] = []  # what never ends was cancelled
+        self.on_begin: Callable[[], object] = self.began.set
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()  # "never", "stream" or "channel", in any thread
         self._add_once()
         self._add_many()
 
@@ -28,20 +30,20 @@ class Orders:
 
         @self.service.request_response("never")
         async def never(data: bytes) -> bytes:
-            self.began.set()
+            self.on_begin()
             try:
                 await asyncio.Event().wait()
             finally:
-                self.ended.append("never")
+                self.ended.put("never")
             return b""
 
         @self.service.fire_and_forget("line")
         async def line(data: bytes) -> None:
-            self.seen.append(("fire_and_forget", data))
+            self.seen.put(("fire_and_forget", data))
 
         @self.service.metadata_push()
         async def pushed(request: Request) -> None:
-            self.seen.append(("metadata_push", request.data))
+            self.seen.put(("metadata_push", request.data))
 
     def _add_many(self) -> None:
         @self.service.request_stream()
@@ -50,7 +52,7 @@ class Orders:
                 for number in range(int(data)):
                     yield b"%d" % number
             finally:
-                self.ended.append("stream")
+                self.ended.put("stream")
 
         @self.service.request_channel()
         async def back(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
@@ -58,4 +60,4 @@ class Orders:
                 async for payload in payloads:
                     yield payload
             finally:
-                self.ended.append("channel")
+                self.ended.put("channel")

@@ -1,0 +1,409 @@
+"""The same client for programs without an event loop: scripts, notebooks, threads, ordinary tests.
+
+    from client_sdk import address, sync
+
+    with sync.connect("tcp://127.0.0.1:7000") as client:
+        answer = client.request_response(address("orders"), b"a book", route="create", timeout_s=1.0)
+        for tick in client.request_stream(address("clock"), b"10", route="ticks"):
+            print(tick.data)
+
+Every method blocks the thread that calls it and no other: many threads may use a client at a time. All clients of the
+process share one thread with an event loop (`background`), which works where a loop runs already, as in a notebook.
+Ctrl-C ends the call, and the other side gets a CANCEL. Errors are those of `client_sdk`.
+
+Decides nothing that `client_sdk.client` does not: the two have the same methods with the same parameters.
+"""
+
+import asyncio
+import contextlib
+import functools
+import ssl as tls
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final
+
+from broker.wire.frames import MIME_TYPE
+from client_sdk import Address, Connecting, Payload, Service
+from client_sdk import Client as AsyncClient
+from client_sdk import Flow as AsyncFlow
+from client_sdk import connect as connect_async
+from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.feeding import Fed
+from client_sdk.flows import DEFAULT_WINDOW_N
+from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.rsocket_py.faces import HandlerSource
+
+__all__ = ["Client", "Flow", "connect"]
+
+
+class Flow(Iterator[Payload]):
+    """The items of a stream or channel: a `for` loop, or `with` to be sure of the end. One reader.
+
+    Leaving the loop early, `close()`, Ctrl-C and a deadline all send CANCEL.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+    ...     with client.request_stream(address("prices"), b"ACME") as prices:
+    ...         print([price.data for price in prices])
+    [b'ACME 101', b'ACME 102', b'ACME 99']
+    """
+
+    def __init__(self, thread: LoopThread, flow: AsyncFlow) -> None:
+        self._thread: Final = thread
+        self._flow: Final = flow
+
+    def __iter__(self) -> "Flow":
+        return self
+
+    def __next__(self) -> Payload:
+        payload = self._thread.run(self._take)
+        if payload is None:
+            raise StopIteration
+        return payload
+
+    def close(self) -> None:
+        """Ends the stream; the other side gets a CANCEL unless it is over.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     ticks = client.request_stream(address("clock"), route="ticks")
+        ...     print(next(ticks).data)
+        ...     ticks.close()
+        b'tick 0'
+        """
+        with contextlib.suppress(ConnectionError):  # the client is closed, and the stream with it
+            self._thread.run(self._flow.aclose)
+
+    def __enter__(self) -> "Flow":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _take(self) -> Payload | None:
+        return await anext(self._flow, None)
+
+
+class Client:
+    """A connection to the broker that comes back by itself. Made by `sync.connect`, closed by `with` or `close()`.
+
+    Calls fail at once with NotConnected while there is no connection, and with ConnectionLost when it is lost while
+    they wait. For several calls at a time use several threads, for example a ThreadPoolExecutor.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+    ...     print(client.request_response(address("orders"), b"42", route="find", timeout_s=5.0).data)
+    b'order 42'
+    """
+
+    def __init__(self, thread: LoopThread, client: AsyncClient) -> None:
+        """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed."""
+        self._thread: Final = thread
+        self._client: Final = client
+        self._lock: Final = threading.Lock()
+        self._is_open = True
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False) and not self._thread.is_forked:
+            _Abandoned(self._thread, self._client).close_soon()
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+    def __repr__(self) -> str:
+        return f"<sync client {self.route_id} of {self.broker}>"
+
+    @property
+    def route_id(self) -> str:
+        """This client's Route Id, a uuid; the same after each reconnect.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000", route_id="11223344-5566-7788-99aa-bbccddeeff00") as client:
+        ...     print(client.route_id)
+        11223344-5566-7788-99aa-bbccddeeff00
+        """
+        return self._client.route_id
+
+    @property
+    def broker(self) -> str:
+        """URL of the broker that this client is connected to, or was last.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.broker)
+        tcp://127.0.0.1:7000
+        """
+        return self._client.broker
+
+    @property
+    def brokers(self) -> list[str]:
+        """URLs of the brokers that it may connect to, as they are tried: those it was given, then those it was told of.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.brokers)
+        ['tcp://127.0.0.1:7000']
+        """
+        return self._client.brokers
+
+    @property
+    def is_connected(self) -> bool:
+        """Calls can be made now.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.is_connected)
+        True
+        """
+        return self._client.is_connected
+
+    def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     client.wait_connected(timeout_s=5)
+        """
+        self._thread.run(functools.partial(self._client.wait_connected, timeout_s), timeout_s)
+
+    def closed(self) -> None:
+        """Returns when the client is closed for ever: by `close()`, or because another one took its Route Id.
+
+        Holds a program open whose work is done by the handlers of its service, until Ctrl-C.
+
+        >>> with sync.connect("tcp://127.0.0.1:7000", service=orders) as client:  # doctest: +SKIP
+        ...     client.closed()
+        """
+        with contextlib.suppress(ConnectionError):  # closed meanwhile, or before
+            self._thread.run(self._client.closed)
+
+    def close(self) -> None:
+        """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost.
+
+        >>> from client_sdk import sync
+        >>> client = sync.connect("tcp://127.0.0.1:7000")
+        >>> client.close()
+        """
+        with self._lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+        if self._thread.is_forked:
+            return  # the connection is the parent's
+        try:
+            with contextlib.suppress(ConnectionError):  # the thread has ended, and has closed it before
+                self._thread.run(functools.partial(_closed, self._thread, self._client))
+        finally:
+            BACKGROUND.leave(self._thread)
+
+    def request_response(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> Payload:
+        """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.request_response(address("orders"), b"42", timeout_s=5.0).data)
+        b'order 42'
+        """
+        work = functools.partial(
+            self._client.request_response, address, data, route=route, metadata=metadata, timeout_s=timeout_s
+        )
+        return self._thread.run(work, timeout_s)
+
+    def fire_and_forget(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """No answer: returns when the request is about to be written; whether it arrives, nobody says.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     client.fire_and_forget(address("log"), b"a line", route="line")
+        """
+        work = functools.partial(
+            self._client.fire_and_forget, address, data, route=route, metadata=metadata, timeout_s=timeout_s
+        )
+        self._thread.run(work, timeout_s)
+
+    def request_stream(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+    ) -> Flow:
+        """Items, to be read with `for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     for tick in client.request_stream(address("clock"), route="ticks", initial_n=8):
+        ...         print(tick.data)
+        b'tick 0'
+        b'tick 1'
+        b'tick 2'
+        """
+        work = functools.partial(
+            self._client.request_stream,
+            address,
+            data,
+            route=route,
+            metadata=metadata,
+            initial_n=initial_n,
+            timeout_s=timeout_s,
+        )
+        return self._flow(work)
+
+    def request_channel(
+        self,
+        address: Address,
+        items: Iterable[bytes | Payload],
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+    ) -> Flow:
+        """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
+
+        Items come from a thread of their own: the iterable may block. Without any item nothing is sent. `timeout_s` is
+        for all of it.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     for answer in client.request_channel(address("echo"), [b"1", b"2"]):
+        ...         print(answer.data)
+        b'1'
+        b'2'
+        """
+        work = functools.partial(
+            self._client.request_channel,
+            address,
+            Fed(items),
+            route=route,
+            metadata=metadata,
+            initial_n=initial_n,
+            timeout_s=timeout_s,
+        )
+        return self._flow(work)
+
+    def metadata_push(
+        self,
+        address: Address,
+        metadata: bytes,
+        *,
+        route: str | None = None,
+        mime_type: str = OCTET_STREAM_MIME,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     client.metadata_push(multicast("cache"), b"all", route="flush")
+        """
+        work = functools.partial(
+            self._client.metadata_push, address, metadata, route=route, mime_type=mime_type, timeout_s=timeout_s
+        )
+        self._thread.run(work, timeout_s)
+
+    def _flow(self, open_flow: Callable[[], AsyncFlow]) -> Flow:
+        async def opened() -> AsyncFlow:
+            return open_flow()
+
+        return Flow(self._thread, self._thread.run(opened))
+
+
+def connect(
+    urls: str | Sequence[str],
+    *,
+    service: str | Service | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    route_id: str | None = None,
+    handler: HandlerSource | None = None,
+    keepalive_s: float = 5.0,
+    lifetime_s: float = 20.0,
+    mime_type: str = MIME_TYPE,
+    connect_timeout_s: float = 5.0,
+    ssl: tls.SSLContext | None = None,
+) -> Client:
+    """A connected client; everything means what it means for `client_sdk.connect`.
+
+    The handlers of a `service` run in the event loop of the background thread, so they must not block it.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000", service="kiosk", tags={"region": "eu"}) as client:
+    ...     print(client.is_connected)
+    True
+    """
+    thread = BACKGROUND.enter()
+    try:
+        opening = connect_async(
+            urls,
+            service=service,
+            tags=tags,
+            route_id=route_id,
+            handler=handler,
+            keepalive_s=keepalive_s,
+            lifetime_s=lifetime_s,
+            mime_type=mime_type,
+            connect_timeout_s=connect_timeout_s,
+            ssl=ssl,
+        )
+        return Client(thread, thread.run(functools.partial(_opened, thread, opening)))
+    except BaseException:
+        BACKGROUND.leave(thread)
+        raise
+
+
+class _Abandoned:
+    """A client that nobody closed: it is closed, and nobody waits for that."""
+
+    def __init__(self, thread: LoopThread, client: AsyncClient) -> None:
+        self._thread: Final = thread
+        self._client: Final = client
+        self._task: asyncio.Task[None] | None = None  # None until the event loop has come to it
+
+    def close_soon(self) -> None:
+        """From any thread, also while objects are collected."""
+        self._thread.start_soon(self._start)
+
+    def _start(self) -> None:
+        self._task = asyncio.ensure_future(self._close())
+
+    async def _close(self) -> None:
+        await _closed(self._thread, self._client)
+        BACKGROUND.leave(self._thread)
+
+
+async def _opened(thread: LoopThread, opening: Connecting) -> AsyncClient:
+    client = await opening
+    thread.hold(client.close)
+    return client
+
+
+async def _closed(thread: LoopThread, client: AsyncClient) -> None:
+    thread.let_go(client.close)
+    await client.close()
