@@ -1,0 +1,60 @@
+"""Handlers that take and give values: JSON that is checked against their types, with msgspec.
+
+python examples/typed_json.py [URL]     without a URL it starts a broker of its own
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from client_sdk import BadRequest, Service, address, connect
+from client_sdk.codecs import JSON
+from client_sdk.testing import local_broker
+
+
+@dataclass
+class Order:
+    item: str
+    pieces: int = 1
+
+
+@dataclass
+class Receipt:
+    text: str
+
+
+orders = Service("orders", codec=JSON)
+
+
+@orders.request_response("create")
+async def create(order: Order) -> Receipt:
+    return Receipt(f"{order.pieces} × {order.item}")
+
+
+@orders.request_stream("pack")
+async def pack(order: Order) -> AsyncIterator[Receipt]:
+    for number in range(order.pieces):
+        yield Receipt(f"{order.item} {number + 1}")
+
+
+async def main() -> None:
+    async with (
+        contextlib.nullcontext(sys.argv[1]) if sys.argv[1:] else local_broker() as url,
+        connect(url, service=orders),
+        connect(url) as client,
+    ):
+        to, books = address("orders"), JSON.encode(Order("book", 3))
+        answer = await client.request_response(to, books, route="create", timeout_s=5)
+        print(JSON.decode(answer.data or b"", Receipt))
+        async for item in client.request_stream(to, books, route="pack", timeout_s=5):
+            print(JSON.decode(item.data or b"", Receipt))
+        try:
+            await client.request_response(to, b'{"item": "book", "pieces": "many"}', route="create", timeout_s=5)
+        except BadRequest as error:
+            print(error.text)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
