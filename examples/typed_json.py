@@ -25,7 +25,7 @@ class Receipt:
     text: str
 
 
-orders = Service("orders", codec=JSON)
+orders = Service("orders", codec=JSON)  # or one for each handler
 
 
 @orders.request_response("create")
@@ -42,16 +42,15 @@ async def pack(order: Order) -> AsyncIterator[Receipt]:
 async def main() -> None:
     async with (
         contextlib.nullcontext(sys.argv[1]) if sys.argv[1:] else local_broker() as url,
-        connect(url, service=orders),
-        connect(url) as client,
+        connect(url, service=orders) as client,  # who serves may call, too
     ):
         to, books = address("orders"), JSON.encode(Order("book", 3))
-        answer = await client.request_response(to, books, route="create", timeout_s=5)
-        print(JSON.decode(answer.data or b"", Receipt))
-        async for item in client.request_stream(to, books, route="pack", timeout_s=5):
-            print(JSON.decode(item.data or b"", Receipt))
+        taken = await client.request_response(to, books, route="create", timeout_s=5)
+        print(JSON.decode(taken.data or b"", Receipt))
+        packed = client.request_stream(to, books, route="pack", timeout_s=5)
+        print([JSON.decode(item.data or b"", Receipt).text async for item in packed])
         try:
-            await client.request_response(to, b'{"item": "book", "pieces": "many"}', route="create", timeout_s=5)
+            await client.request_response(to, b'{"item": "book", "pieces": "two"}', route="create", timeout_s=5)
         except BadRequest as error:
             print(error.text)
 
