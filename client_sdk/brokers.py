@@ -17,6 +17,7 @@ from broker.rsocket.frames import Setup
 from broker.rsocket.notices import MAX_NOTICE_URLS, find_notice
 from client_sdk.engine import Connection, Responder
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
+from client_sdk.services.offer import Offer
 from client_sdk.transports import Target, dial
 
 MAX_LEARNED_URLS: Final = MAX_NOTICE_URLS  # of brokers that were told; the others are not needed
@@ -34,8 +35,12 @@ class Brokers:
         timeout_s: float,
         ssl: tls.SSLContext | None,
         chance: Callable[[], float] = random.random,
+        offer: Offer | None = None,
     ) -> None:
-        """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1)."""
+        """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1).
+
+        `offer` is added to the SETUP as it is at that moment; None: a caller only.
+        """
         self._targets: Final = list(targets)  # the one that was reached last comes first
         self._learned: list[Target] = []  # bounded by MAX_LEARNED_URLS, and one
         self._setup: Final = setup
@@ -43,6 +48,7 @@ class Brokers:
         self._timeout_s: Final = timeout_s
         self._ssl: Final = ssl
         self._chance: Final = chance
+        self.offer: Final = offer
         # Whoever wants encryption everywhere is not led to a place without.
         self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
         self._reached: Target | None = None  # None until the first connection
@@ -123,7 +129,12 @@ class Brokers:
         try:
             async with asyncio.timeout(self._timeout_s):
                 wire = await dial(target, self._ssl)
-                return await Connection.open(wire, self._setup, self._responder, self.hear)
+                offer = self.offer
+                setup = self._setup if offer is None else offer.setup_of(self._setup)
+                connection = await Connection.open(wire, setup, self._responder, self.hear)
+                if offer is not None:
+                    offer.opened(connection, setup)
+                return connection
         except ClientError as error:
             kind = SetupRejected if isinstance(error, SetupRejected) else NotConnected
             raise kind(f"{target.url}: {error.text}", word=error.word, code=error.code) from None

@@ -169,6 +169,10 @@ class Connection:
         self.is_retired = True
         self._say_moved()
 
+    def leave(self) -> None:
+        """Takes the route away; what runs on the connection may end, and the broker closes it when nothing does."""
+        self.send(frames.encode_error(0, CONNECTION_CLOSE, "draining: this client is about to stop"))
+
     # requests of ours
 
     async def request_response(self, data: bytes, metadata: bytes | None) -> Payload:

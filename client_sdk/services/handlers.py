@@ -21,7 +21,7 @@ from client_sdk.services.threads import MAX_THREADS, Threads
 STREAMING: Final = (REQUEST_STREAM, REQUEST_CHANNEL)
 
 # What the body of a handler is: of a channel each item, else the only data.
-AS_REQUEST: Final = 0  # not for items
+AS_REQUEST: Final = 0  # not for items; what is not annotated, or with `Any` where there is no codec
 AS_BYTES: Final = 1
 AS_PAYLOAD: Final = 2
 AS_VALUE: Final = 3  # what the codec makes of the bytes
@@ -197,6 +197,8 @@ def handler_of(
         max_concurrency = MAX_THREADS if max_concurrency is None else max_concurrency
     limit = None if max_concurrency is None else Limit(max_concurrency, max_waiting, name)
     shape = _shape_of(model, function)
+    if shape.type in (Any, object) and tuple(codecs) == (BYTES,):
+        shape = Shape(AS_PAYLOAD if model == REQUEST_CHANNEL else AS_REQUEST, bytes, shape.order)
     if shape.body == AS_VALUE:
         _check_type(shape.type, codecs)
     if model in (FIRE_AND_FORGET, METADATA_PUSH) and shape.body != AS_VALUE:

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from broker.errors import BrokerError
+from broker.rsocket.frames import Setup
 from broker.wire.frames import RouteSetup
 from client_sdk.address import route_tags
-from client_sdk.errors import BadAddress, ConnectionLost
+from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
@@ -32,7 +33,15 @@ _log: Final = logging.getLogger("client_sdk")
 class Line(Protocol):
     """What an offer needs of a connection."""
 
+    @property
+    def reason(self) -> ClientError | None: ...
+
+    @property
+    def ended(self) -> asyncio.Event: ...
+
     async def metadata_push(self, metadata: bytes) -> None: ...
+
+    def leave(self) -> None: ...
 
 
 class Offer:
@@ -54,11 +63,12 @@ class Offer:
         self._mime_type: Final = mime_type
         self._responder: Final = responder  # None: its requests cannot be counted
         self._is_draining = False
-        self._said = b""  # on the present connection, or in the SETUP of the next one
-        self._saying: Final = asyncio.Lock()
+        self._line: Line | None = None  # the newest connection; None before the first
+        self._said = b""  # on this line
         self._say_at = 0.0  # event loop's time; not earlier
-        self.tell: Callable[[], Awaitable[None]] = _nobody  # the client's way to tell its broker; set by `begin`
-        self.drain_client: Callable[[float], Awaitable[None]] = _nobody_drains  # likewise
+        self._saying: Final = asyncio.Lock()
+        self._mending: asyncio.Task[None] | None = None  # set while a connection is told what its SETUP could not say
+        self.drain_client: Callable[[float], Awaitable[None]] = _nobody  # set by `begin`
         self.entry()
 
     @property
@@ -74,10 +84,30 @@ class Offer:
         """The metadata entry that says it all; BadAddress when it cannot be said."""
         return self._entry_of(self.tags)
 
-    def entry_for_setup(self) -> bytes:
-        """The same, for the SETUP of a connection that is about to be opened."""
-        self._said = self.entry()
-        return self._said
+    def setup_of(self, setup: Setup) -> Setup:
+        """The SETUP of a connection that is about to be opened: this one, and what is offered now."""
+        return Setup(
+            setup.metadata_mime,
+            setup.data_mime,
+            setup.keepalive_ms,
+            setup.lifetime_ms,
+            self.entry() + (setup.metadata or b""),
+            setup.data,
+            setup.wants_lease,
+            setup.wants_resume,
+            setup.token,
+            setup.major,
+            setup.minor,
+        )
+
+    def opened(self, line: Line, setup: Setup) -> None:
+        """A connection was opened with this SETUP; what has changed since then is said at once."""
+        self._line = line
+        entry = self.entry()
+        metadata = setup.metadata or b""
+        self._said = entry if metadata.startswith(entry) else b""
+        if not self._said:
+            self._mending = asyncio.create_task(self.tell())
 
     def check_tags(self, tags: Mapping[str, str | None]) -> None:
         """BadAddress when these tags of its Service could not be said together with those of `connect`."""
@@ -89,55 +119,64 @@ class Offer:
         self._entry_of({**own, **tags, HEALTH_TAG: OUT})
         self._tags = dict(tags)
 
-    async def begin(
-        self, tell: Callable[[], Awaitable[None]], drain_client: Callable[[float], Awaitable[None]]
-    ) -> None:
+    async def begin(self, drain_client: Callable[[float], Awaitable[None]]) -> None:
         """The client is about to connect; health checks have looked once when this returns."""
-        self.tell = tell
         self.drain_client = drain_client
         if self._service is not None:
             await self._service.began(self)
 
     async def end(self) -> None:
         """The client is closed."""
+        mending, self._mending = self._mending, None
+        if mending is not None:
+            mending.cancel()
+            await asyncio.wait([mending])
         if self._service is not None:
             await self._service.ended(self)
 
-    async def say(self, find_line: Callable[[], Line | None]) -> None:
+    async def tell(self) -> None:
         """Tells the broker what has changed since this connection was told, if anything has.
 
-        `find_line` gives the present connection; None: there is none, and the next one says it in its SETUP. Changes
-        that come faster than a broker hears them are told together.
+        Without a connection the next one says it. Changes that come faster than a broker hears them are told together.
         """
         loop = asyncio.get_running_loop()
         async with self._saying:
-            if self.entry() == self._said:
+            if self._line is None or self.entry() == self._said:
                 return
-            await asyncio.sleep(self._say_at - loop.time())
-            line = find_line()
+            await asyncio.sleep(max(0.0, self._say_at - loop.time()))
             entry = self.entry()
-            if line is None or entry == self._said:
-                return
-            self._said = entry  # before the wait: the SETUP of a new connection may take its place
-            self._say_at = loop.time() + SAY_EVERY_S
-            with contextlib.suppress(ConnectionLost):
-                await line.metadata_push(entry)
+            if entry != self._said:
+                self._said = entry  # before the wait: a new connection may take the place of this one
+                self._say_at = loop.time() + SAY_EVERY_S
+                with contextlib.suppress(ConnectionLost):
+                    await self._line.metadata_push(entry)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes the route out and waits for what is being worked on; False when `timeout_s` was not enough."""
+        """Takes the route out, waits for what is being worked on, says goodbye; False if `timeout_s` was not enough."""
         end_at = asyncio.get_running_loop().time() + timeout_s
         self._is_draining = True
         await self.tell()
         await asyncio.sleep(min(SETTLE_S, timeout_s))
         responder = self._responder
-        if responder is None:
-            return True
-        responder.is_draining = True  # who asks a route that is out, because there is no other, is told so from now on
-        left_n = await responder.wait_idle(end_at - asyncio.get_running_loop().time())
-        if left_n:
-            text = "service %s: %d handlers did not end within %g s and are cancelled"
-            _log.warning(text, self._name, left_n, timeout_s)
-        return left_n == 0
+        if responder is not None:
+            # Who asks a route that is out, because there is no other, is refused from now on.
+            responder.is_draining = True
+            left_n = await responder.wait_idle(end_at - asyncio.get_running_loop().time())
+            if left_n:
+                text = "service %s: %d handlers did not end within %g s and are cancelled"
+                _log.warning(text, self._name, left_n, timeout_s)
+                return False
+        await self._say_goodbye()
+        return True
+
+    async def _say_goodbye(self) -> None:
+        """D-31: the broker takes the route away at once, so that nothing is on its way here when we close."""
+        line = self._line
+        if line is not None and line.reason is None:
+            line.leave()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await line.ended.wait()
 
     def _entry_of(self, tags: Mapping[str, str | None]) -> bytes:
         try:
@@ -146,9 +185,5 @@ class Offer:
             raise BadAddress(error.text, word=error.word) from None
 
 
-async def _nobody() -> None:
-    """There is no client yet: the SETUP says it."""
-
-
-async def _nobody_drains(timeout_s: float) -> None:
+async def _nobody(timeout_s: float) -> None:
     """There is no client yet."""

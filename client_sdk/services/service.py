@@ -32,8 +32,9 @@ HealthCheck = TypeVar("HealthCheck", bound=Callable[[], Awaitable[object]])
 class Offered(Protocol):
     """A client that offers the service, as the service sees it."""
 
-    tell: Callable[[], Awaitable[None]]  # what has changed, to its broker
     drain_client: Callable[[float], Awaitable[None]]
+
+    async def tell(self) -> None: ...
 
     def check_tags(self, tags: Mapping[str, str | None]) -> None: ...
 
@@ -294,11 +295,7 @@ class Service:
     async def _tell(self) -> None:
         async with asyncio.TaskGroup() as group:
             for offer in list(self._offers):
-                group.create_task(_told(offer))
-
-
-async def _told(offer: Offered) -> None:
-    await offer.tell()
+                group.create_task(offer.tell())
 
 
 async def _drained(offer: Offered, timeout_s: float) -> None:
