@@ -1,0 +1,275 @@
+"""Rows 9, 21 and 29: handlers that fail, answer nonsense, never end, or hold the whole program for a moment."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from client_sdk import ApplicationError, ClientError, Payload, Service, address, connect
+from tests.client_sdk.defects.raw_broker import (
+    CANCEL,
+    CHANNEL,
+    ERROR,
+    FNF,
+    KEEPALIVE,
+    LAST,
+    METADATA,
+    PAYLOAD,
+    PUSH,
+    RESPONSE,
+    STREAM,
+    Everything,
+    Frame,
+    RawBroker,
+    begin,
+    payload,
+    request,
+    serving,
+)
+
+
+@pytest.mark.parametrize(
+    "failure", [ValueError("secret"), ApplicationError("told"), asyncio.CancelledError("by itself")]
+)
+async def test_a_failure_that_nobody_waits_for_is_told_to_nobody(
+    raw: RawBroker, failure: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 9: neither fire-and-forget nor a push has an answer, not even an ERROR; the log has it."""
+    service = Service("s")
+
+    @service.fire_and_forget()
+    async def note(data: bytes) -> None:
+        raise failure
+
+    @service.metadata_push()
+    async def push(data: bytes) -> None:
+        raise failure
+
+    @service.request_response()
+    async def answer(data: bytes) -> bytes:
+        return data
+
+    async with serving(raw, service) as (_, peer):
+        peer.send(request(2, FNF), Frame(0, PUSH, METADATA, b"\x00x\x00\x00\x04push"))
+        assert (await peer.call(4)).data == b"alive"
+        assert peer.of(ERROR) + peer.on(2) == []
+    said = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(said) == (0 if isinstance(failure, asyncio.CancelledError) else 2), caplog.text
+
+
+@pytest.mark.parametrize("answer", ["text", 5, None, object(), [b"x"], Payload("text")])  # type: ignore[arg-type]
+@pytest.mark.parametrize("kind", [RESPONSE, STREAM, CHANNEL])
+async def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_handler_alone(
+    raw: RawBroker, answer: object, kind: int
+) -> None:
+    """Row 21, as the one who answers."""
+    service = Service("s")
+
+    @service.request_response()
+    async def respond(data: bytes) -> object:
+        return data if data == b"alive" else answer
+
+    @service.request_stream()
+    async def items(data: bytes) -> AsyncIterator[object]:
+        yield answer
+
+    @service.request_channel()
+    async def channel(payloads: AsyncIterator[Payload]) -> AsyncIterator[object]:
+        yield answer
+
+    async with serving(raw, service) as (_, peer):
+        peer.send(request(2, kind, n=5))
+        [told] = await peer.expect(ERROR)
+        assert (told.stream_id, told.code) == (2, 0x201)
+        assert b"handler-failed: incident" in told.body
+        assert (await peer.call(4)).data == b"alive"
+
+
+@pytest.mark.parametrize("data", ["text", 5, object(), [b"x"]])
+async def test_what_cannot_be_sent_is_told_to_the_caller_who_wanted_it(raw: RawBroker, data: object) -> None:
+    """Row 21, as the one who asks: nothing is sent, and the next call works."""
+
+    async def items() -> AsyncIterator[object]:
+        yield data
+
+    async def later_items() -> AsyncIterator[object]:
+        yield b"good"
+        yield data
+
+    async with serving(raw) as (client, peer):
+        to = address("x")
+        for one in (client.request_response, client.fire_and_forget):
+            with pytest.raises(TypeError, match="must be bytes"):
+                await one(to, data)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="must be bytes"):
+            await client.metadata_push(to, data)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="must be bytes"):
+            await anext(client.request_stream(to, data))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="must be bytes"):
+            await anext(client.request_channel(to, items()))  # type: ignore[arg-type]
+        await peer.assert_alive()
+        assert [each.kind for each in peer.frames if each.kind in (RESPONSE, FNF, PUSH, STREAM, CHANNEL)] == []
+        reading = asyncio.ensure_future(anext(client.request_channel(to, later_items())))  # type: ignore[arg-type]
+        [asked] = await peer.expect(CHANNEL)
+        peer.send(Frame(asked.stream_id, 8, 0, (5).to_bytes(4)))
+        with pytest.raises(TypeError, match="must be bytes"):
+            await reading
+        [told] = await peer.expect(ERROR)
+        assert told.stream_id == asked.stream_id
+        call = begin(client, "request_response")
+        [asked] = await peer.expect(RESPONSE)
+        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        assert (await call).data == b"fine"
+
+
+async def test_handlers_do_not_wait_for_each_other(raw: RawBroker) -> None:
+    """Row 29: ten requests whose handlers all wait for the tenth to arrive."""
+    service, arrived = Service("s"), 0
+    all_there = asyncio.Event()
+
+    @service.request_response()
+    async def meet(data: bytes) -> bytes:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 10:
+            all_there.set()
+        await all_there.wait()
+        return data
+
+    async with serving(raw, service) as (_, peer):
+        peer.send(*[request(2 + 2 * number, RESPONSE, b"%d" % number) for number in range(10)])
+        answers = await peer.expect(PAYLOAD, 10)
+        assert {each.data for each in answers} == {b"%d" % number for number in range(10)}
+
+
+async def test_a_handler_that_never_ends_holds_up_neither_keepalive_nor_cancel_nor_answers(raw: RawBroker) -> None:
+    """Row 29."""
+    everything = Everything()
+    async with serving(raw, everything.service) as (client, peer):
+        for kind in (RESPONSE, FNF, STREAM, CHANNEL):
+            peer.send(request(2 * kind, kind, b"wait"))
+        await peer.assert_alive()
+        call = begin(client, "request_response")
+        asked = (await peer.expect(RESPONSE))[0]
+        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        assert (await call).data == b"fine"
+        assert everything.running == 3  # the channel's handler waits for items of its own accord
+        peer.send(Frame(2 * RESPONSE, CANCEL), Frame(2 * STREAM, CANCEL))
+        assert (await peer.call(100)).data == b"alive"
+        assert everything.cancelled == 2
+
+
+async def test_a_handler_that_will_not_be_cancelled_is_left_behind_and_close_returns(
+    raw: RawBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 29: those that clean up have a bounded time for it."""
+    service, may_end = Service("s"), asyncio.Event()
+
+    @service.request_response()
+    async def stubborn(data: bytes) -> bytes:
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+        return data
+
+    try:
+        async with serving(raw, service) as (_, peer):
+            peer.send(request(2, RESPONSE))
+            await peer.assert_alive()
+            began_at = time.monotonic()
+        assert time.monotonic() - began_at < 5
+        assert len(caplog.records) <= 1
+    finally:
+        may_end.set()
+        await asyncio.sleep(0)
+
+
+class Bystander(threading.Thread):
+    """A broker in a thread of its own: it goes on when the event loop of the test does not."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._socket: socket.socket | None = None
+        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections = 0
+        self.pings = 0
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._socket, _ = self._listener.accept()
+                self.connections += 1
+                stream = self._socket.makefile("rb")
+                while head := stream.read(3):
+                    frame = stream.read(int.from_bytes(head))
+                    if frame[4] >> 2 == KEEPALIVE:
+                        self.pings += 1
+                        self.say(Frame(0, KEEPALIVE, 0, frame[6:]))
+
+    def say(self, frame: Frame) -> None:
+        raw = frame.encode()
+        assert self._socket is not None
+        self._socket.sendall(len(raw).to_bytes(3) + raw)
+
+    def end(self) -> None:
+        for each in (self._socket, self._listener):
+            if each is not None:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+                each.close()
+        self.join(5)
+        assert not self.is_alive()
+
+
+@pytest.fixture
+def bystander(no_leaked_tasks: None) -> Iterator[Bystander]:
+    thread = Bystander()
+    thread.start()
+    yield thread
+    thread.end()
+
+
+async def test_a_handler_that_holds_the_program_for_longer_than_the_lifetime_costs_no_connection(
+    bystander: Bystander,
+) -> None:
+    """Row 29: who did not listen for a while looks at what has come before it says that nobody was there."""
+    service, held = Service("s"), asyncio.Event()
+
+    @service.request_response()
+    async def hold(data: bytes) -> bytes:
+        time.sleep(0.6)  # noqa: ASYNC251  that is the point
+        held.set()
+        return data
+
+    async with connect(bystander.url, service=service, keepalive_s=0.1, lifetime_s=0.3) as client:
+        for number in range(2):
+            held.clear()
+            bystander.say(request(2 + 2 * number, RESPONSE, b"x"))
+            threading.Timer(0.3, bystander.say, [request(100, FNF)]).start()  # it lives meanwhile
+            await held.wait()
+            pings = bystander.pings
+            while bystander.pings < pings + 3:
+                await asyncio.sleep(0.02)
+        assert client.is_connected
+        assert bystander.connections == 1
+
+
+async def test_calls_that_fail_one_after_another_leave_the_others_as_they_are(raw: RawBroker) -> None:
+    """Row 21: a hundred mistakes later the connection is the same one."""
+    async with serving(raw) as (client, peer):
+        call = begin(client, "request_response")
+        [asked] = await peer.expect(RESPONSE)
+        for _ in range(100):
+            with pytest.raises(TypeError):
+                await client.request_response(address("x"), "text")  # type: ignore[arg-type]
+            with pytest.raises((ClientError, ValueError)):
+                await client.request_response(address("x"), route="r" * 300)
+        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        assert (await call).data == b"fine"
+        assert len(raw.peers) == 1

@@ -1,0 +1,196 @@
+"""Rows 13 and 31: metadata that is malformed, unknown, or as long as it may be."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client_sdk import Payload, Request, Service, address
+from tests.client_sdk.defects.raw_broker import (
+    CHANNEL,
+    ERROR,
+    FNF,
+    KINDS,
+    LAST,
+    METADATA,
+    MODELS,
+    PAYLOAD,
+    PUSH,
+    RESPONSE,
+    STREAM,
+    Frame,
+    RawBroker,
+    begin,
+    items_of,
+    payload,
+    request,
+    serving,
+)
+
+ROUTING, AUTHENTICATION, UNKNOWN_ID = 0xFE, 0xFC, 0xD5  # with the bit that says "an id"
+SIMPLE, BEARER, UNKNOWN_TYPE = 0x80, 0x81, 0xFF
+
+
+def entry(mime: int | bytes, content: bytes) -> bytes:
+    name = bytes([mime]) if isinstance(mime, int) else bytes([len(mime) - 1]) + mime
+    return name + len(content).to_bytes(3) + content
+
+
+ROUTE = entry(ROUTING, b"\x04name")
+GOOD = [
+    b"",  # what is not there is not wrong
+    ROUTE,
+    entry(UNKNOWN_ID, b"of the future") + ROUTE,
+    ROUTE + entry(UNKNOWN_ID, b""),
+    entry(AUTHENTICATION, bytes([UNKNOWN_TYPE]) + b"whatever") + ROUTE,
+    entry(AUTHENTICATION, b"") + ROUTE,
+    entry(AUTHENTICATION, b"\x05ab") + ROUTE,  # a name of a type that is cut off
+    entry(AUTHENTICATION, bytes([SIMPLE]) + b"\xff\xffuser") + ROUTE,
+    entry(AUTHENTICATION, bytes([BEARER]) + b"token") + ROUTE,
+    entry(b"x", b"1") + ROUTE,
+    entry(b"m" * 127, b"1") + ROUTE,
+    entry(b"m" * 128, b"1") + ROUTE,
+    entry(b"\xff\xfe\x00", b"no ASCII") + ROUTE,
+    entry(ROUTING, b"\x04name\x05other") + ROUTE,
+    ROUTE + entry(b"big", bytes(70_000)),
+]
+BROKEN = [
+    b"\xfe",
+    b"\xfe\x00",
+    b"\xfe\x00\x00\x05\x04nam",  # a byte is missing
+    ROUTE + b"\xff",
+    ROUTE + b"\x7f" + b"m" * 127,  # of a name with 128
+    ROUTE + b"\x00",
+    ROUTE + b"\x00x\xff\xff\xff",
+    b"\xff" * 40,
+]
+
+
+class Named:
+    """A service whose handlers are called `name`, in all models; it keeps what their requests say."""
+
+    def __init__(self) -> None:
+        self.service = Service("named")
+        self.seen: list[tuple[str, str]] = []
+
+        @self.service.request_response("name")
+        async def answer(asked: Request) -> bytes:
+            self.seen.append((asked.model, asked.route))
+            return asked.data
+
+        @self.service.fire_and_forget("name")
+        async def note(asked: Request) -> None:
+            self.seen.append((asked.model, asked.route))
+
+        @self.service.metadata_push("name")
+        async def push(asked: Request) -> None:
+            self.seen.append((asked.model, asked.route))
+
+        @self.service.request_stream("name")
+        async def items(asked: Request) -> AsyncIterator[bytes]:
+            self.seen.append((asked.model, asked.route))
+            yield b"item"
+
+        @self.service.request_channel("name")
+        async def channel(asked: Request, payloads: object) -> AsyncIterator[bytes]:
+            self.seen.append((asked.model, asked.route))
+            yield b"item"
+
+
+@pytest.mark.parametrize("metadata", GOOD[1:])
+async def test_entries_that_nobody_knows_are_passed_over(raw: RawBroker, metadata: bytes) -> None:
+    """Row 31: the handler that the routing entry names is found behind anything that is well-formed."""
+    named = Named()
+    async with serving(raw, named.service) as (_, peer):
+        assert await peer.call(2, b"data", metadata=metadata) == payload(2, b"data", flags=LAST)
+        peer.send(request(4, FNF, metadata=metadata), Frame(0, PUSH, METADATA, metadata))
+        peer.send(request(6, STREAM, metadata=metadata, n=5), request(8, CHANNEL, metadata=metadata, n=5))
+        await peer.expect(PAYLOAD, 5)
+        assert sorted(named.seen) == sorted((model, "name") for model in (*KINDS, "fire_and_forget", "metadata_push"))
+
+
+@pytest.mark.parametrize("metadata", BROKEN)
+async def test_broken_metadata_is_the_end_of_its_request_alone(raw: RawBroker, metadata: bytes) -> None:
+    """Row 31: told where there is an answer, in one line of the log where there is none."""
+    named = Named()
+    async with serving(raw, named.service) as (_, peer):
+        for number, kind in enumerate((RESPONSE, STREAM, CHANNEL)):
+            peer.send(request(2 + 2 * number, kind, metadata=metadata))
+        told = await peer.expect(ERROR, 3)
+        assert [(each.stream_id, each.code) for each in sorted(told)] == [(2, 0x204), (4, 0x204), (6, 0x204)]
+        assert all(each.body[4:].startswith(b"bad-metadata: ") for each in told)
+        peer.send(request(8, FNF, metadata=metadata), Frame(0, PUSH, METADATA, metadata))
+        assert (await peer.call(10, metadata=ROUTE)).data == b"alive"
+        assert named.seen == [("request_response", "name")]
+        assert peer.on(8) == []
+
+
+@pytest.mark.parametrize("metadata", BROKEN)
+async def test_a_handler_that_asks_for_no_metadata_gets_requests_with_any(raw: RawBroker, metadata: bytes) -> None:
+    """Row 31: what nobody looks at is not judged."""
+    service = Service("s")
+
+    @service.request_response()
+    async def answer(data: bytes) -> bytes:
+        return data
+
+    async with serving(raw, service) as (_, peer):
+        assert await peer.call(2, metadata=metadata) == payload(2, b"alive", flags=LAST)
+
+
+@pytest.mark.parametrize("metadata", [*GOOD, *BROKEN])
+@pytest.mark.parametrize("model", MODELS)
+async def test_the_metadata_of_an_answer_is_the_callers_to_judge(raw: RawBroker, model: str, metadata: bytes) -> None:
+    """Row 31, as the one who asked: it comes as it was sent."""
+    async with serving(raw) as (client, peer):
+        call = begin(client, model)
+        [asked] = await peer.expect(KINDS[model])
+        peer.send(payload(asked.stream_id, b"x", metadata=metadata, flags=LAST))
+        got = await call
+        assert (got.data, got.metadata) == (b"x", metadata)
+
+
+@pytest.mark.parametrize("length", [1, 127, 128])
+async def test_a_mime_type_of_any_length_that_an_entry_can_say_is_sent(raw: RawBroker, length: int) -> None:
+    """Row 13."""
+    async with serving(raw) as (client, peer):
+        mime = "m" * length
+        call = begin(client, "request_response", metadata={mime: b"content"})
+        [asked] = await peer.expect(RESPONSE)
+        assert (asked.metadata or b"").endswith(entry(mime.encode(), b"content"))
+        peer.send(payload(asked.stream_id, b"", flags=LAST))
+        await call
+
+
+@pytest.mark.parametrize("mime", ["", "m" * 129, "m" * 255, "m" * 256, "m" * 70_000, "mïme", "\N{SNOWMAN}"])
+async def test_a_mime_type_that_no_entry_can_say_is_told_to_its_caller_alone(raw: RawBroker, mime: str) -> None:
+    """Row 13: others kill the task that sends."""
+    async with serving(raw) as (client, peer):
+        to = address("x")
+        with pytest.raises(ValueError, match=r"1\.\.128"):
+            await client.request_response(to, metadata={mime: b""})
+        with pytest.raises(ValueError, match=r"1\.\.128"):
+            await client.fire_and_forget(to, metadata={mime: b""})
+        with pytest.raises(ValueError, match=r"1\.\.128"):
+            await client.metadata_push(to, b"", mime_type=mime)
+        with pytest.raises(ValueError, match=r"1\.\.128"):
+            await anext(client.request_stream(to, metadata={mime: b""}))
+        with pytest.raises(ValueError, match=r"1\.\.128"):
+            await anext(client.request_channel(to, items_of(), metadata={mime: b""}))
+        call = begin(client, "request_response")
+        asked = (await peer.expect(RESPONSE))[0]
+        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        assert (await call).data == b"fine"
+
+
+async def test_metadata_of_a_handlers_answer_is_sent_as_it_is(raw: RawBroker) -> None:
+    """Row 31, as the one who answers: whatever it is, it is the handler's business."""
+    service, answers = Service("s"), [*GOOD, *BROKEN]
+
+    @service.request_response()
+    async def answer(data: bytes) -> Payload:
+        return Payload(data, answers[int(data)])
+
+    async with serving(raw, service) as (_, peer):
+        for number, metadata in enumerate(answers):
+            got = await peer.call(2 + 2 * number, b"%d" % number)
+            assert (got.data, got.metadata) == (b"%d" % number, metadata)
