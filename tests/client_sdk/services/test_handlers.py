@@ -1,0 +1,383 @@
+"""Handlers: what they are given, what becomes of what they give, and which are refused when they are written."""
+
+import dataclasses
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, TypedDict
+
+import msgspec
+import pytest
+
+from broker.errors import INVALID
+from client_sdk import Payload, Request, Service
+from client_sdk.codecs import BYTES, JSON
+from client_sdk.errors import Refused
+from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
+from client_sdk.services.responder import ServiceResponder
+from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, stream
+
+
+class Book(msgspec.Struct):
+    title: str
+    price: int = 1
+
+
+@dataclasses.dataclass
+class Sold:
+    title: str
+    count_n: int
+
+
+class Line(TypedDict):
+    text: str
+
+
+class Upper:
+    """A codec of somebody's own."""
+
+    mime_type = "text/upper"
+
+    def decode(self, data: bytes, type: Any) -> str:
+        if data == b"?":
+            raise ValueError("a question mark is no word")
+        return data.decode().lower()
+
+    def encode(self, value: object) -> bytes:
+        return str(value).upper().encode()
+
+
+async def test_first_parameter_says_what_a_handler_is_given() -> None:
+    service = Service("s", codec=JSON)
+    seen: list[Any] = []
+
+    @service.request_response("bytes")
+    async def as_bytes(data: bytes) -> bytes:
+        seen.append(data)
+        return b"raw"
+
+    @service.request_response("payload")
+    async def as_payload(payload: Payload) -> Payload:
+        seen.append(payload.data)
+        return Payload(b"p", b"m")
+
+    @service.request_response("request")
+    async def as_request(request: Request) -> dict[str, str]:
+        seen.append(request.data)
+        return {"route": request.route}
+
+    @service.request_response("value")
+    async def as_value(book: Book) -> Sold:
+        seen.append(book)
+        return Sold(book.title, book.price)
+
+    @service.request_response("both")
+    async def as_both(book: Book, request: Request) -> list[str]:
+        seen.append(book)
+        return [request.route, book.title]
+
+    @service.request_response("other way round")
+    async def other_way_round(request: Request, line: Line) -> str:
+        seen.append(line)
+        return request.route
+
+    @service.request_response("whatever")
+    async def whatever(value: Any) -> Any:
+        seen.append(value)
+        return None
+
+    answers = [
+        await ask(service, b"x", "bytes"),
+        await ask(service, b"y", "payload"),
+        await ask(service, b"z", "request"),
+        await ask(service, b'{"title":"a"}', "value"),
+        await ask(service, b'{"title":"b"}', "both"),
+        await ask(service, b'{"text":"c"}', "other way round"),
+        await ask(service, b"[1]", "whatever"),
+    ]
+    assert seen == [b"x", b"y", b"z", Book("a"), Book("b"), {"text": "c"}, [1]]
+    assert answers == [
+        Payload(b"raw"),
+        Payload(b"p", b"m"),
+        Payload(b'{"route":"request"}'),
+        Payload(b'{"title":"a","count_n":1}'),
+        Payload(b'["both","b"]'),
+        Payload(b'"other way round"'),
+        Payload(b"null"),
+    ]
+
+
+async def test_data_that_does_not_fit_is_invalid_and_the_handler_is_not_asked() -> None:
+    service = Service("s", codec=JSON)
+    asked: list[Book] = []
+
+    @service.request_response()
+    async def sell(book: Book) -> int:
+        asked.append(book)
+        return book.price
+
+    with pytest.raises(Refused) as caught:
+        await ask(service, b'{"title":1}')
+    assert refusal(caught) == ("bad-payload", INVALID, "bad-payload: Expected `str`, got `int` - at `$.title`")
+    assert asked == []
+    assert await ask(service, b'{"title":"a","price":3}') == Payload(b"3")
+
+
+async def test_items_of_streams_and_channels_are_values_too() -> None:
+    service = Service("s", codec=JSON)
+
+    @service.request_stream()
+    async def count(book: Book) -> AsyncIterator[Sold]:
+        for number in range(book.price):
+            yield Sold(book.title, number)
+
+    @service.request_channel()
+    async def sums(numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        total = 0
+        async for number in numbers:
+            total += number
+            yield total
+
+    assert await stream(service, b'{"title":"a","price":2}') == [
+        b'{"title":"a","count_n":0}',
+        b'{"title":"a","count_n":1}',
+    ]
+    assert await channel(service, b"1", b"2", b"3") == [b"1", b"3", b"6"]
+    with pytest.raises(Refused) as caught:
+        await channel(service, b"1", b'"2"')
+    assert refusal(caught) == ("bad-payload", INVALID, "bad-payload: Expected `int`, got `str`")
+
+
+async def test_channel_items_are_bytes_payloads_or_values_as_the_parameter_says() -> None:
+    service = Service("s")
+    seen: list[Any] = []
+
+    @service.request_channel("bytes")
+    async def as_bytes(items: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        seen.extend([item async for item in items])
+        yield b"1"
+
+    @service.request_channel("payloads")
+    async def as_payloads(request: Request, items: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+        seen.extend([request.model, *[item async for item in items]])
+        yield b"2"
+
+    @service.request_channel("request behind", codec=Upper())
+    async def request_behind(items: AsyncIterator[str], request: Request) -> AsyncIterator[str]:
+        seen.extend([request.model, *[item async for item in items]])
+        yield "three"
+
+    given = [
+        await channel(service, b"A", b"B", metadata=route_bytes(route))
+        for route in ("bytes", "payloads", "request behind")
+    ]
+    assert seen == [
+        b"A",
+        b"B",
+        "request_channel",
+        Payload(b"A"),
+        Payload(b"B"),
+        "request_channel",
+        "a",
+        "b",
+    ]
+    assert given == [[b"1"], [b"2"], [b"THREE"]]
+
+
+async def test_a_codec_of_ones_own_is_as_good_as_any() -> None:
+    service = Service("s")
+
+    @service.request_response(codec=Upper())
+    async def echo(word: str) -> str:
+        return word + "!"
+
+    assert await ask(service, b"ABC") == Payload(b"ABC!")
+    with pytest.raises(Refused) as caught:
+        await ask(service, b"?")
+    assert refusal(caught) == ("bad-payload", INVALID, "bad-payload: a question mark is no word")
+
+
+async def test_of_several_codecs_the_mime_type_of_the_request_chooses() -> None:
+    service = Service("s", codecs=[JSON, Upper()])
+
+    @service.request_response()
+    async def echo(word: str) -> str:
+        return word
+
+    assert await ask(service, b'"ab"') == Payload(b'"ab"')  # the first one is meant where nothing is said
+    assert await ask(service, b'"ab"', more=data_mime("application/octet-stream")) == Payload(b'"ab"')
+    assert await ask(service, b'"ab"', more=data_mime("application/json")) == Payload(b'"ab"')
+    assert await ask(service, b"AB", more=data_mime("text/upper")) == Payload(b"AB")
+    with pytest.raises(Refused) as caught:
+        await ask(service, b"AB", more=data_mime("text/css"))
+    text = "bad-payload: data of text/css is not read here, application/json, text/upper is"
+    assert refusal(caught) == ("bad-payload", INVALID, text)
+
+
+async def test_octet_stream_means_the_bytes_where_they_are_among_the_codecs() -> None:
+    service = Service("s", codecs=[JSON, BYTES])
+
+    @service.request_response()
+    async def echo(data: Any) -> Any:
+        return data
+
+    assert await ask(service, b'"ab"', more=data_mime("application/octet-stream")) == Payload(b'"ab"')
+    assert await ask(service, b"\xff", more=data_mime("application/octet-stream")) == Payload(b"\xff")
+
+
+async def test_one_codec_is_used_whatever_the_request_says() -> None:
+    service = Service("s", codec=JSON)
+
+    @service.request_response()
+    async def echo(word: str) -> str:
+        return word
+
+    assert await ask(service, b'"ab"', more=data_mime("text/css")) == Payload(b'"ab"')
+
+
+async def test_codec_of_a_handler_comes_before_that_of_its_service() -> None:
+    service = Service("s", codec=JSON)
+
+    @service.request_response(codec=BYTES)
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    assert await ask(service, b"{") == Payload(b"{")
+
+
+async def test_values_that_the_codec_cannot_say_fail_as_any_mistake_of_a_handler_does() -> None:
+    service = Service("s", codec=JSON)
+
+    @service.request_response()
+    async def wrong(request: Request) -> object:
+        return 1j
+
+    @service.request_response("bytes", codec=BYTES)
+    async def none(request: Request) -> None:
+        return None
+
+    with pytest.raises(TypeError, match="complex"):
+        await ask(service, b"")
+    with pytest.raises(TypeError, match="what the request_response handler returned is None"):
+        await ask(service, b"", "bytes")
+
+
+async def test_fire_and_forget_and_pushes_are_typed_and_give_nothing() -> None:
+    service = Service("s", codec=JSON)
+    seen: list[Book] = []
+
+    @service.fire_and_forget()
+    async def note(book: Book) -> None:
+        seen.append(book)
+
+    @service.metadata_push()
+    async def pushed(book: Book) -> None:
+        seen.append(book)
+
+    responder = ServiceResponder(service)
+    await responder.fire_and_forget(None, b'{"title":"a"}')
+    await responder.metadata_push(entry_bytes(OCTET_STREAM_MIME, b'{"title":"b"}'))
+    assert seen == [Book("a"), Book("b")]
+
+
+async def test_objects_partials_and_methods_are_handlers_too() -> None:
+    class Echo:
+        async def __call__(self, data: bytes) -> bytes:
+            return b"object " + data
+
+        async def method(self, data: bytes) -> bytes:
+            return b"method " + data
+
+    async def named(name: bytes, data: bytes) -> bytes:
+        return name + data
+
+    service = Service("s")
+    service.request_response("object")(Echo())
+    service.request_response("method")(Echo().method)
+    service.request_response("partial")(functools.partial(named, b"partial "))
+    answers = [await ask(service, b"x", route) for route in ("object", "method", "partial")]
+    assert answers == [Payload(b"object x"), Payload(b"method x"), Payload(b"partial x")]
+
+
+async def test_functions_that_are_not_async_run_in_a_thread() -> None:
+    service = Service("s", codec=JSON)
+    here = threading.get_ident()
+
+    @service.request_response("one")
+    def one(number: int) -> list[Any]:
+        return [number, threading.get_ident() != here]
+
+    @service.request_stream("many")
+    def many(number: int) -> Iterator[list[Any]]:
+        for each in range(number):
+            yield [each, threading.get_ident() != here]
+
+    assert await ask(service, b"7", "one") == Payload(b"[7,true]")
+    assert await stream(service, b"2", route_bytes("many")) == [b"[0,true]", b"[1,true]"]
+
+
+async def test_async_function_that_does_not_look_so_is_awaited() -> None:
+    service = Service("s")
+
+    def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(data: bytes) -> Any:
+            return function(data)
+
+        return call
+
+    @service.request_response()
+    @wrapped
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    assert await ask(service, b"x") == Payload(b"x")
+
+
+def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> None:
+    service = Service("s")
+
+    async def of_book(book: Book) -> bytes:
+        return b""
+
+    async def of_text(text: str) -> bytes:
+        return b""
+
+    async def of_two(one: bytes, two: bytes) -> bytes:
+        return b""
+
+    async def of_three(one: bytes, two: Request, three: bytes) -> bytes:
+        return b""
+
+    async def of_union(value: list[int] | set[int]) -> bytes:
+        return b""
+
+    async def of_unknown(value: "Unknown") -> bytes:  # type: ignore[name-defined]  # noqa: F821
+        return b""
+
+    wrong: list[tuple[Any, Any, str]] = [
+        (service.request_response(), of_book, "bytes do not become Book"),
+        (service.request_response(), of_text, "bytes do not become str"),
+        (service.request_response(), of_two, "one of them is the request"),
+        (service.request_response(), of_three, "1 or 2 parameters"),
+        (service.request_response(codec=JSON), of_union, "more than one array-like"),
+        (service.request_response(codec=JSON), of_unknown, "the type 'Unknown' is not known"),
+    ]
+    for decorator, handler, text in wrong:
+        with pytest.raises(TypeError, match=text):
+            decorator(handler)
+    with pytest.raises(ValueError, match="not both"):
+        service.request_response(codec=JSON, codecs=[JSON])
+    with pytest.raises(ValueError, match="at least one codec"):
+        Service("s", codecs=[])
+
+
+async def test_stream_handler_that_yields_nothing_is_a_mistake_that_is_told() -> None:
+    service = Service("s")
+
+    @service.request_stream()
+    def rows(request: Request) -> Any:
+        return [b"1", b"2"]
+
+    with pytest.raises(TypeError, match="gave list, it must yield its items"):
+        await stream(service)

@@ -1,0 +1,112 @@
+"""Routes: which handler a request gets, and what is remembered of it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from broker.errors import INVALID
+from client_sdk import Payload, Request, Service
+from client_sdk.errors import Refused
+from client_sdk.metadata import entry_bytes, route_bytes
+from client_sdk.services.requests import REQUEST_RESPONSE, route_names
+from client_sdk.services.responder import ServiceResponder
+from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES
+from tests.client_sdk.services.asking import ask, refusal, routes_bytes, stream
+
+
+def service_of(*routes: str | None) -> Service:
+    """Each handler answers with its own name."""
+    service = Service("s")
+    for route in routes:
+        service.request_response(route)(named(route))
+    return service
+
+
+def named(route: str | None) -> Callable[[Request], Awaitable[bytes]]:
+    async def handler(request: Request) -> bytes:
+        return (route or "unknown").encode()
+
+    return handler
+
+
+async def test_of_several_names_the_first_that_has_a_handler_is_meant() -> None:
+    service = service_of("b", "c", None)
+    assert [
+        await ask(service, b"", more=routes_bytes("a", "b", "c")),
+        await ask(service, b"", more=routes_bytes("c", "b")),
+        await ask(service, b"", more=routes_bytes("x", "y")),
+        await ask(service, b"", more=routes_bytes()),
+    ] == [Payload(b"b"), Payload(b"c"), Payload(b"unknown"), Payload(b"unknown")]
+
+
+def test_names_of_a_routing_entry_are_read_as_far_as_they_go() -> None:
+    assert route_names(b"") == []
+    assert route_names(b"\x01a\x02bc") == ["a", "bc"]
+    assert route_names(b"\x05abc") == ["abc"]
+    assert route_names(b"\x01\xff") == ["\ufffd"]
+    request = Request("request_response", b"", routes_bytes("a", "b"))
+    assert (request.route, request.routes) == ("a", ["a", "b"])
+
+
+async def test_without_an_unnamed_handler_unknown_routes_are_refused() -> None:
+    service = service_of("a")
+    for more in (b"", routes_bytes("b")):
+        with pytest.raises(Refused) as caught:
+            await ask(service, b"", more=more)
+        shown = "b" if more else ""
+        text = f"no-handler: service 's' has no request_response handler for route '{shown}'"
+        assert refusal(caught) == ("no-handler", INVALID, text)
+
+
+async def test_metadata_is_not_read_where_there_is_only_one_handler() -> None:
+    assert await ask(service_of(None), b"", more=b"\x00rubbish") == Payload(b"unknown")
+    with pytest.raises(Refused) as caught:
+        await ask(service_of("a", None), b"", more=b"\x00rubbish")
+    assert caught.value.word == "bad-metadata"
+
+
+async def test_what_metadata_led_to_is_remembered_up_to_a_bound() -> None:
+    service = service_of("a", None)
+    routes = service.routes[REQUEST_RESPONSE]
+    responder = ServiceResponder(service)
+    for number in range(MAX_KNOWN + 1):
+        metadata = route_bytes("a") + entry_bytes("x/y", b"%d" % number)
+        assert await responder.request_response(metadata, b"") == Payload(b"a")
+    assert len(routes._known) == 1  # all were forgotten when there were too many
+    long = route_bytes("a") + entry_bytes("x/y", bytes(MAX_KNOWN_BYTES))
+    assert await responder.request_response(long, b"") == Payload(b"a")
+    assert long not in routes._known
+
+
+async def test_a_handler_that_is_added_later_is_found_in_spite_of_what_is_remembered() -> None:
+    service = service_of(None, "b")
+    assert await ask(service, b"", "a") == Payload(b"unknown")
+    service.request_response("a")(named("a"))
+    assert await ask(service, b"", "a") == Payload(b"a")
+
+
+async def test_stream_of_a_route_that_only_answers_is_its_answer_as_the_only_item() -> None:
+    service = service_of("a", None)
+
+    @service.request_stream("b")
+    async def items(request: Request) -> AsyncIterator[bytes]:
+        yield b"1"
+        yield b"2"
+
+    assert await stream(service, metadata=route_bytes("a")) == [b"a"]
+    assert await stream(service, metadata=route_bytes("b")) == [b"1", b"2"]
+    assert await stream(service, metadata=route_bytes("x")) == [b"unknown"]
+    assert await stream(service_of(None), metadata=None) == [b"unknown"]
+    assert await stream(service, metadata=routes_bytes("b", "a")) == [b"1", b"2"]
+    assert await stream(service, metadata=routes_bytes("a", "b")) == [b"a"]
+
+
+async def test_unnamed_stream_handler_comes_behind_an_answer_of_the_route() -> None:
+    service = service_of("a")
+
+    @service.request_stream()
+    async def items(request: Request) -> AsyncIterator[bytes]:
+        yield b"stream"
+
+    assert await stream(service, metadata=route_bytes("a")) == [b"a"]
+    assert await stream(service, metadata=route_bytes("b")) == [b"stream"]
