@@ -75,14 +75,14 @@ class LocalBroker(str):
     def connections(self) -> int:
         """Connections that are open now.
 
-        >>> assert broker.connections == 2  # doctest: +SKIP
+        >>> assert broker.connections == 2
         """
         return connections(self._server.core, self._server.moment(), _ALL).total
 
     def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
         """Routes that have all these tags, as a request with them would find them.
 
-        >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]  # doctest: +SKIP
+        >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]
         """
         wanted = TagFilter()
         for name, value in {**({} if service is None else {"service": service}), **tags}.items():
@@ -101,7 +101,7 @@ class LocalBroker(str):
 
         With the option `events.dir` those of the last interval are not in it yet.
 
-        >>> assert broker.requests("orders", outcome="completed") == 3  # doctest: +SKIP
+        >>> assert broker.requests("orders", outcome="completed") == 3
         """
         server = self._server
         if not server.config.events.dir:  # nobody waits for the records that are taken here
@@ -115,7 +115,7 @@ class LocalBroker(str):
     async def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
 
-        >>> await broker.wait_for_routes("orders", region="eu")  # doctest: +SKIP
+        >>> await broker.wait_for_routes("orders", region="eu")
         """
         end_at = time.monotonic() + timeout_s
         while len(found := self.routes(service, **tags)) < n:
@@ -128,14 +128,14 @@ class LocalBroker(str):
     def drop_connections(self) -> None:
         """Cuts all connections without a word, as a network does; clients come back.
 
-        >>> broker.drop_connections()  # doctest: +SKIP
+        >>> broker.drop_connections()
         """
         self._server.shell.abort_all()
 
     async def restart(self) -> None:
         """Stops at once and starts again, where it listened before; nothing of what it has seen is left.
 
-        >>> await broker.restart()  # doctest: +SKIP
+        >>> await broker.restart()
         """
         old = self._host
         await old.stop()
@@ -176,7 +176,7 @@ class SyncLocalBroker(str):
     def connections(self) -> int:
         """Connections that are open now.
 
-        >>> assert broker.connections == 2  # doctest: +SKIP
+        >>> assert broker.connections == 2
         """
 
         async def look() -> int:
@@ -187,7 +187,7 @@ class SyncLocalBroker(str):
     def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
         """Routes that have all these tags, as a request with them would find them.
 
-        >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]  # doctest: +SKIP
+        >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]
         """
 
         async def look() -> list[RouteSeen]:
@@ -198,7 +198,7 @@ class SyncLocalBroker(str):
     def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
         """Requests that have ended; see `LocalBroker.requests`.
 
-        >>> assert broker.requests("orders", outcome="completed") == 3  # doctest: +SKIP
+        >>> assert broker.requests("orders", outcome="completed") == 3
         """
 
         async def look() -> int:
@@ -209,14 +209,14 @@ class SyncLocalBroker(str):
     def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
 
-        >>> broker.wait_for_routes("orders", region="eu")  # doctest: +SKIP
+        >>> broker.wait_for_routes("orders", region="eu")
         """
         self._thread.run(functools.partial(self._broker.wait_for_routes, service, n, timeout_s, **tags), timeout_s)
 
     def drop_connections(self) -> None:
         """Cuts all connections without a word, as a network does; clients come back.
 
-        >>> broker.drop_connections()  # doctest: +SKIP
+        >>> broker.drop_connections()
         """
 
         async def drop() -> None:
@@ -227,7 +227,7 @@ class SyncLocalBroker(str):
     def restart(self) -> None:
         """Stops at once and starts again, where it listened before; nothing of what it has seen is left.
 
-        >>> broker.restart()  # doctest: +SKIP
+        >>> broker.restart()
         """
         self._thread.run(self._broker.restart)
 

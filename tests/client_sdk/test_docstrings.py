@@ -1,6 +1,7 @@
 """Every public name has an example, and every example is run: with a broker, and services that others wrote."""
 
 import asyncio
+import contextlib
 import doctest
 import importlib
 import inspect
@@ -11,13 +12,14 @@ from pathlib import Path
 import pytest
 
 import client_sdk
-from client_sdk import Client
-from client_sdk.connect import connect
+from client_sdk import address, connect, sync
+from client_sdk.testing import LocalBroker, SyncLocalBroker, local_broker, sync_local_broker
+from tests.client_sdk import docstring_services
 from tests.client_sdk.docstring_runner import run_blocking_examples, run_examples
 from tests.system.processes import BrokerProcess, Python
 
 MODULES = [module.name for module in pkgutil.walk_packages(client_sdk.__path__, "client_sdk.")]
-BLOCKING = ("client_sdk.sync",)  # what needs no event loop
+BLOCKING = ("client_sdk.sync", "client_sdk.testing.Sync", "client_sdk.testing.sync")  # what needs no event loop
 EXAMPLES_S = 12.0  # they take milliseconds
 
 
@@ -43,20 +45,46 @@ def url(shared_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.parametrize("examples", all_examples(), ids=lambda test: test.name.removeprefix("client_sdk."))
 async def test_examples_of_a_docstring_are_true(examples: doctest.DocTest, url: str) -> None:
-    client: Client | None = None  # the one that examples call `client`
     names = {**{name: getattr(client_sdk, name) for name in client_sdk.__all__}, "asyncio": asyncio, **examples.globs}
     source = "".join(example.source for example in examples.examples)
-    if "client." in source and " as client" not in source and "client =" not in source:
-        client = names["client"] = await connect(url)
-    try:
-        async with asyncio.timeout(EXAMPLES_S):
-            if "asyncio.run(" in source or examples.name.startswith(BLOCKING):
+    async with asyncio.timeout(EXAMPLES_S), contextlib.AsyncExitStack() as stack:
+        if "asyncio.run(" in source or examples.name.startswith(BLOCKING):
+            with contextlib.ExitStack() as sync_stack:
+                if needs("broker", source):
+                    names["broker"] = await asyncio.to_thread(busy_sync_broker, sync_stack)
                 assert await asyncio.to_thread(run_blocking_examples, examples, names, url) == []
-            else:
-                assert await run_examples(examples, names, url) == []
-    finally:
-        if client is not None:
-            await client.close()
+                await asyncio.to_thread(sync_stack.close)
+        else:
+            if needs("client", source):
+                names["client"] = await stack.enter_async_context(connect(url))
+            if needs("broker", source):
+                names["broker"] = await busy_broker(stack)
+            assert await run_examples(examples, names, url) == []
+
+
+def needs(name: str, source: str) -> bool:
+    """Whether examples use a name that they do not make."""
+    return f"{name}." in source and f" as {name}" not in source and f"{name} =" not in source
+
+
+async def busy_broker(stack: contextlib.AsyncExitStack) -> LocalBroker:
+    """A broker to which the service `orders` in region eu and one caller are connected; 3 requests were answered."""
+    broker = await stack.enter_async_context(local_broker())
+    await stack.enter_async_context(connect(broker, service=docstring_services.orders))
+    client = await stack.enter_async_context(connect(broker))
+    for _ in range(3):
+        await client.request_response(address("orders"), timeout_s=5)
+    return broker
+
+
+def busy_sync_broker(stack: contextlib.ExitStack) -> SyncLocalBroker:
+    """The same for programs without an event loop."""
+    broker = stack.enter_context(sync_local_broker())
+    stack.enter_context(sync.connect(broker, service=docstring_services.orders))
+    client = stack.enter_context(sync.connect(broker))
+    for _ in range(3):
+        client.request_response(address("orders"), timeout_s=5)
+    return broker
 
 
 @pytest.mark.parametrize("name", sorted(set(client_sdk.__all__) - {"Payload"}))  # that one is rsocket-py's
