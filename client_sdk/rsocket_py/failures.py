@@ -23,12 +23,14 @@ from client_sdk.errors import (
     ClientError,
     ConnectionLost,
     Refused,
+    SetupRejected,
     split_word,
 )
 
 # Other codes that may be on a request's stream, and the word of a text that begins with none.
 _WORDS: Final = {REJECTED: "rejected", CANCELED: "canceled", INVALID: "bad-request"}
-_UNSAID: Final = ("", ApplicationError.default_word, *_WORDS.values())  # of texts that had none, most likely
+# Of texts that had none, most likely.
+_UNSAID: Final = ("", ApplicationError.default_word, SetupRejected.default_word, *_WORDS.values())
 
 
 class OwnCode(int):

@@ -1,0 +1,231 @@
+"""`RSocketClient` with the constructor of rsocket-py's, on our engine: for programs that make their client themselves.
+
+    disconnected ── connect(), a transport of the provider ──► connected ── the connection ends ──► disconnected
+         ▲                                                                    handler.on_close │
+         └─────────────────── reconnect(), which handlers call ◄──────────────────────────────┘
+
+As theirs it does not reconnect by itself, and `connect` raises nothing: it tells the handler. Unlike theirs, requests
+without a connection fail at once. Source: `rsocket.rsocket_client` and `rsocket.rsocket_base` of 0.4.20.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+from rsocket.exceptions import RSocketError
+from rsocket.extensions.mimetypes import WellKnownMimeTypes, ensure_encoding_name
+from rsocket.request_handler import BaseRequestHandler
+
+from broker.rsocket.frames import Setup
+from client_sdk.engine import Connection
+from client_sdk.errors import ClientError, ConnectionLost, NotConnected
+from client_sdk.payload import Payload, as_parts
+from client_sdk.rsocket_py.faces import RSocketPyHandler, TransportProvider
+from client_sdk.rsocket_py.failures import as_theirs, code_of
+from client_sdk.rsocket_py.handlers import RSocketPyResponder
+from client_sdk.rsocket_py.requests import Requests
+from client_sdk.rsocket_py.wires import wire_of
+
+CONNECT_S: Final = 10.0  # for a server to accept the SETUP
+CALLBACK_S: Final = 1.0  # for `on_close` of a client that is being closed
+MIN_FRAGMENT_BYTES: Final = 64
+_MAX_MS: Final = 0x7FFFFFFF
+_log: Final = logging.getLogger("client_sdk")
+
+
+class RSocketClient(Requests):
+    """rsocket-py's client with our engine beneath.
+
+    >>> from client_sdk.rsocket_py import RSocketClient  # instead of rsocket.rsocket_client
+    >>> async with RSocketClient(single_transport_provider(TransportTCP(*connection))) as client:  # doctest: +SKIP
+    ...     answer = await client.request_response(Payload(b"hello"))
+    """
+
+    def __init__(
+        self,
+        transport_provider: TransportProvider,
+        handler_factory: Callable[[], RSocketPyHandler] = BaseRequestHandler,
+        honor_lease: bool = False,
+        lease_publisher: Any = None,
+        request_queue_size: int = 0,
+        data_encoding: Any = WellKnownMimeTypes.APPLICATION_JSON,
+        metadata_encoding: Any = WellKnownMimeTypes.APPLICATION_JSON,
+        keep_alive_period: timedelta = timedelta(milliseconds=500),
+        max_lifetime_period: timedelta = timedelta(minutes=10),
+        setup_payload: Payload | None = None,
+        fragment_size_bytes: int | None = None,
+    ) -> None:
+        """All as in rsocket-py, but `request_queue_size`, which has nothing to bound, and `lease_publisher`.
+
+        RSocketError for `fragment_size_bytes` below 64, NotImplementedError for a `lease_publisher`.
+        """
+        super().__init__()
+        if fragment_size_bytes is not None and fragment_size_bytes < MIN_FRAGMENT_BYTES:
+            raise RSocketError(f"Invalid fragment size specified. bytes: {fragment_size_bytes}")
+        if lease_publisher is not None:
+            raise NotImplementedError("lease_publisher: this client grants no leases; a Service of client_sdk does")
+        data, metadata = (b"", None) if setup_payload is None else as_parts(setup_payload, "the setup payload")
+        self._setup: Final = Setup(
+            bytes(ensure_encoding_name(metadata_encoding)).decode("ascii"),
+            bytes(ensure_encoding_name(data_encoding)).decode("ascii"),
+            _milliseconds(keep_alive_period),
+            _milliseconds(max_lifetime_period),
+            metadata,
+            data,
+            wants_lease=honor_lease,
+        )
+        self._lifetime: Final = max_lifetime_period
+        self._transports: Final = aiter(transport_provider)
+        self._responder = RSocketPyResponder(handler_factory)
+        self._connection: Connection | None = None  # the last one
+        self._reason: ClientError | None = None  # why there is none; None before the first
+        self._is_closing = False
+        self._wanted: Final = asyncio.Event()  # somebody has asked to reconnect
+        self._watchers: Final[set[asyncio.Task[None]]] = (
+            set()
+        )  # one per connection, until the handler has heard its end
+        self._reconnecter: asyncio.Task[None] | None = None  # from the first connect until close
+
+    async def connect(self) -> "RSocketClient | None":
+        """Takes a transport of the provider and connects; None, and the handler is told, when that fails."""
+        if self._reconnecter is None:
+            self._reconnecter = asyncio.create_task(self._reconnect_when_wanted(), name="rsocket-py reconnect")
+        self._is_closing = False
+        try:
+            transport = await anext(self._transports)
+        except StopAsyncIteration:
+            _log.error("rsocket-py: the provider has no more transports")
+            self._reason = NotConnected("the provider has no more transports")
+            return None
+        except Exception as error:
+            await self._fail(error)
+            return None
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                wire = await wire_of(transport)
+                connection = await Connection.open(wire, self._setup, self._responder)
+        except Exception as error:
+            await self._fail(error)
+            return None
+        self._connection = connection
+        watcher = asyncio.create_task(self._watch(connection), name="rsocket-py connection")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return self
+
+    async def reconnect(self) -> None:
+        """Asks for a new connection on the next transport; returns before there is one."""
+        if not self._is_closing:
+            self._wanted.set()
+
+    def close(self) -> "asyncio.Future[None]":
+        """Ends the connection; begins at once, so that `AwaitableRSocket.close()` works."""
+        return self._start(RSocketClient._close, self)
+
+    async def __aenter__(self) -> "RSocketClient":
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def is_server_alive(self) -> bool:
+        """Requests can be made."""
+        return self._connection is not None and self._connection.reason is None
+
+    def set_handler_using_factory(self, handler_factory: Callable[[], RSocketPyHandler]) -> RSocketPyHandler:
+        """The handler of the next connection."""
+        self._responder = RSocketPyResponder(handler_factory)
+        return self._responder.handler
+
+    def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is None or connection.reason is not None:
+            reason = self._reason if connection is None else connection.reason
+            text = "connect() was not called" if reason is None else f"not connected: {reason.text}"
+            raise NotConnected(text)
+        return connection
+
+    async def _fail(self, error: Exception) -> None:
+        _log.warning("rsocket-py: cannot connect: %s", error)
+        self._reason = error if isinstance(error, ClientError) else NotConnected(str(error) or type(error).__name__)
+        theirs: Any = as_theirs(error)
+        await self._tell(self._responder.handler.on_connection_error(self, theirs))
+
+    async def _watch(self, connection: Connection) -> None:
+        """Tells the handler how the connection ended."""
+        await connection.ended.wait()
+        reason = connection.reason or ConnectionLost("the connection ended")
+        handler = self._responder.handler
+        if reason.word == "keepalive-timeout":
+            await self._tell(handler.on_keepalive_timeout(self._lifetime, self))
+        elif reason.code:
+            text = f"{reason.word}: {reason.text}" if reason.word else reason.text
+            await self._tell(handler.on_error(code_of(reason.code), Payload(text.encode())))
+        theirs: Any = None if self._is_closing else as_theirs(reason)
+        await self._tell(handler.on_close(self, theirs))
+
+    async def _tell(self, call: Awaitable[None]) -> None:
+        try:
+            await call
+        except Exception:
+            _log.exception("rsocket-py: the handler failed when it was told of its connection")
+
+    async def _reconnect_when_wanted(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self._end_connection()
+            await self.connect()
+
+    async def _end_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._reason = connection.reason
+            await connection.close()
+
+    async def _close(self) -> None:
+        self._is_closing = True
+        self._wanted.clear()
+        if self._reconnecter is not None:
+            self._reconnecter.cancel()
+            await asyncio.wait([self._reconnecter])
+            self._reconnecter = None
+        await self._end_connection()
+        self._reason = NotConnected("this client was closed", word="closed")
+        if self._watchers:
+            _, left = await asyncio.wait(self._watchers, timeout=CALLBACK_S)
+            for task in left:
+                task.cancel()
+                await asyncio.wait([task])
+
+
+@contextlib.contextmanager
+def substituted() -> Iterator[None]:
+    """Inside the block rsocket-py's `RSocketClient` is ours, under every name by which a loaded module knows it.
+
+    >>> with substituted():
+    ...     from rsocket.rsocket_client import RSocketClient as Theirs
+    >>> Theirs is RSocketClient
+    True
+    """
+    import rsocket.rsocket_client
+    import rsocket.transports.aiohttp_websocket  # has a name of its own for it
+
+    original = rsocket.rsocket_client.RSocketClient
+    holders = [module for module in list(sys.modules.values()) if vars(module).get("RSocketClient") is original]
+    for module in holders:
+        vars(module)["RSocketClient"] = RSocketClient
+    try:
+        yield
+    finally:
+        for module in holders:
+            vars(module)["RSocketClient"] = original
+
+
+def _milliseconds(period: timedelta) -> int:
+    return min(max(1, round(period.total_seconds() * 1000)), _MAX_MS)
