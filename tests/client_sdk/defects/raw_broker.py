@@ -191,6 +191,11 @@ class StreamPeer(RawPeer):
         self._may_read.set()
         self._writer.transport.abort()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What the other side has not read, as far as this process holds it."""
+        return self._writer.transport.get_write_buffer_size()
+
     def stop_reading(self) -> None:
         """What comes stays where it is, until the sender cannot send any more."""
         self._may_read.clear()
@@ -350,7 +355,7 @@ class Everything:
         @self.service.request_stream()
         async def items(data: bytes) -> AsyncIterator[bytes]:
             await self._work("request_stream", data)
-            for number in range(int(data or b"1")):
+            for number in range(int(data) if data.isdigit() else 1):
                 yield b"%d" % number
 
         @self.service.request_channel()
