@@ -2,63 +2,136 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import AsyncIterator
+import contextlib
+import ssl as tls
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import click
+import msgspec
 
-from client_sdk import Address, Client, ClientError, Payload, address, connect, multicast, shard
+from broker.terminal import (
+    EXIT_APPLICATION,
+    EXIT_DEADLINE,
+    STATUSES,
+    checked_json,
+    complain,
+    data_of,
+    put_line,
+    read_lines,
+    read_text,
+    run,
+    shown_json,
+    split_pair,
+    split_tag,
+    tls_context,
+    with_connection_options,
+)
+from client_sdk import Address, Client, Flow, Payload, address, connect, multicast, shard
+from client_sdk.feeding import Fed
 
-EXIT_FAILED = 1
 MODELS = ("request_response", "fire_and_forget", "request_stream", "request_channel", "metadata_push")
+DEFAULT_TIMEOUT_S = 30.0  # for what has one answer or none; a stream may go on as long as it likes
 
 
-@click.command()
-@click.argument("url", default="tcp://127.0.0.1:7000", metavar="[URL]")
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    target: Address
+    route: str | None
+    model: str
+    data: str
+    metadata: dict[str, bytes]
+    is_gather: bool
+    is_json: bool
+    is_verbose: bool
+    initial_n: int
+    take_n: int | None
+    timeout_s: float | None
+
+
+@click.command(epilog=STATUSES)
+@with_connection_options
 @click.option("--service", help="The ServiceName tag.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to route by; again for more.")
 @click.option("--all", "to_all", is_flag=True, help="Multicast: to all routes that match.")
+@click.option("--gather", is_flag=True, help="Multicast, and print who answered what.")
 @click.option("--shard-key", "keys", multiple=True, metavar="NAME", help="Shard by the value of this tag.")
-@click.option("--lb", metavar="METHOD", help='How to choose among the routes: "round_robin" or "random".')
+@click.option("--lb", metavar="METHOD", help='How to choose among the routes: "round_robin", "random" ...')
 @click.option("--route", help="The handler within the service (routing metadata).")
 @click.option("--model", type=click.Choice(MODELS), default="request_response", show_default=True)
-@click.option("--data", default="", help='The payload; "-" reads it from standard input (a channel: one item a line).')
+@click.option("--stream", "model", flag_value="request_stream", help="Short for --model request_stream.")
+@click.option("--channel", "model", flag_value="request_channel", help="Short for --model request_channel.")
+@click.option("--data", default="", help="The payload: TEXT, @FILE or - for standard input; a channel: an item a line.")
+@click.option("--json", "is_json", is_flag=True, help="Data must be JSON; answers are printed as JSON.")
+@click.option("--meta", "metas", multiple=True, metavar="MIME=VALUE", help="An entry of the metadata, VALUE as --data.")
 @click.option("--n", "initial_n", default=32, show_default=True, help="Items that may be under way, for streams.")
-@click.option("--timeout", "timeout_s", default=30.0, show_default=True, help="Seconds for all of it.")
+@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="Stop after so many items.")
+@click.option(
+    "--timeout",
+    "--deadline",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds for all of it; 30 unless it is a stream or a channel, which may go on.",
+)
+@click.option("--verbose", "-v", "is_verbose", is_flag=True, help="Tell about the connection and metadata, on stderr.")
 def call(
     url: str,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
     service: str | None,
     tags: tuple[str, ...],
     to_all: bool,
+    gather: bool,
     keys: tuple[str, ...],
     lb: str | None,
     route: str | None,
     model: str,
     data: str,
+    is_json: bool,
+    metas: tuple[str, ...],
     initial_n: int,
-    timeout_s: float,
+    take_n: int | None,
+    timeout_s: float | None,
+    is_verbose: bool,
 ) -> None:
-    """Send one request through the broker at URL and print what comes back, one item a line."""
+    """Send one request through the broker at URL and print what comes back, one item a line, as it comes."""
     if service is None and not tags:
         raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
-    if to_all and keys:
-        raise click.UsageError("--all and --shard-key exclude each other")
+    if (to_all or gather) and keys:
+        raise click.UsageError("--all and --gather exclude --shard-key")
+    if gather and model != "request_response":
+        raise click.UsageError(f"--gather asks handlers of request_response, not of {model}")
+    if metas and model == "metadata_push":
+        raise click.UsageError("--meta is for requests; a metadata_push has its --data as metadata")
     if initial_n < 1:
         raise click.UsageError(f"--n is {initial_n}, it must be at least 1")
-    try:
-        target = _target(service, dict(map(_split, tags)), to_all, keys, lb)
-        asyncio.run(_call(url, target, route, model, data, initial_n, timeout_s))
-    except ClientError as error:
-        click.echo(f"rsocket-broker: {error}", err=True)
-        sys.exit(EXIT_FAILED)
+    if timeout_s is None and model not in ("request_stream", "request_channel"):
+        timeout_s = DEFAULT_TIMEOUT_S
+    context = tls_context(ca, cert, key)
+
+    def main() -> Coroutine[Any, Any, int]:
+        target = _target(service, dict(map(split_tag, tags)), to_all or gather, keys, lb)
+        pairs = [split_pair("--meta", each) for each in metas]
+        metadata = {mime: read_text("--meta", text) for mime, text in pairs}
+        wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
+        return _connected(url, context, wanted, _body(wanted))
+
+    run(main)
 
 
-def _split(tag: str) -> tuple[str, str | None]:
-    name, equals, value = tag.partition("=")
-    if not name:
-        raise click.UsageError(f"--tag {tag!r} has no name; write NAME=VALUE")
-    return name, value if equals else None
+async def _connected(url: str, context: tls.SSLContext | None, wanted: Wanted, body: bytes) -> int:
+    async with connect(url, ssl=context) as client:
+        _say(wanted, f"connected to {client.broker} as {client.route_id}")
+        began_at = time.monotonic()
+        try:
+            return await _call(client, wanted, body)
+        finally:
+            _say(wanted, f"ended after {(time.monotonic() - began_at) * 1000:.1f} ms")
 
 
 def _target(
@@ -71,46 +144,105 @@ def _target(
     return address(service, tags=tags, lb=lb)
 
 
-async def _call(
-    url: str, target: Address, route: str | None, model: str, data: str, initial_n: int, timeout_s: float
-) -> None:
-    async with connect(url) as client:
-        if model == "request_channel":
-            items = _lines() if data == "-" else _one(data.encode())
-            flow = client.request_channel(target, items, route=route, initial_n=initial_n, timeout_s=timeout_s)
-            async for payload in flow:
-                _print(payload)
-            return
-        body = sys.stdin.buffer.read() if data == "-" else data.encode()
-        if model == "request_stream":
-            async for payload in client.request_stream(
-                target, body, route=route, initial_n=initial_n, timeout_s=timeout_s
-            ):
-                _print(payload)
-        else:
-            await _once(client, target, route, model, body, timeout_s)
+def _body(wanted: Wanted) -> bytes:
+    """The payload; a channel has items instead."""
+    if wanted.model == "request_channel":
+        return b""
+    body = read_text("--data", wanted.data)
+    return checked_json("--data", body) if wanted.is_json and body else body
 
 
-async def _once(client: Client, target: Address, route: str | None, model: str, body: bytes, timeout_s: float) -> None:
-    if model == "request_response":
-        _print(await client.request_response(target, body, route=route, timeout_s=timeout_s))
-    elif model == "fire_and_forget":
-        await client.fire_and_forget(target, body, route=route, timeout_s=timeout_s)
+def _items(wanted: Wanted) -> Iterator[bytes]:
+    for line in read_lines("--data", wanted.data):
+        yield checked_json("a line of --data", line) if wanted.is_json else line
+
+
+async def _call(client: Client, wanted: Wanted, body: bytes) -> int:
+    """Makes the call and prints; the exit status."""
+    to, route, metadata, timeout_s = wanted.target, wanted.route, wanted.metadata, wanted.timeout_s
+    if wanted.is_gather:
+        return await _gather(client, wanted, body)
+    if wanted.model == "request_response":
+        answer = await client.request_response(to, body, route=route, metadata=metadata, timeout_s=timeout_s)
+        _print(wanted, answer, is_pretty=True)
+    elif wanted.model == "fire_and_forget":
+        await client.fire_and_forget(to, body, route=route, metadata=metadata, timeout_s=timeout_s)
+    elif wanted.model == "metadata_push":
+        await client.metadata_push(to, body, route=route, timeout_s=timeout_s)
     else:
-        await client.metadata_push(target, body, route=route, timeout_s=timeout_s)
+        await _print_all(client, wanted, body)
+    return 0
 
 
-async def _lines() -> AsyncIterator[bytes]:
-    """Items of a channel: the lines of standard input, read as the service asks for them."""
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
-        yield line.rstrip(b"\r\n")
+async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
+    flow: Flow
+    if wanted.model == "request_channel":
+        flow = client.request_channel(
+            wanted.target,
+            Fed(_items(wanted)),
+            route=wanted.route,
+            metadata=wanted.metadata,
+            initial_n=wanted.initial_n,
+            timeout_s=wanted.timeout_s,
+        )
+    else:
+        flow = client.request_stream(
+            wanted.target,
+            body,
+            route=wanted.route,
+            metadata=wanted.metadata,
+            initial_n=min(wanted.initial_n, wanted.take_n or wanted.initial_n),
+            timeout_s=wanted.timeout_s,
+        )
+    left_n = wanted.take_n
+    async with contextlib.aclosing(flow):
+        async for payload in flow:
+            _print(wanted, payload, is_pretty=False)
+            if left_n is not None:
+                left_n -= 1
+                if not left_n:
+                    return
 
 
-async def _one(item: bytes) -> AsyncIterator[bytes]:
-    yield item
+async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
+    """One line for each that answers."""
+    gathering = client.gather(
+        wanted.target,
+        body,
+        route=wanted.route,
+        metadata=wanted.metadata,
+        timeout_s=wanted.timeout_s,
+        enough_n=wanted.take_n,
+    )
+    status = 0
+    async for answer in gathering:
+        who = {"service": answer.service, "route_id": answer.route_id}
+        if answer.error is not None:
+            status = EXIT_APPLICATION
+        if wanted.is_json:
+            said: dict[str, object] = {**who}
+            if answer.error is None:
+                said["answer"] = msgspec.Raw(shown_json(answer.data, is_pretty=False) or b"null")
+            else:
+                said["error"] = {"word": answer.error.word, "text": answer.error.text}
+            put_line(msgspec.json.encode(said))
+        elif answer.error is not None:
+            complain(f"{answer.service} {answer.route_id}: {answer.error}")
+        else:
+            put_line(f"{answer.service} {answer.route_id}: ".encode() + answer.data)
+    if not gathering.is_complete and wanted.take_n is None:
+        complain(f"not all have answered within {wanted.timeout_s:g} s")
+        status = status or EXIT_DEADLINE
+    return status
 
 
-def _print(payload: Payload) -> None:
-    sys.stdout.buffer.write((payload.data or b"") + b"\n")
-    sys.stdout.buffer.flush()
+def _print(wanted: Wanted, payload: Payload, is_pretty: bool) -> None:
+    if payload.metadata is not None:
+        _say(wanted, f"metadata {payload.metadata!r}")
+    data = data_of(payload)
+    put_line(shown_json(data, is_pretty) if wanted.is_json else data)
+
+
+def _say(wanted: Wanted, text: str) -> None:
+    if wanted.is_verbose:
+        click.echo(f"* {text}", err=True)

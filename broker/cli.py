@@ -37,6 +37,7 @@ ELSEWHERE = {
     "call": "broker.call",
     "ctl": "admin_api.ctl",
     "demo": "broker.demo",
+    "offer": "broker.offer",
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
     "shard-plan": "broker.shard_plan",

@@ -37,6 +37,10 @@ class Orders:
                 self.ended.put("never")
             return b""
 
+        @self.service.request_response("note")
+        async def note(request: Request) -> bytes:
+            return request.entry("text/plain") or b"none"
+
         @self.service.fire_and_forget("line")
         async def line(data: bytes) -> None:
             self.seen.put(("fire_and_forget", data))
@@ -53,6 +57,14 @@ class Orders:
                     yield b"%d" % number
             finally:
                 self.ended.put("stream")
+
+        @self.service.request_stream("ticks")
+        async def ticks(data: bytes) -> AsyncIterator[bytes]:
+            try:
+                yield b"the first"
+                await asyncio.Event().wait()
+            finally:
+                self.ended.put("ticks")
 
         @self.service.request_channel()
         async def back(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:

@@ -1,0 +1,128 @@
+"""`rsocket-broker offer`: a service at a terminal, which shows what it is asked and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import click
+import msgspec
+
+from broker.terminal import (
+    STATUSES,
+    checked_json,
+    complain,
+    data_of,
+    put_line,
+    read_text,
+    run,
+    split_tag,
+    tls_context,
+    with_connection_options,
+)
+from client_sdk import Payload, Request, Service, connect
+
+DRAIN_S = 5.0  # for what still runs when enough has come
+
+
+class Desk:
+    """What comes is shown and counted; `done` after `take_n` requests."""
+
+    def __init__(self, answer: bytes | None, items_n: int, take_n: int | None, is_json: bool) -> None:
+        """`answer` None: what came is the answer."""
+        self._answer = answer
+        self._items_n = items_n
+        self._left_n = take_n
+        self._is_json = is_json
+        self.done = asyncio.Event()
+
+    def service(self, name: str, tags: dict[str, str | None]) -> Service:
+        """A service that answers all models, whatever the route."""
+        offered = Service(name, tags=tags)
+
+        @offered.request_response()
+        async def one(request: Request) -> bytes:
+            return self._take(request, request.data)
+
+        @offered.request_stream()
+        async def many(request: Request) -> AsyncIterator[bytes]:
+            answer = self._take(request, request.data)
+            for _ in range(self._items_n):
+                yield answer
+
+        @offered.request_channel()
+        async def each(request: Request, payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+            async for payload in payloads:
+                yield self._take(request, data_of(payload))
+
+        @offered.fire_and_forget()
+        async def note(request: Request) -> None:
+            self._take(request, request.data)
+
+        @offered.metadata_push()
+        async def push(request: Request) -> None:
+            self._take(request, request.data)
+
+        return offered
+
+    def _take(self, request: Request, data: bytes) -> bytes:
+        """Shows what came; the answer to it."""
+        if self._is_json:
+            shown = {"model": request.model, "route": request.route, "data": data.decode(errors="replace")}
+            put_line(msgspec.json.encode(shown))
+        else:
+            put_line(f"{request.model} {request.route or '-'}: ".encode() + data)
+        if self._left_n is not None:
+            self._left_n -= 1
+            if self._left_n <= 0:
+                self.done.set()
+        return data if self._answer is None else self._answer
+
+
+@click.command(epilog=STATUSES)
+@click.argument("name")
+@with_connection_options
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="What callers may ask for; again for more.")
+@click.option("--answer", help="TEXT, @FILE or -; without it each request is its own answer.")
+@click.option("--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="In answer to a stream.")
+@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after so many requests or items.")
+@click.option("--json", "is_json", is_flag=True, help="Show requests as JSON; --answer must be JSON.")
+def offer(
+    name: str,
+    url: str,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    tags: tuple[str, ...],
+    answer: str | None,
+    items_n: int,
+    take_n: int | None,
+    is_json: bool,
+) -> None:
+    """Offer a service NAME until Ctrl-C: show what is asked, and answer. To try callers, routes and tags."""
+    context = tls_context(ca, cert, key)
+    own_tags = dict(map(split_tag, tags))
+
+    def main() -> Coroutine[Any, Any, int]:
+        text = None if answer is None else read_text("--answer", answer)
+        if is_json and text is not None:
+            checked_json("--answer", text)
+        desk = Desk(text, items_n, take_n, is_json)
+        return _serve(url, context, desk, desk.service(name, own_tags))
+
+    run(main)
+
+
+async def _serve(url: str, context: tls.SSLContext | None, desk: Desk, service: Service) -> int:
+    async with connect(url, service=service, ssl=context) as client:
+        complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
+        waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(desk.done.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        await client.drain(DRAIN_S)
+    return 0

@@ -1,0 +1,209 @@
+"""What the commands that use the client SDK share: options, items from a terminal, exit statuses, the end by Ctrl-C.
+
+Decides how an error becomes an exit status, and how bytes become lines. Knows nothing of what the commands do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl as tls
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from client_sdk import (
+    ApplicationError,
+    BadRequest,
+    Canceled,
+    ClientError,
+    ConnectionLost,
+    DeadlineExceeded,
+    NotConnected,
+    Payload,
+    Rejected,
+    SetupRejected,
+)
+
+EXIT_FAILED = 1
+EXIT_NOT_CONNECTED = 3
+EXIT_REJECTED = 4
+EXIT_APPLICATION = 5
+EXIT_DEADLINE = 6
+EXIT_LOST = 7
+EXIT_BAD_REQUEST = 8
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+EXIT_PIPE = 141  # 128 + SIGPIPE: whoever read our output has gone
+
+STATUSES = """\b
+Exit status:
+  0  done
+  1  something else
+  2  the command line makes no sense
+  3  no connection to a broker, or it refuses this one
+  4  refused before any service saw it (no-route, over-limit, draining ...)
+  5  the service's handler failed
+  6  the time is over
+  7  the service or the connection was lost in the middle
+  8  it can never succeed as it is (bad-address, no-handler, too-large ...)
+  130  interrupted; the other side got a CANCEL"""
+
+MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
+READ_BYTES = 1 << 16
+
+_STATUS_OF: tuple[tuple[type[ClientError], int], ...] = (
+    (NotConnected, EXIT_NOT_CONNECTED),
+    (SetupRejected, EXIT_NOT_CONNECTED),
+    (Rejected, EXIT_REJECTED),
+    (ApplicationError, EXIT_APPLICATION),
+    (DeadlineExceeded, EXIT_DEADLINE),
+    (ConnectionLost, EXIT_LOST),
+    (Canceled, EXIT_LOST),
+    (BadRequest, EXIT_BAD_REQUEST),
+)
+
+
+def status_of(error: ClientError) -> int:
+    """The exit status that stands for it."""
+    return next((status for kind, status in _STATUS_OF if isinstance(error, kind)), EXIT_FAILED)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
+    """Runs what `main` makes to its end and exits; what is raised becomes a line on standard error and an exit status.
+
+    `main` itself runs outside of the event loop: what blocks, as reading standard input, belongs there.
+    """
+    try:
+        status = asyncio.run(main())
+    except ClientError as error:
+        complain(str(error))
+        status = status_of(error)
+    except KeyboardInterrupt:
+        status = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_PIPE
+    sys.exit(status)
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    click.echo(f"rsocket-broker: {text}", err=True)
+
+
+def split_pair(option: str, text: str) -> tuple[str, str]:
+    """NAME=VALUE; without `=` the value is empty. UsageError without a name."""
+    name, _, value = text.partition("=")
+    if not name:
+        raise click.UsageError(f"{option} {text!r} has no name; write NAME=VALUE")
+    return name, value
+
+
+def split_tag(text: str) -> tuple[str, str | None]:
+    """A tag, NAME=VALUE or NAME alone, which has no value."""
+    name, value = split_pair("--tag", text)
+    return name, value if "=" in text else None
+
+
+def read_text(option: str, text: str) -> bytes:
+    """What TEXT, @FILE or - (standard input) stands for; @@ for a text that begins with @."""
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if text.startswith("@@") or not text.startswith("@"):
+        return text.removeprefix("@").encode() if text.startswith("@@") else text.encode()
+    try:
+        with open(text[1:], "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise click.UsageError(f"{option} {text}: {(error.strerror or str(error)).lower()}") from None
+
+
+def read_lines(option: str, text: str) -> Iterator[bytes]:
+    """The lines of - (standard input, as they are typed) or @FILE; of a TEXT itself, whole."""
+    if text != "-" and (text.startswith("@@") or not text.startswith("@")):
+        yield read_text(option, text)
+        return
+    try:
+        descriptor = 0 if text == "-" else os.open(text[1:], os.O_RDONLY)
+    except OSError as error:
+        raise click.UsageError(f"{option} {text}: {(error.strerror or str(error)).lower()}") from None
+    try:
+        yield from _lines_of(descriptor)
+    finally:
+        if descriptor:
+            os.close(descriptor)
+
+
+def _lines_of(descriptor: int) -> Iterator[bytes]:
+    """Read without Python's buffer, whose lock a thread that waits for a line would keep when the process ends."""
+    rest = b""
+    while chunk := os.read(descriptor, READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+        if len(rest) > MAX_LINE_BYTES:
+            raise BadRequest(f"a line has more than {MAX_LINE_BYTES} bytes", word="too-large")
+    if rest:
+        yield rest
+
+
+def checked_json(option: str, data: bytes) -> bytes:
+    """The same; UsageError when it is no JSON."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{option} is no JSON: {error}; it is {data[:80]!r}") from None
+    return data
+
+
+def shown_json(data: bytes, is_pretty: bool) -> bytes:
+    """JSON for people, over several lines or one; numbers and the order of keys stay what they are. ClickException."""
+    if not data:
+        return b""
+    try:
+        msgspec.json.decode(data)
+        return msgspec.json.format(data, indent=2 if is_pretty else -1)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"an answer is no JSON: {error}; it is {data[:80]!r}") from None
+
+
+def put_line(line: bytes) -> None:
+    """One line on standard output, at once."""
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def data_of(payload: Payload) -> bytes:
+    """Empty when it is absent."""
+    return payload.data or b""
+
+
+def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLContext | None:
+    """For tls:// and wss://; None for the system's certificates. UsageError for files that are none."""
+    if (cert is None) != (key is None):
+        raise click.UsageError("--cert and --key belong together")
+    if ca is None and cert is None:
+        return None
+    try:
+        context = tls.create_default_context(cafile=ca)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+    except (OSError, tls.SSLError) as error:
+        raise click.UsageError(f"--ca, --cert, --key: {error}") from None
+    return context
+
+
+def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The URL and what is needed to get there."""
+    for option in (
+        click.option("--key", metavar="FILE", help="The key of --cert."),
+        click.option("--cert", metavar="FILE", help="The certificate that this side shows, PEM."),
+        click.option("--ca", metavar="FILE", help="Who signs the broker's certificate, PEM; for tls:// and wss://."),
+        click.argument("url", default="tcp://127.0.0.1:7000", metavar="[URL]"),
+    ):
+        command = option(command)
+    return command
