@@ -46,8 +46,8 @@ class Trace:
             raise ValueError(f"traceparent {traceparent!r}: an id is all zeros")
         self.traceparent: Final = traceparent
         self.tracestate: Final = tracestate  # empty when there is none
-        self.trace_id: Final = match[2]  # 32 hexadecimal digits
-        self.span_id: Final = match[3]  # of whoever sent it, 16 hexadecimal digits
+        self.trace_id: Final[str] = match[2]  # 32 hexadecimal digits
+        self.span_id: Final[str] = match[3]  # of whoever sent it, 16 hexadecimal digits
         self.is_sampled: Final = int(match[4], 16) & 1 == 1  # the caller records it
         self.entries: Final = entry_bytes(TRACEPARENT, traceparent.encode()) + (
             entry_bytes(TRACESTATE, tracestate.encode("ascii", "replace")) if tracestate else b""
