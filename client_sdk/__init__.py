@@ -11,8 +11,9 @@
     async with connect("tcp://127.0.0.1:7000", service=orders) as client:
         answer = await client.request_response(address("orders", region="eu"), b"a book", route="create")
 
-Addresses: `address` (one route), `multicast` (all routes), `shard` (the route that owns a key). Errors: one tree under
-`ClientError`, each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for tests.
+Addresses: `address` (one route), `multicast` (all routes), `shard` (the route that owns a key). When something fails:
+`RetryPolicy`, `Hedging`, `wait_for_reconnect`, all for `connect` or for one call. Errors: one tree under `ClientError`,
+each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for tests.
 """
 
 from client_sdk.address import Address, address, multicast, shard
@@ -27,40 +28,68 @@ from client_sdk.errors import (
     ConnectionLost,
     DeadlineExceeded,
     Draining,
+    Misrouted,
+    NoHandler,
+    NoLease,
     NoRoute,
     NotConnected,
     OverLimit,
     Rejected,
     RouteLost,
     SetupRejected,
+    TooLarge,
+    TooLate,
+    Unhealthy,
 )
 from client_sdk.flows import Flow
+from client_sdk.gathering import Gathering
+from client_sdk.gathers import Answer
+from client_sdk.hedges import Hedging
 from client_sdk.payload import Payload
+from client_sdk.retries import NO_RETRY, RetryBudget, RetryPolicy
 from client_sdk.services.requests import Request
 from client_sdk.services.service import Service
+from client_sdk.states import Change, Changes, State
+from client_sdk.tracing import Trace
 
 __all__ = [
     "Address",
+    "Answer",
     "ApplicationError",
     "BadAddress",
     "BadRequest",
     "Canceled",
+    "Change",
+    "Changes",
     "Client",
     "ClientError",
-    "ConnectionLost",
     "Connecting",
+    "ConnectionLost",
     "DeadlineExceeded",
     "Draining",
     "Flow",
+    "Gathering",
+    "Hedging",
+    "Misrouted",
+    "NO_RETRY",
+    "NoHandler",
+    "NoLease",
     "NoRoute",
     "NotConnected",
     "OverLimit",
     "Payload",
     "Rejected",
     "Request",
+    "RetryBudget",
+    "RetryPolicy",
     "RouteLost",
     "Service",
     "SetupRejected",
+    "State",
+    "TooLarge",
+    "TooLate",
+    "Trace",
+    "Unhealthy",
     "address",
     "connect",
     "multicast",

@@ -16,12 +16,21 @@ from broker.errors import BrokerError
 from broker.wire.frames import MULTICAST, SHARD, UNICAST
 from broker.wire.frames import Address as AddressFrame
 from broker.wire.ids import ID_BYTES, id_text
-from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, Key, parse_key
+from broker.wire.keys import (
+    LB_METHOD,
+    SERVICE_NAME,
+    SHARD_KEY,
+    SHARD_METHOD,
+    STICKY_ROUTE_KEY,
+    Key,
+    parse_key,
+)
 from broker.wire.tags import Tag
 from client_sdk.errors import BadAddress
 
 HEAD_BYTES: Final = 6
 NO_ORIGIN: Final = bytes(ID_BYTES)
+DEADLINE: Final = Key.text("deadline_ms")  # D-41
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
 
@@ -33,7 +42,7 @@ class Address:
     ('unicast', {'io.rsocket.routing.ServiceName': 'orders', 'io.rsocket.routing.Region': 'eu'})
     """
 
-    __slots__ = ("_head", "_tail", "origin_route_id", "routing", "tags")
+    __slots__ = ("_frame", "_hash", "_head", "_tail", "origin_route_id", "routing", "service", "tags")
 
     def __init__(self, frame: AddressFrame) -> None:
         """BadAddress when the frame cannot be written."""
@@ -41,23 +50,36 @@ class Address:
             raw = frame.encode()
         except BrokerError as error:
             raise BadAddress(error.text, word=error.word) from None
+        self._frame: Final = frame
         self._head: Final = raw[:HEAD_BYTES]
         self._tail: Final = raw[HEAD_BYTES + ID_BYTES :]
+        self._hash: Final = hash((self._head, self._tail))  # addresses are keys of what is kept, on each call
         self.routing: Final = _ROUTINGS.get(frame.flags & (UNICAST | MULTICAST | SHARD), "unicast")
         # Full names and values; a key that is given twice shows its last value.
         self.tags: Final[dict[str, str | None]] = {tag.key.name: tag.value for tag in frame.tags}
+        self.service: Final = self.tags.get(SERVICE_NAME.name) or ""  # empty when the tags name none
         # Who sent it, in an address that a service received; None in one that was built here.
         self.origin_route_id: Final = None if frame.origin_route_id == NO_ORIGIN else id_text(frame.origin_route_id)
 
-    def frame_bytes(self, origin: bytes) -> bytes:
-        """The ADDRESS frame with this origin Route Id, 16 bytes."""
-        return self._head + origin + self._tail
+    def frame_bytes(self, origin: bytes, deadline_ms: int | None = None) -> bytes:
+        """The ADDRESS frame with this origin Route Id, 16 bytes; `deadline_ms` is added to its hints (D-41).
+
+        >>> len(address("orders").frame_bytes(bytes(16))), len(address("orders").frame_bytes(bytes(16), 1500))
+        (30, 47)
+        """
+        frame = self._frame
+        # D-12: hints that a person wrote as tags count only while there is no metadata, so none may be added.
+        is_said_by_tags = not frame.metadata and any(tag.key.is_hint for tag in frame.tags)
+        if deadline_ms is None or is_said_by_tags:
+            return self._head + origin + self._tail
+        hints = [*frame.metadata, _tag(DEADLINE, str(deadline_ms))]
+        return AddressFrame(origin, frame.tags, hints, frame.wrapped, frame.flags).encode()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Address) and (self._head, self._tail) == (other._head, other._tail)
 
     def __hash__(self) -> int:
-        return hash((self._head, self._tail))
+        return self._hash
 
     def __repr__(self) -> str:
         shown = " ".join(f"{parse_key(name).short_name}={value}" for name, value in self.tags.items())
@@ -70,19 +92,27 @@ def address(
     *,
     tags: Mapping[str, str | None] | None = None,
     lb: str | None = None,
+    sticky: str | Sequence[str] | None = None,
     **named: str | None,
 ) -> Address:
     """One of the routes that have all these tags; which one, the broker decides, `lb` is a hint ("round_robin").
 
-    `tags` is for names that are no identifiers. BadAddress without any tag, and for names or values over 127 bytes.
+    `sticky` names a tag of this address (or several): requests with the same value go to the same route as long as it
+    is there; the tag need not be any route's. `tags` is for names that are no identifiers. docs/choosing.md has all.
+
+    BadAddress without any tag, for names or values over 127 bytes, and for a sticky key that names no tag.
 
     >>> address("orders", region="eu")
     <unicast service=orders region=eu>
     >>> address(service="orders", tags={"io.rsocket.routing.Zone": "a"}, lb="round_robin")
     <unicast service=orders zone=a>
+    >>> address("chat", sticky="session", session="4711")
+    <unicast service=chat session=4711>
     """
     hints = [] if lb is None else [_tag(LB_METHOD, lb)]
-    return _build(service, tags, named, hints, UNICAST)
+    keys = _keys(sticky)
+    hints += [_tag(STICKY_ROUTE_KEY, one.name) for one in keys]
+    return _check_keys(_build(service, tags, named, hints, UNICAST), keys, "sticky key", "bad-address")
 
 
 def multicast(
@@ -115,17 +145,13 @@ def shard(
     >>> shard("carts", key="user", user="ada")
     <shard service=carts user=ada>
     """
-    keys = [parse_key(name) for name in ([key] if isinstance(key, str) else key)]
+    keys = _keys(key)
     hints = [_tag(SHARD_KEY, one.name) for one in keys]
     if method is not None:
         hints.append(_tag(SHARD_METHOD, method))
     if not keys:
         raise BadAddress("a shard address needs at least one key", word="bad-shard-key")
-    built = _build(service, tags, named, hints, SHARD)
-    for one in keys:
-        if one.name not in built.tags:
-            raise BadAddress(f"shard key {one.name!r} names no tag of {built!r}", word="bad-shard-key")
-    return built
+    return _check_keys(_build(service, tags, named, hints, SHARD), keys, "shard key", "bad-shard-key")
 
 
 def route_tags(tags: Mapping[str, str | None] | None) -> list[Tag]:
@@ -145,6 +171,19 @@ def _build(
     if not wanted:
         raise BadAddress("an address needs at least one tag, for example address('orders')")
     return Address(AddressFrame(NO_ORIGIN, wanted, hints, b"", flag))
+
+
+def _keys(names: str | Sequence[str] | None) -> list[Key]:
+    if names is None:
+        return []
+    return [parse_key(name) for name in ([names] if isinstance(names, str) else names)]
+
+
+def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Address:
+    for one in keys:
+        if one.name not in built.tags:
+            raise BadAddress(f"{what} {one.name!r} names no tag of {built!r}", word=word)
+    return built
 
 
 def _tag(name: str | Key, value: str | None) -> Tag:

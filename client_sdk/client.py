@@ -1,44 +1,47 @@
-"""A client: calls through whatever connection there is, and a new connection when the old one is lost.
+"""A client: the calls that a program makes, and what it can know of the connection under them.
 
-    connected ── the connection ends ──► reconnecting ── SETUP accepted ──► connected
-      │ ▲  └── close(), or "replaced" ───────┴──► closed (for ever)
-      ▼ └──────────────────────────────────────────────────────┐
-    moving: the broker is about to stop ── SETUP accepted elsewhere; the old connection is retired: what runs on it ends
+    program ──► Client ──► the connection there is, straight           the usual case
+                   └─────► Calls: waits, tries again, hedges, spans    when something is to happen around the call
 
-Decides when to reconnect and to move, and what metadata a call carries. Does not know frames; connections are
-`engine`'s, where to `brokers`'.
+Decides which way a call goes. How the connection is kept is `keeper`'s, what a call does when it fails `calls`'s.
 """
 
-import asyncio
-import contextlib
-import logging
-from collections import deque
-from collections.abc import AsyncIterable, Mapping
-from types import TracebackType
+import math
+from collections.abc import AsyncIterable, Callable, Mapping
 from typing import Final
 
 from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.ids import id_text
 from client_sdk.address import Address
-from client_sdk.backoff import Backoff
-from client_sdk.brokers import Brokers
+from client_sdk.calls import Call, Calls, Defaults, passed_on, wait_s_of
+from client_sdk.deadlines import within
 from client_sdk.engine import Connection
-from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
+from client_sdk.errors import ClientError, NotConnected
 from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
-from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes, route_bytes
+from client_sdk.gathering import WINDOW_N, Gathering
+from client_sdk.gathers import GATHER_ENTRY
+from client_sdk.heads import Heads
+from client_sdk.hedges import Hedging
+from client_sdk.keeper import Keeper
+from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
+from client_sdk.retries import RetryPolicy
 from client_sdk.rsocket_py.view import ClientRSocket
-
-MAX_CACHED_ADDRESSES: Final = 1024  # encoded; beyond, all are forgotten and made again
-MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it
-_log: Final = logging.getLogger("client_sdk")
+from client_sdk.services.offer import DEFAULT_DRAIN_S, Offer
+from client_sdk.states import Change, Changes, State
+from client_sdk.tracing import current
+from client_sdk.tried_flow import MakeFlow, TriedFlow
 
 
 class Client:
     """A connection to the broker that comes back by itself. Made by `connect`.
 
-    Calls fail at once with NotConnected while there is no connection, and with ConnectionLost when it is lost while
-    they wait: nothing hangs, and nothing is sent twice. All methods belong to the event loop of `connect`.
+    While there is no connection calls fail at once with NotConnected (or wait, see `wait_for_reconnect`), and with
+    ConnectionLost when it is lost while they wait: nothing hangs, and nothing is sent twice that was not marked
+    `idempotent` or refused. All methods belong to the event loop of `connect`.
+
+    All calls take `timeout_s`, a deadline for all of it: DeadlineExceeded when it is over, and the service gets a
+    CANCEL (None: the client's own, see `connect`; math.inf: none). `route` names the handler, `metadata` adds entries
+    (mime type: content), `wait_for_reconnect` is described at `connect`.
 
     >>> async with connect("tcp://127.0.0.1:7000") as client:
     ...     answer = await client.request_response(address("orders"), b"42", route="find", timeout_s=1.0)
@@ -46,30 +49,30 @@ class Client:
     b'order 42'
     """
 
-    def __init__(
-        self,
-        brokers: Brokers,
-        route_id: bytes,
-        mime_type: str,
-        backoff: Backoff,
-    ) -> None:
-        self._brokers: Final = brokers
-        self._origin: Final = route_id
-        self._mime_type: Final = mime_type
-        self._backoff: Final = backoff
-        self._addresses: Final[dict[Address, bytes]] = {}  # composite entries; bounded by MAX_CACHED_ADDRESSES
-        self._connection: Connection | None = None  # None while there is none
-        self._retired: Final[deque[Connection]] = deque()  # earlier ones on which something may run, oldest first
-        self._reason: ClientError | None = None  # why there is none; None before the first
-        self._is_closing = False
-        self._changed: Final = asyncio.Event()  # set while connected or closed
-        self._closed: Final = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None  # None until the first connection
+    def __init__(self, keeper: Keeper, heads: Heads, calls: Calls, defaults: Defaults, offer: Offer | None) -> None:
+        """`offer`: what others may ask for; None: a caller only."""
+        self._offer: Final = offer
+        self._keeper: Final = keeper
+        self._heads: Final = heads
+        self._calls: Final = calls
+        self._defaults: Final = defaults
+        self._timeout_s: Final = defaults.timeout_s
+        # Nothing happens around a call, unless the call itself wants it.
+        self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
     async def start(self) -> None:
         """The first connection; raises SetupRejected or NotConnected. `connect` calls it."""
-        await self._connect()
-        self._keeper = asyncio.create_task(self._keep_connected(), name="rsocket client")
+        if self._offer is None:
+            await self._keeper.start()
+            return
+        await self._offer.begin(self.drain)
+        try:
+            await self._keeper.start()
+        except BaseException:
+            await self._offer.end()
+            raise
+
+    # the connection
 
     @property
     def route_id(self) -> str:
@@ -79,7 +82,7 @@ class Client:
         ...     print(client.route_id)
         11223344-5566-7788-99aa-bbccddeeff00
         """
-        return id_text(self._origin)
+        return self._keeper.route_id
 
     @property
     def broker(self) -> str:
@@ -88,7 +91,7 @@ class Client:
         >>> client.broker
         'tcp://127.0.0.1:7000'
         """
-        return self._brokers.url
+        return self._keeper.brokers.url
 
     @property
     def brokers(self) -> list[str]:
@@ -97,7 +100,7 @@ class Client:
         >>> client.brokers
         ['tcp://127.0.0.1:7000']
         """
-        return self._brokers.urls
+        return self._keeper.brokers.urls
 
     @property
     def is_connected(self) -> bool:
@@ -106,25 +109,54 @@ class Client:
         >>> client.is_connected
         True
         """
-        connection = self._connection
-        return connection is not None and connection.reason is None
+        return self._keeper.is_connected
+
+    @property
+    def state(self) -> State:
+        """What it is doing: connecting, connected, reconnecting, moving or closed.
+
+        >>> print(client.state)
+        connected
+        """
+        return self._keeper.board.present.state
+
+    @property
+    def reason(self) -> ClientError | None:
+        """Why there is no connection, or why the last attempt to make one failed; None while there is one.
+
+        >>> print(client.reason)
+        None
+        """
+        return self._keeper.reason
+
+    def changes(self) -> Changes:
+        """Its states from now on, the present one first, until it is closed.
+
+        >>> async for change in client.changes():
+        ...     print(change.state)
+        ...     break
+        connected
+        """
+        return self._keeper.board.listen()
+
+    async def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
+        """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
+
+        DeadlineExceeded after `timeout_s`; NotConnected when it is closed for ever and that is not among them.
+
+        >>> change = await client.wait_for("connected", timeout_s=5)
+        """
+        wanted = {State(state) for state in states}
+        if not wanted:
+            raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")
+        return await within(self._wait_for(wanted), timeout_s, f"wait_for {', '.join(sorted(wanted))}")
 
     async def wait_connected(self, timeout_s: float | None = None) -> None:
         """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
 
         >>> await client.wait_connected(timeout_s=5)
         """
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not self.is_connected:
-                    if self._closed.is_set() or self._is_closing:
-                        raise self._loss()
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError as error:
-            if isinstance(error, ClientError):
-                raise
-            raise DeadlineExceeded(f"no connection within {timeout_s} s; the last attempt: {self._reason}") from None
+        await self._keeper.wait_connected(timeout_s)
 
     async def closed(self) -> None:
         """Returns when the client is closed for ever: by `close()`, or because another one took its Route Id.
@@ -132,7 +164,7 @@ class Client:
         >>> await client.close()
         >>> await client.closed()
         """
-        await self._closed.wait()
+        await self._keeper.closed()
 
     async def close(self) -> None:
         """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost.
@@ -141,15 +173,40 @@ class Client:
         >>> client.is_connected
         False
         """
-        self._is_closing = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-        for connection in [self._connection, *self._retired]:
-            if connection is not None:
-                await connection.close()
-        self._closed.set()
-        self._changed.set()
+        if self._offer is not None:
+            await self._offer.end()
+        await self._keeper.close()
+
+    # what it offers
+
+    async def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        """From now on these tags in place of those that `connect` was given; those of its Service stay.
+
+        Returns when the broker is about to be told; each reconnect says them, too. ValueError for a caller, which has
+        no route; BadAddress for tags that cannot be sent, and then nothing has changed.
+
+        >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as ledger:
+        ...     await ledger.set_tags({"region": "us"})
+        """
+        if self._offer is None:
+            raise ValueError("this client offers no service, so it has no tags: connect(url, service=...)")
+        self._offer.set_tags(tags)
+        await self._offer.tell()
+
+    async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
+        """Closes without losing a request: no new ones come, those that its handlers work on end, then the connection.
+
+        What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
+
+        >>> ledger = await connect("tcp://127.0.0.1:7000", service="ledger")
+        >>> await ledger.drain(timeout_s=10)
+        """
+        offer = self._offer
+        if offer is not None and not self._keeper.is_over and await offer.drain(timeout_s):
+            await self._keeper.close(offer.say_goodbye)
+        await self.close()
+
+    # calls
 
     async def request_response(
         self,
@@ -159,19 +216,50 @@ class Client:
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        hedging: Hedging | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> Payload:
-        """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
+        """One answer.
+
+        `idempotent`: it may happen twice, so it may also be tried again when nobody knows how it ended (`retry`), and
+        asked a second time when the answer is late (`hedging`). Both None: the client's own, see `connect`.
 
         >>> answer = await client.request_response(address("orders"), b"42", timeout_s=1.0)
         >>> answer.data
         b'order 42'
         """
-        head = self._metadata(address, route, metadata)
-        connection = self._connected()
         if timeout_s is None:
-            return await connection.request_response(as_bytes(data, "data"), head)
-        async with _Deadline(timeout_s, "request_response"):
-            return await connection.request_response(as_bytes(data, "data"), head)
+            timeout_s = self._timeout_s
+        elif timeout_s == math.inf:
+            timeout_s = None
+        body = data if type(data) is bytes else as_bytes(data, "data")
+        if self._is_plain and retry is None and hedging is None:
+            connection = self._keeper.connection
+            if connection is not None and connection.reason is None:
+                head = self._heads.of(address, route, timeout_s)
+                trace = current.get()
+                if trace is not None:
+                    head += trace.entries
+                if metadata:
+                    head += more_bytes(metadata)
+                if timeout_s is None:
+                    return await connection.request_response(body, head)
+                return await within(connection.request_response(body, head), timeout_s, "request_response")
+        call = Call(
+            "request_response",
+            address,
+            route,
+            more_bytes(metadata),
+            body,
+            timeout_s=timeout_s,
+            is_idempotent=idempotent,
+            retry=self._defaults.retry if retry is None else retry,
+            hedging=self._defaults.hedging if hedging is None else hedging,
+            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
+        )
+        return await self._calls.ask(call)
 
     async def fire_and_forget(
         self,
@@ -181,14 +269,17 @@ class Client:
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
+        With `connect(retry=...)` it is tried again only when it was not sent.
+
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
-        head = self._metadata(address, route, metadata)
-        async with _Deadline(timeout_s, "fire_and_forget"):
-            await self._connected().fire_and_forget(as_bytes(data, "data"), head)
+        body = as_bytes(data, "data")
+        more = more_bytes(metadata)
+        await self._calls.send(self._call("fire_and_forget", address, route, more, body, timeout_s, wait_for_reconnect))
 
     def request_stream(
         self,
@@ -199,8 +290,14 @@ class Client:
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
         timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> Flow:
-        """Items, to be read with `async for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
+        """Items, to be read with `async for`; never more than `initial_n` are under way.
+
+        `timeout_s` is for all of it, and `connect(timeout_s=...)` does not count here. It is tried again only before
+        the first item.
 
         >>> async for tick in client.request_stream(address("clock"), route="ticks", initial_n=8):
         ...     print(tick.data)
@@ -208,13 +305,18 @@ class Client:
         b'tick 1'
         b'tick 2'
         """
-        head = self._metadata(address, route, metadata)
-        body = as_bytes(data, "data")
-
-        async def open_stream(inflow: Inflow) -> None:
-            await self._connected().request_stream(body, head, initial_n, inflow)
-
-        return Flow(open_stream, initial_n, timeout_s, "request_stream")
+        call = Call(
+            "request_stream",
+            address,
+            route,
+            more_bytes(metadata),
+            as_bytes(data, "data"),
+            timeout_s=None if timeout_s == math.inf else timeout_s,
+            is_idempotent=idempotent,
+            retry=self._defaults.retry if retry is None else retry,
+            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
+        )
+        return self._stream(call, initial_n)
 
     def request_channel(
         self,
@@ -225,10 +327,12 @@ class Client:
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
         timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> Flow:
         """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
 
-        Without any item nothing is sent. `timeout_s` is for all of it.
+        Without any item nothing is sent. `timeout_s` is for all of it, and `connect(timeout_s=...)` does not count
+        here. It is never tried again: its items are used up.
 
         >>> async def numbers():
         ...     for number in range(2):
@@ -238,12 +342,23 @@ class Client:
         b'0'
         b'1'
         """
-        head = self._metadata(address, route, metadata)
+        call = Call(
+            "request_channel",
+            address,
+            route,
+            more_bytes(metadata),
+            b"",
+            timeout_s=None if timeout_s == math.inf else timeout_s,
+            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
+        )
 
-        async def open_channel(inflow: Inflow) -> None:
-            await self._connected().request_channel(aiter(items), head, initial_n, inflow)
+        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
+            async def begin(inflow: Inflow) -> None:
+                await connected().request_channel(aiter(items), head, initial_n, inflow)
 
-        return Flow(open_channel, initial_n, timeout_s, "request_channel")
+            return Flow(begin, initial_n, left_s, "request_channel")
+
+        return self._flow(call, make)
 
     async def metadata_push(
         self,
@@ -253,15 +368,39 @@ class Client:
         route: str | None = None,
         mime_type: str = OCTET_STREAM_MIME,
         timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
 
         >>> await client.metadata_push(multicast("cache"), b"all", route="flush")
         """
         entry = entry_bytes(mime_type, as_bytes(metadata, "metadata"))
-        head = self._metadata(address, route, None) + entry
-        async with _Deadline(timeout_s, "metadata_push"):
-            await self._connected().metadata_push(head)
+        await self._calls.push(self._call("metadata_push", address, route, entry, b"", timeout_s, wait_for_reconnect))
+
+    def gather(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        enough_n: int | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Gathering:
+        """Asks all services that match the address (a `multicast`), and says who answered what.
+
+        `await` it for a list, or read it with `async for`. It ends when all have answered, at the deadline (what is
+        missing then is not there), or after `enough_n` answers without an error. Services answer with their
+        request_response handler; one that fails is an Answer with an `error`. NoRoute when there is no service at all.
+
+        >>> answers = await client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
+        >>> sorted((answer.service, answer.data) for answer in answers)
+        [('stock', b'3'), ('stock', b'4')]
+        """
+        more = GATHER_ENTRY + more_bytes(metadata)
+        call = self._call("request_stream", address, route, more, as_bytes(data, "data"), timeout_s, wait_for_reconnect)
+        return Gathering(self._stream(call, WINDOW_N), enough_n)
 
     def as_rsocket(
         self,
@@ -279,140 +418,57 @@ class Client:
         >>> rsocket = client.as_rsocket(address("orders"))  # doctest: +SKIP
         >>> answer = await rsocket.request_response(Payload(b"42", composite(route("find"))))  # doctest: +SKIP
         """
-        head = more_bytes(metadata) if address is None else self._metadata(address, None, metadata)
-        return ClientRSocket(self, self._connected, head, mime_type)
+        head = b"" if address is None else self._heads.of(address, None, None)
+        return ClientRSocket(self, self._keeper.connected, head + more_bytes(metadata), mime_type)
 
-    def _metadata(self, address: Address, route: str | None, metadata: Mapping[str, bytes] | None) -> bytes:
-        """The composite metadata of one call."""
-        head = self._addresses.get(address)
-        if head is None:
-            if not isinstance(address, Address):
-                raise TypeError(
-                    f"the address is {type(address).__name__}; make one with address('service', tag='value')"
-                )
-            if len(self._addresses) >= MAX_CACHED_ADDRESSES:
-                self._addresses.clear()
-            head = self._addresses[address] = entry_bytes(self._mime_type, address.frame_bytes(self._origin))
-        if route is not None:
-            head += route_bytes(route)
-        return head + more_bytes(metadata) if metadata else head
+    # helpers
 
-    def _connected(self) -> Connection:
-        connection = self._connection
-        if connection is None or connection.reason is not None:
-            raise self._loss()
-        return connection
+    def _call(
+        self,
+        model: str,
+        address: Address,
+        route: str | None,
+        more: bytes,
+        data: bytes,
+        timeout_s: float | None,
+        wait_for_reconnect: bool | float | None,
+    ) -> Call:
+        """A call with the client's defaults."""
+        if timeout_s is None:
+            timeout_s = self._timeout_s
+        return Call(
+            model,
+            address,
+            route,
+            more,
+            data,
+            timeout_s=None if timeout_s == math.inf else timeout_s,
+            retry=self._defaults.retry,
+            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
+        )
 
-    def _loss(self) -> NotConnected:
-        reason = self._reason if self._connection is None else self._connection.reason
-        if self._is_closing or reason is None:
-            return NotConnected("this client was closed", word="closed")
-        return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code)
+    def _stream(self, call: Call, initial_n: int) -> Flow:
+        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
+            async def begin(inflow: Inflow) -> None:
+                await connected().request_stream(call.data, head, initial_n, inflow)
 
-    async def _connect(self) -> None:
-        self._use(await self._brokers.dial())
+            return Flow(begin, initial_n, left_s, "request_stream")
 
-    def _use(self, connection: Connection) -> None:
-        self._connection = connection
-        self._changed.set()
+        return self._flow(call, make)
 
-    async def _keep_connected(self) -> None:
-        while True:
-            connection = self._connection
-            assert connection is not None  # `start`, and the end of this loop
-            if await self._stay(connection):
-                continue
-            self._reason = reason = connection.reason or ConnectionLost("the connection ended")
-            self._connection = None
-            if reason.word == "replaced" and not connection.has_rival:
-                # Two clients with one Route Id would replace each other for ever.
-                break
-            _log.info("route %s: connection lost: %s: %s", self.route_id, reason.word, reason.text)
-            await self._reconnect()
-        self._closed.set()
-        self._changed.set()
+    def _flow(self, call: Call, make: MakeFlow) -> Flow:
+        """The flow itself where nothing happens around it: each item costs one step less."""
+        head = self._heads.of(call.address, call.route, call.timeout_s)
+        if self._calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
+            return TriedFlow(self._calls, call, make)
+        return make(self._keeper.connected, head + passed_on() + call.more, call.timeout_s)
 
-    async def _stay(self, connection: Connection) -> bool:
-        """Until the connection has ended, or the client has moved: then True."""
-        while not connection.ended.is_set():
-            await connection.news.wait()
-            connection.news.clear()
-            if connection.is_told_to_move and await self._move(connection):
-                return True
-            if connection.reason is not None:
-                await connection.ended.wait()
-        return False
-
-    async def _move(self, connection: Connection) -> bool:
-        """To a broker that the present one names, as long as that one asks for it and is there; whether it went."""
-        assert connection.notice is not None  # it has asked
-        await _wait_for_turn(connection, self._backoff.part_s(connection.notice.move_within_ms / 1000))
-        while True:
-            reason = connection.reason
-            is_replaced = reason is not None and reason.word == "replaced" and not connection.has_rival
-            if not connection.is_told_to_move or is_replaced or connection.ended.is_set():
-                return False
-            connection.has_rival = True
-            try:
-                successor = await self._brokers.dial_elsewhere()
-            except ClientError as error:
-                _log.info("route %s: cannot move yet: %s: %s", self.route_id, error.word, error.text)
-                await asyncio.sleep(self._backoff.next_s())
-            else:
-                break
-        self._backoff.reset()
-        self._use(successor)
-        _log.info("route %s: moved to %s", self.route_id, self.broker)
-        await self._retire(connection)
-        return True
-
-    async def _retire(self, connection: Connection) -> None:
-        """What runs on it ends there."""
-        connection.retire()
-        running = [each for each in self._retired if not each.ended.is_set()]
-        self._retired.clear()
-        self._retired.extend([*running, connection])
-        if len(self._retired) > MAX_RETIRED:
-            await self._retired.popleft().close()
-
-    async def _reconnect(self) -> None:
-        while True:
-            await asyncio.sleep(self._backoff.next_s())
-            try:
-                await self._connect()
-            except ClientError as error:
-                if self._reason is None or self._reason.text != error.text:
-                    _log.warning("route %s: cannot reconnect: %s: %s", self.route_id, error.word, error.text)
-                self._reason = error
-            else:
-                self._backoff.reset()
-                _log.info("route %s: connected again", self.route_id)
-                return
-
-
-async def _wait_for_turn(connection: Connection, delay_s: float) -> None:
-    """Until the delay is over, the connection is about to end, or nobody is asked to move any more."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(delay_s):
-            while connection.reason is None and connection.is_told_to_move:
-                await connection.news.wait()
-                connection.news.clear()
-
-
-class _Deadline:
-    """`async with`: DeadlineExceeded when the block takes longer."""
-
-    def __init__(self, timeout_s: float | None, what: str) -> None:
-        self._timeout: Final = asyncio.timeout(timeout_s)
-        self._text: Final = f"{what} had {timeout_s} s, which are over"
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, traceback)
-        except TimeoutError:
-            raise DeadlineExceeded(self._text) from None
+    async def _wait_for(self, wanted: set[State]) -> Change:
+        board = self._keeper.board
+        change = board.present
+        while change.state not in wanted:
+            if change.state is State.CLOSED:
+                loss = self._keeper.loss()
+                raise NotConnected(loss.text, word=loss.word, code=loss.code)
+            change = await board.next()
+        return change

@@ -4,55 +4,117 @@ Decides what the SETUP says. Section "Routing Protocol Semantics" of the
 specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the same Route Id.
 """
 
+import asyncio
+import logging
+import random
 import ssl as tls
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from typing import Final
 
 from broker.errors import BrokerError
 from broker.rsocket.frames import Setup
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.rsocket.notices import MAY_BE_TOLD_ENTRY
-from broker.wire.frames import MIME_TYPE
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
 from broker.wire.ids import parse_id
 from client_sdk.backoff import Backoff
 from client_sdk.brokers import Brokers
+from client_sdk.calls import Calls, Defaults
 from client_sdk.client import Client
+from client_sdk.clock import Clock
 from client_sdk.engine import Responder
+from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
+from client_sdk.heads import Heads
+from client_sdk.hedges import Hedging
+from client_sdk.keeper import Keeper
 from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.retries import NO_RETRY, RetryPolicy
 from client_sdk.rsocket_py.faces import HandlerSource
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.services.offer import Offer
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
+from client_sdk.spans import find_spans
+from client_sdk.tracing import use_spans
 from client_sdk.transports import Target
 
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
+_log: Final = logging.getLogger("client_sdk")
 
 
 class Connecting:
-    """What `connect` gives: `async with` it, or `await` it and close the client yourself.
+    """What `connect` gives: `async with` it, `await` it and close the client yourself, or `async for` it.
 
     >>> client = await connect("tcp://127.0.0.1:7000")
     >>> await client.close()
+
+    A client comes back by itself when its connection is lost; the loop is for programs that want to outlive everything
+    else, too: a broker that is not there yet when they start, and another client that took the Route Id. Each turn has
+    a new client, connected:
+
+    >>> async for client in connect("tcp://127.0.0.1:7000"):  # doctest: +SKIP
+    ...     try:
+    ...         await work(client)  # until the client is of no use any more
+    ...     except ConnectionLost:
+    ...         continue
+
+    - Before a turn it tries to connect, with growing delays, until that succeeds. A SetupRejected that no time mends
+      (`is_transient` is False) is raised.
+    - A turn that ends, whether its end is reached or by `continue`, closes its client. `break` and exceptions that
+      leave the loop close it, too, in the next turns of the event loop. (Python does not tell the iterator of an
+      exception in the body: so the `except` above.)
+    - A client that was replaced by another one with the `route_id` that you gave it ends the loop: the next turn raises
+      the ConnectionLost that says so, or the two would replace each other for ever. Without `route_id` each turn has a
+      Route Id of its own.
     """
 
-    def __init__(self, client: Client, stranger: RSocketPyResponder | None = None) -> None:
-        """`stranger` is told what the SETUP says before it is sent."""
-        self._client: Final = client
+    def __init__(
+        self, make: Callable[[], Client], stranger: RSocketPyResponder | None, has_route_id: bool, backoff: Backoff
+    ) -> None:
+        """`stranger` is told what the SETUP says before it is sent. `make` has been tried: it does not raise."""
+        self._make: Final = make
         self._stranger: Final = stranger
+        self._has_route_id: Final = has_route_id
+        self._backoff: Final = backoff
+        self._client: Client | None = None  # of `async with`; None before
 
     def __await__(self) -> Generator[object, None, Client]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Client:
-        if self._stranger is not None:
-            await self._stranger.set_up()
-        await self._client.start()
+        self._client = await self._start()
         return self._client
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
+
+    async def __aiter__(self) -> AsyncGenerator[Client, None]:
+        while True:
+            try:
+                client = await self._start()
+            except (NotConnected, SetupRejected) as error:
+                if isinstance(error, SetupRejected) and not error.is_transient:
+                    raise
+                _log.warning("cannot connect: %s: %s", error.word, error.text)
+                await asyncio.sleep(self._backoff.next_s())
+                continue
+            self._backoff.reset()
+            try:
+                yield client
+            finally:
+                reason = client.reason
+                await client.close()
+            if self._has_route_id and reason is not None and reason.word == "replaced":
+                raise ConnectionLost(reason.text, word=reason.word, code=reason.code)
+
+    async def _start(self) -> Client:
+        client = self._make()
+        if self._stranger is not None:
+            await self._stranger.set_up()
+        await client.start()
+        return client
 
 
 def connect(
@@ -67,8 +129,14 @@ def connect(
     mime_type: str = MIME_TYPE,
     connect_timeout_s: float = 5.0,
     ssl: tls.SSLContext | None = None,
+    timeout_s: float | None = None,
+    says_deadlines: bool | None = None,
+    wait_for_reconnect: bool | float = False,
+    retry: RetryPolicy = NO_RETRY,
+    hedging: Hedging | None = None,
+    tracing: bool = True,
 ) -> Connecting:
-    """A client, connected to the first of `urls` that answers, as `async with` or with `await`.
+    """A client, connected to the first of `urls` that answers: `async with`, `await`, or `async for` (`Connecting`).
 
     urls          tcp:// tls:// ws:// wss:// unix://, default ports 7000 and 7001; the others are for reconnecting
     service       a Service with handlers, or a name; None: a caller only, which nobody can call
@@ -80,6 +148,18 @@ def connect(
     mime_type     of broker frames; "message/x.rsocket.broker.frame.v0" for the Java broker
     connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
     ssl           for tls:// and wss://; None: the system's certificates
+
+    What calls do unless they say otherwise:
+
+    timeout_s     the deadline of request/responses, gathers, fire-and-forgets and pushes; None: no deadline
+    says_deadlines  the broker, and through it the service, is told how long the caller waits; None: unless `mime_type`
+                  is the Java broker's, which does not read it
+    wait_for_reconnect  a call that is made while there is no connection: False: fails at once with NotConnected; True:
+                  waits up to 10 s for the next one; a number: so many seconds. Never longer than its deadline
+    retry         RetryPolicy(): tries again where that is safe
+    hedging       Hedging(): asks once more where an idempotent request/response is late
+    tracing       spans of calls where OpenTelemetry is set up; what a handler's request says of its trace goes out
+                  with the handler's own calls in any case (docs/sdk/tracing.md)
 
     A broker that is about to stop names others, and the client moves there in time: requests that run end on the old
     connection, new ones go to the new one (docs/lame-duck.md).
@@ -101,13 +181,11 @@ def connect(
     if service is None and tags:
         raise ValueError("tags= needs service=...: a caller without a service is no route")
     try:
-        origin = uuid.uuid4().bytes if route_id is None else parse_id(route_id)
+        given = None if route_id is None else parse_id(route_id)
     except BrokerError as error:
         raise ValueError(error.text) from None
+    defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
     stranger = None if handler is None else RSocketPyResponder(handler)
-    answering = ServiceResponder(service, origin) if isinstance(service, Service) else None
-    responder: Responder | None = stranger if answering is None else answering
-    offer = None if service is None else Offer(service, tags, origin, mime_type, answering)
     setup = Setup(
         COMPOSITE_MIME,
         OCTET_STREAM_MIME,
@@ -115,7 +193,21 @@ def connect(
         max(1, round(lifetime_s * 1000)),
         MAY_BE_TOLD_ENTRY,
     )
-    if stranger is not None:
-        stranger.setup = setup if offer is None else offer.setup_of(setup)
-    brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl, offer=offer)
-    return Connecting(Client(brokers, origin, mime_type, Backoff()), stranger)
+
+    def make() -> Client:
+        origin = uuid.uuid4().bytes if given is None else given
+        answering = ServiceResponder(service, origin) if isinstance(service, Service) else None
+        responder: Responder | None = stranger if answering is None else answering
+        offer = None if service is None else Offer(service, tags, origin, mime_type, answering)
+        if stranger is not None:
+            stranger.setup = setup if offer is None else offer.setup_of(setup)
+        brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl, offer=offer)
+        keeper = Keeper(brokers, origin, Backoff(), Clock())
+        heads = Heads(mime_type, origin, mime_type != MIME_TYPE_V0 if says_deadlines is None else says_deadlines)
+        spans = find_spans() if tracing else None
+        if spans is not None:
+            use_spans(spans)
+        return Client(keeper, heads, Calls(keeper, heads, spans, Clock(), random.random), defaults, offer)
+
+    make()  # raises now what is wrong with the name and the tags, and not in the middle
+    return Connecting(make, stranger, given is not None, Backoff())

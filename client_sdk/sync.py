@@ -30,10 +30,15 @@ from client_sdk import Client as AsyncClient
 from client_sdk import Flow as AsyncFlow
 from client_sdk import connect as connect_async
 from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.errors import ClientError
 from client_sdk.feeding import Fed
 from client_sdk.flows import DEFAULT_WINDOW_N
+from client_sdk.gathers import Answer
+from client_sdk.hedges import Hedging
 from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.retries import NO_RETRY, RetryPolicy
 from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.states import Change, State
 
 __all__ = ["Client", "Flow", "connect"]
 
@@ -165,6 +170,40 @@ class Client:
         """
         return self._client.is_connected
 
+    @property
+    def state(self) -> State:
+        """What it is doing: connecting, connected, reconnecting, moving or closed.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.state)
+        connected
+        """
+        return self._client.state
+
+    @property
+    def reason(self) -> ClientError | None:
+        """Why there is no connection, or why the last attempt to make one failed; None while there is one.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.reason)
+        None
+        """
+        return self._client.reason
+
+    def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
+        """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
+
+        DeadlineExceeded after `timeout_s`; NotConnected when it is closed for ever and that is not among them.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.wait_for("connected", timeout_s=5).state)
+        connected
+        """
+        return self._thread.run(functools.partial(self._client.wait_for, *states, timeout_s=timeout_s), timeout_s)
+
     def wait_connected(self, timeout_s: float | None = None) -> None:
         """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
 
@@ -212,6 +251,10 @@ class Client:
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        hedging: Hedging | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> Payload:
         """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
 
@@ -221,7 +264,16 @@ class Client:
         b'order 42'
         """
         work = functools.partial(
-            self._client.request_response, address, data, route=route, metadata=metadata, timeout_s=timeout_s
+            self._client.request_response,
+            address,
+            data,
+            route=route,
+            metadata=metadata,
+            timeout_s=timeout_s,
+            idempotent=idempotent,
+            retry=retry,
+            hedging=hedging,
+            wait_for_reconnect=wait_for_reconnect,
         )
         return self._thread.run(work, timeout_s)
 
@@ -233,6 +285,7 @@ class Client:
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
@@ -241,7 +294,13 @@ class Client:
         ...     client.fire_and_forget(address("log"), b"a line", route="line")
         """
         work = functools.partial(
-            self._client.fire_and_forget, address, data, route=route, metadata=metadata, timeout_s=timeout_s
+            self._client.fire_and_forget,
+            address,
+            data,
+            route=route,
+            metadata=metadata,
+            timeout_s=timeout_s,
+            wait_for_reconnect=wait_for_reconnect,
         )
         self._thread.run(work, timeout_s)
 
@@ -254,6 +313,9 @@ class Client:
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
         timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> Flow:
         """Items, to be read with `for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
 
@@ -273,6 +335,9 @@ class Client:
             metadata=metadata,
             initial_n=initial_n,
             timeout_s=timeout_s,
+            idempotent=idempotent,
+            retry=retry,
+            wait_for_reconnect=wait_for_reconnect,
         )
         return self._flow(work)
 
@@ -285,6 +350,7 @@ class Client:
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
         timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> Flow:
         """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
 
@@ -306,6 +372,7 @@ class Client:
             metadata=metadata,
             initial_n=initial_n,
             timeout_s=timeout_s,
+            wait_for_reconnect=wait_for_reconnect,
         )
         return self._flow(work)
 
@@ -317,6 +384,7 @@ class Client:
         route: str | None = None,
         mime_type: str = OCTET_STREAM_MIME,
         timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
     ) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
 
@@ -325,9 +393,52 @@ class Client:
         ...     client.metadata_push(multicast("cache"), b"all", route="flush")
         """
         work = functools.partial(
-            self._client.metadata_push, address, metadata, route=route, mime_type=mime_type, timeout_s=timeout_s
+            self._client.metadata_push,
+            address,
+            metadata,
+            route=route,
+            mime_type=mime_type,
+            timeout_s=timeout_s,
+            wait_for_reconnect=wait_for_reconnect,
         )
         self._thread.run(work, timeout_s)
+
+    def gather(
+        self,
+        address: Address,
+        data: bytes = b"",
+        *,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        enough_n: int | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> list[Answer]:
+        """What all services that match the address (a `multicast`) answer, and who said it.
+
+        It ends when all have answered, at the deadline (what is missing then is not there), or after `enough_n` answers
+        without an error.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     answers = client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
+        >>> sorted((answer.service, answer.data) for answer in answers)
+        [('stock', b'3'), ('stock', b'4')]
+        """
+
+        async def gathered() -> list[Answer]:
+            return await self._client.gather(
+                address,
+                data,
+                route=route,
+                metadata=metadata,
+                timeout_s=timeout_s,
+                enough_n=enough_n,
+                wait_for_reconnect=wait_for_reconnect,
+            )
+
+        # The list is there at the deadline: whoever waits for it here gives it a moment more.
+        return self._thread.run(gathered, None if timeout_s is None else timeout_s + 1.0)
 
     def _flow(self, open_flow: Callable[[], AsyncFlow]) -> Flow:
         async def opened() -> AsyncFlow:
@@ -348,6 +459,12 @@ def connect(
     mime_type: str = MIME_TYPE,
     connect_timeout_s: float = 5.0,
     ssl: tls.SSLContext | None = None,
+    timeout_s: float | None = None,
+    says_deadlines: bool | None = None,
+    wait_for_reconnect: bool | float = False,
+    retry: RetryPolicy = NO_RETRY,
+    hedging: Hedging | None = None,
+    tracing: bool = True,
 ) -> Client:
     """A connected client; everything means what it means for `client_sdk.connect`.
 
@@ -371,6 +488,12 @@ def connect(
             mime_type=mime_type,
             connect_timeout_s=connect_timeout_s,
             ssl=ssl,
+            timeout_s=timeout_s,
+            says_deadlines=says_deadlines,
+            wait_for_reconnect=wait_for_reconnect,
+            retry=retry,
+            hedging=hedging,
+            tracing=tracing,
         )
         return Client(thread, thread.run(functools.partial(_opened, thread, opening)))
     except BaseException:

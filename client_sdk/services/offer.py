@@ -143,7 +143,9 @@ class Offer:
         async with self._saying:
             if self._line is None or self.entry() == self._said:
                 return
-            await asyncio.sleep(max(0.0, self._say_at - loop.time()))
+            wait_s = self._say_at - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
             entry = self.entry()
             if entry != self._said:
                 self._said = entry  # before the wait: a new connection may take the place of this one
@@ -152,7 +154,7 @@ class Offer:
                     await self._line.metadata_push(entry)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes the route out, waits for what is being worked on, says goodbye; False if `timeout_s` was not enough."""
+        """Takes the route out and waits for what is being worked on; False if `timeout_s` was not enough."""
         end_at = asyncio.get_running_loop().time() + timeout_s
         self._is_draining = True
         await self.tell()
@@ -166,10 +168,9 @@ class Offer:
                 text = "service %s: %d handlers did not end within %g s and are cancelled"
                 _log.warning(text, self._name, left_n, timeout_s)
                 return False
-        await self._say_goodbye()
         return True
 
-    async def _say_goodbye(self) -> None:
+    async def say_goodbye(self) -> None:
         """D-31: the broker takes the route away at once, so that nothing is on its way here when we close."""
         line = self._line
         if line is not None and line.reason is None:

@@ -11,7 +11,7 @@ from broker.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, sa
 from client_sdk import Client, Service, address, connect
 from client_sdk.backoff import Backoff
 from client_sdk.brokers import MAX_LEARNED_URLS, Brokers
-from client_sdk.client import MAX_RETIRED
+from client_sdk.keeper import MAX_RETIRED
 from client_sdk.transports import Target
 from tests.client_sdk.fake_broker import (
     CHANNEL,

@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator
 from typing import assert_type
 
 from client_sdk import (
+    NO_RETRY,
     Address,
+    Answer,
     ApplicationError,
     BadAddress,
     BadRequest,
     Canceled,
+    Change,
+    Changes,
     Client,
     ClientError,
     Connecting,
@@ -17,15 +21,27 @@ from client_sdk import (
     DeadlineExceeded,
     Draining,
     Flow,
+    Gathering,
+    Hedging,
+    Misrouted,
+    NoHandler,
+    NoLease,
     NoRoute,
     NotConnected,
     OverLimit,
     Payload,
     Rejected,
     Request,
+    RetryBudget,
+    RetryPolicy,
     RouteLost,
     Service,
     SetupRejected,
+    State,
+    TooLarge,
+    TooLate,
+    Trace,
+    Unhealthy,
     address,
     connect,
     multicast,
@@ -91,6 +107,27 @@ async def call(client: Client) -> None:
     items = [item.data async for item in client.request_channel(to, numbers(), route="echo", timeout_s=5)]
     assert_type(items, list[bytes | None])
     assert_type(client.brokers, list[str])
+    answers = await client.gather(multicast("orders"), b"x", route="create", timeout_s=5)
+    assert_type(answers, list[Answer])
+    gathering = client.gather(multicast("orders"), b"x", route="create", timeout_s=5, enough_n=1)
+    assert_type(gathering, Gathering)
+    async for each in gathering:
+        assert_type(each.error, ClientError | None)
+    policy = RetryPolicy(attempts=2, budget=RetryBudget(ratio=0.1, min_per_s=1))
+    sticky = address("orders", sticky="user", user="ada")
+    await client.request_response(sticky, b"1", route="who", idempotent=True, retry=policy, hedging=Hedging(after_s=1))
+    await client.request_response(to, b"1", route="who", retry=NO_RETRY, wait_for_reconnect=1.5)
+
+
+async def look(client: Client) -> None:
+    assert_type(client.state, State)
+    changes = client.changes()
+    assert_type(changes, Changes)
+    assert_type(await anext(changes), Change)
+    assert_type(await client.wait_for("connected", State.MOVING, timeout_s=5), Change)
+    assert_type(client.reason, ClientError | None)
+    trace = Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    assert_type(trace.trace_id, str)
 
 
 async def fail(client: Client) -> str:
@@ -99,6 +136,8 @@ async def fail(client: Client) -> str:
     except (NoRoute, OverLimit, Draining) as error:
         assert_type(error, NoRoute | OverLimit | Draining)
         return error.word
+    except (NoLease, Unhealthy, Misrouted, TooLate, NoHandler, TooLarge):
+        raise
     except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
         raise
     except (NotConnected, ConnectionLost, SetupRejected):
@@ -114,6 +153,7 @@ async def main() -> None:
         assert_type(connecting, Connecting)
         async with connecting as client:
             await call(client)
+            await look(client)
             assert await fail(client) == "no-route"
 
 

@@ -35,7 +35,7 @@ SOON_S = 5.0
 RUN_S = 60.0  # for a program of its own, on a busy machine
 ORDERS = address("orders")
 # What only makes sense in an event loop.
-ONLY_ASYNC = {"as_rsocket", "start"}
+ONLY_ASYNC = {"as_rsocket", "changes", "drain", "set_tags", "start"}
 # The same in the other world.
 SAME = {"AsyncIterable": "Iterable", "AsyncIterator": "Iterator", "Connecting": "Client"}
 

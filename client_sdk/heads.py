@@ -1,0 +1,62 @@
+"""The head of a request's metadata: ADDRESS and route name, built once and kept as bytes.
+
+    | entry: ADDRESS, deadline_ms among its hints | entry: route name |  … entries of this one call follow
+
+A call that looks like an earlier one costs one look into a dict. Source: D-41 of our decisions. Knows no connections.
+"""
+
+import math
+from typing import Final
+
+from client_sdk.address import Address
+from client_sdk.metadata import entry_bytes, route_bytes
+
+MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again
+MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days; a longer deadline is not worth saying
+
+
+class Heads:
+    """Builds and keeps the heads of one client's requests."""
+
+    __slots__ = ("_kept", "_mime_type", "_origin", "_says_deadlines")
+
+    def __init__(self, mime_type: str, origin: bytes, says_deadlines: bool) -> None:
+        """`origin`: the client's Route Id, 16 bytes. `says_deadlines`: brokers are told how long the caller waits."""
+        self._mime_type: Final = mime_type
+        self._origin: Final = origin
+        self._says_deadlines: Final = says_deadlines
+        self._kept: Final[dict[tuple[Address, str | None, float | None], bytes]] = {}  # bounded by MAX_HEADS
+
+    def of(self, address: Address, route: str | None, timeout_s: float | None) -> bytes:
+        """The head of a request that has so many seconds (None: it waits for ever).
+
+        TypeError for an address that is none, ValueError for a route name that cannot be sent.
+        """
+        head = self._kept.get((address, route, timeout_s))
+        return self._build(address, route, timeout_s) if head is None else head
+
+    def of_rest(self, address: Address, route: str | None, left_s: float) -> bytes:
+        """The head of a further try, for what is left of its time: rounded up, so that few different ones are built.
+
+        Brokers, too, keep what they have understood of an ADDRESS by its bytes. At most an eighth more is said.
+        """
+        fraction, exponent = math.frexp(max(left_s, 0.001))
+        return self.of(address, route, math.ldexp(math.ceil(fraction * 16), exponent - 4))
+
+    def _build(self, address: Address, route: str | None, timeout_s: float | None) -> bytes:
+        if not isinstance(address, Address):
+            raise TypeError(f"the address is {type(address).__name__}; make one with address('service', tag='value')")
+        frame = address.frame_bytes(self._origin, self._deadline_ms(timeout_s))
+        head = entry_bytes(self._mime_type, frame)
+        if route is not None:
+            head += route_bytes(route)
+        if len(self._kept) >= MAX_HEADS:
+            self._kept.clear()
+        self._kept[address, route, timeout_s] = head
+        return head
+
+    def _deadline_ms(self, timeout_s: float | None) -> int | None:
+        """Never less than the caller waits: who is first to give up is the caller."""
+        if timeout_s is None or not self._says_deadlines or timeout_s * 1000 >= MAX_DEADLINE_MS:
+            return None
+        return max(1, math.ceil(timeout_s * 1000))

@@ -1,0 +1,120 @@
+"""Which calls are made again, how often and when.
+
+    call ──► try ──► error ──► safe? ──► attempts left? ──► time left? ──► budget? ──► wait ──► try
+                                └── no ────────┴────────────────┴────────────┴──► the error
+
+Safe is what nobody has processed: REJECTED, and what was never sent (`NotConnected`). Whatever else may be over by a
+second try (`ConnectionLost`, `Canceled`, a try's own time-out) is tried again only when the call is marked
+`idempotent=True`. What the handler says itself (`ApplicationError`, `BadRequest`) never is. Knows no connections.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from client_sdk.errors import Canceled, ClientError, ConnectionLost, DeadlineExceeded, TooLate
+
+WINDOW_S: Final = 10  # seconds that a budget looks back
+FINAL_WORDS: Final = ("closed", "replaced")  # the client is closed for ever: no try can succeed
+
+
+class RetryBudget:
+    """How many retries there may be: those of many callers at once must not bury a service that has trouble.
+
+    In any ten seconds at most `ratio` of the requests, and `min_per_s` a second on top (for programs that call rarely).
+    One budget may serve several clients.
+
+    >>> budget = RetryBudget(ratio=0.1, min_per_s=1)
+    """
+
+    def __init__(self, ratio: float = 0.2, min_per_s: float = 10.0) -> None:
+        """ValueError for negative numbers."""
+        if ratio < 0 or min_per_s < 0:
+            raise ValueError(f"a budget of {ratio} retries per request and {min_per_s} per second: neither may be < 0")
+        self.ratio: Final = ratio
+        self.min_per_s: Final = min_per_s
+        self._requests: Final = [0] * WINDOW_S  # per second of the window
+        self._retries: Final = [0] * WINDOW_S
+        self._second = 0  # the newest one
+
+    def note_request(self, now: float) -> None:
+        """A call was made, for the first time."""
+        self._turn(int(now))
+        self._requests[self._second % WINDOW_S] += 1
+
+    def take(self, now: float) -> bool:
+        """Whether one more try may be made; then it is counted."""
+        self._turn(int(now))
+        if sum(self._retries) + 1 > self.ratio * sum(self._requests) + self.min_per_s * WINDOW_S:
+            return False
+        self._retries[self._second % WINDOW_S] += 1
+        return True
+
+    def _turn(self, second: int) -> None:
+        """Forgets what is older than the window."""
+        for passed in range(min(second - self._second, WINDOW_S)):
+            slot = (second - passed) % WINDOW_S
+            self._requests[slot] = self._retries[slot] = 0
+        self._second = max(second, self._second)
+
+
+class RetryPolicy:
+    """Tries a call again where that is safe: `connect(retry=RetryPolicy())`, or of one call.
+
+    attempts       in all, the first one included
+    first_delay_s  before the second attempt; doubles up to max_delay_s, each shortened to a half at most, by chance
+    try_timeout_s  for each attempt; None: an attempt may take what is left of the deadline
+    budget         shared by all calls with this policy; its own when absent
+
+    Streams are tried again only before their first item, channels never (their items are used up), fire-and-forget
+    only when it was not sent.
+
+    >>> policy = RetryPolicy(attempts=5, try_timeout_s=0.5)
+    >>> await client.request_response(address("orders"), b"42", idempotent=True, retry=policy)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        attempts: int = 3,
+        *,
+        first_delay_s: float = 0.05,
+        max_delay_s: float = 1.0,
+        try_timeout_s: float | None = None,
+        budget: RetryBudget | None = None,
+    ) -> None:
+        """ValueError for numbers that make no sense."""
+        if attempts < 1:
+            raise ValueError(f"attempts is {attempts}: the first one counts, so 1 is the least (and means no retry)")
+        if not 0 <= first_delay_s <= max_delay_s:
+            raise ValueError(f"first_delay_s {first_delay_s} and max_delay_s {max_delay_s}: 0 <= first <= max")
+        if try_timeout_s is not None and try_timeout_s <= 0:
+            raise ValueError(f"try_timeout_s is {try_timeout_s}, it must be more than 0")
+        self.attempts: Final = attempts
+        self.first_delay_s: Final = first_delay_s
+        self.max_delay_s: Final = max_delay_s
+        self.try_timeout_s: Final = try_timeout_s
+        self.budget: Final = RetryBudget() if budget is None else budget
+
+    def is_safe(self, error: ClientError, idempotent: bool) -> bool:
+        """Whether a call that ended like this may be made again.
+
+        >>> RetryPolicy().is_safe(ConnectionLost("it broke"), idempotent=False)
+        False
+        """
+        if error.word in FINAL_WORDS:
+            return False
+        if error.is_retry_safe:
+            return True
+        return idempotent and isinstance(error, AGAIN) and not isinstance(error, TooLate)
+
+    def delay_s(self, failed_n: int, chance: Callable[[], float]) -> float:
+        """Seconds to wait after so many failed attempts, 1 or more.
+
+        >>> RetryPolicy().delay_s(3, lambda: 1.0)
+        0.2
+        """
+        whole_s = min(self.first_delay_s * 2.0 ** min(failed_n - 1, 30), self.max_delay_s)
+        return whole_s * (0.5 + chance() / 2)
+
+
+AGAIN: Final = (ConnectionLost, Canceled, DeadlineExceeded)  # may be over by a second try, and may have been processed
+NO_RETRY: Final = RetryPolicy(attempts=1)  # for one call of a client that retries otherwise
