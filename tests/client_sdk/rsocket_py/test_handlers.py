@@ -13,10 +13,13 @@ from rsocket.payload import Payload as TheirPayload
 from rsocket.request_handler import BaseRequestHandler
 from rsocket.routing.request_router import RequestRouter
 from rsocket.routing.routing_request_handler import RoutingRequestHandler
+from rsocket.streams.error_stream import ErrorStream
 from rsocket.streams.stream_from_async_generator import StreamFromAsyncGenerator
 
-from client_sdk import ApplicationError, ClientError, Payload, Rejected, address, connect
-from tests.client_sdk.fake_broker import FakeBroker
+from client_sdk import ApplicationError, Canceled, ClientError, Payload, Rejected, SetupRejected, address, connect
+from client_sdk.rsocket_py import HandlerSource
+from tests.client_sdk.fake_broker import PAYLOAD, FakeBroker
+from tests.client_sdk.rsocket_py.strangers import Counted, Heard
 from tests.client_sdk.test_calls import items_of
 
 
@@ -108,3 +111,190 @@ async def test_their_router_finds_the_route_that_our_caller_names(broker: FakeBr
         assert (await client.request_response(address("theirs"), b"ada", route="greet")).data == b"hello ada"
         with pytest.raises(ClientError):
             await client.request_response(address("theirs"), b"ada", route="unknown")
+
+
+async def test_a_class_an_instance_a_factory_and_a_router_are_handlers(broker: FakeBroker) -> None:
+    router = RequestRouter()
+
+    @router.response("greet")  # type: ignore[untyped-decorator]
+    async def greet(payload: Any) -> Any:
+        return create_response(b"echo " + payload.data)
+
+    sources: list[HandlerSource] = [Theirs, Theirs(), lambda: Theirs(), router, RoutingRequestHandler(router)]
+    for source in sources:
+        async with connect(broker.url, service="theirs", handler=source), connect(broker.url) as client:
+            assert (await client.request_response(address("theirs"), b"x", route="greet")).data == b"echo x"
+    wrong: Any
+    for wrong in (object(), dict, lambda: None):
+        with pytest.raises(TypeError, match="it must be or make"):
+            connect(broker.url, service="theirs", handler=wrong)
+
+
+async def test_on_setup_is_told_what_our_setup_says(broker: FakeBroker) -> None:
+    class Listening(Theirs):
+        async def on_setup(self, data_encoding: bytes, metadata_encoding: bytes, payload: Any) -> None:
+            self.seen.put_nowait((data_encoding, metadata_encoding, payload))
+
+    handler = Listening()
+    async with connect(broker.url, service="theirs", handler=handler):
+        composite = b"message/x.rsocket.composite-metadata.v0"
+        data_encoding, metadata_encoding, payload = handler.seen.get_nowait()
+        assert (data_encoding, metadata_encoding, payload.data) == (b"application/octet-stream", composite, b"")
+        setup = (await broker.peer(0)).setup
+        assert setup is not None
+        assert payload.metadata == bytes(setup.metadata)
+
+
+async def test_a_handler_that_refuses_the_setup_is_not_connected(broker: FakeBroker) -> None:
+    class Refusing(Theirs):
+        async def on_setup(self, data_encoding: bytes, metadata_encoding: bytes, payload: Any) -> None:
+            raise ValueError("only JSON")
+
+    with pytest.raises(SetupRejected, match="only JSON"):
+        async with connect(broker.url, service="theirs", handler=Refusing):
+            pass
+    assert broker.peers == []
+
+
+async def test_a_handler_that_waits_holds_nobody_up(broker: FakeBroker) -> None:
+    class Waiting(Theirs):
+        async def request_response(self, payload: Any) -> Any:
+            if payload.data == b"wait":
+                await asyncio.Event().wait()
+            return create_response(payload.data)
+
+    async with connect(broker.url, service="theirs", handler=Waiting), connect(broker.url) as client:
+        waiting = asyncio.ensure_future(client.request_response(address("theirs"), b"wait"))
+        assert (await client.request_response(address("theirs"), b"go on")).data == b"go on"
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+async def test_the_caller_cancels_their_future(broker: FakeBroker) -> None:
+    class Slow(Theirs):
+        async def request_response(self, payload: Any) -> Any:
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self.seen.put_nowait(future)
+            return future
+
+    handler = Slow()
+    async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
+        answer = asyncio.ensure_future(client.request_response(address("theirs")))
+        future = await handler.seen.get()
+        answer.cancel()
+        await asyncio.wait([future, answer])
+        assert future.cancelled()
+
+
+async def test_their_publisher_is_asked_for_what_the_caller_takes_and_one_more(broker: FakeBroker) -> None:
+    publisher = Counted(100)
+
+    class Streaming(Theirs):
+        async def request_stream(self, payload: Any) -> Any:
+            return publisher
+
+    async with connect(broker.url, service="theirs", handler=Streaming), connect(broker.url) as client:
+        async with client.request_stream(address("theirs"), initial_n=3) as items:
+            assert (await anext(items)).data == b"0"
+            await (await broker.peer(0)).expect(PAYLOAD, 3)
+            await client.request_response(address("theirs"))
+            assert publisher.asked == [1, 1, 1, 1]
+        await publisher.cancelled.wait()
+
+
+class Channelling(Theirs):
+    """Its channels publish nothing and end with their subscriber, which asks for `wanted_n` items and keeps them."""
+
+    def __init__(self, wanted_n: int, publisher: Any = None) -> None:
+        super().__init__()
+        self.wanted_n = wanted_n
+        self.publisher = publisher
+        self.subscriber = Heard()
+
+    async def request_channel(self, payload: Any) -> tuple[Any, Any]:
+        self.seen.put_nowait(payload.data)
+        on_subscribe = self.subscriber.on_subscribe
+
+        def ask(subscription: Any) -> None:
+            on_subscribe(subscription)
+            subscription.request(self.wanted_n)
+
+        self.subscriber.on_subscribe = ask
+        return self.publisher, self.subscriber
+
+
+async def test_their_subscriber_gets_what_it_asks_for(broker: FakeBroker) -> None:
+    handler = Channelling(2)
+    async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
+        numbers = items_of(*(b"%d" % number for number in range(6)))
+        channel = client.request_channel(address("theirs"), numbers)
+        ended = asyncio.ensure_future(anext(channel, None))
+        assert await handler.subscriber.has(2) == [b"1", b"2"]
+        await client.request_response(address("theirs"))
+        assert (await handler.seen.get(), handler.subscriber.data) == (b"0", [b"1", b"2"])
+        handler.subscriber.subscription.request(10)
+        assert await handler.subscriber.end() == [b"1", b"2", b"3", b"4", b"5"]
+        assert await ended is None
+
+
+async def test_their_subscriber_is_told_when_the_caller_goes(broker: FakeBroker) -> None:
+    publisher = Counted(0)
+    handler = Channelling(100, publisher)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"first"
+        await asyncio.Event().wait()
+
+    async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
+        async with client.request_channel(address("theirs"), endless()) as channel:
+            waiting = asyncio.ensure_future(anext(channel))
+            await handler.seen.get()
+            while handler.subscriber.subscription is None:
+                await asyncio.sleep(0)
+        await handler.subscriber.end()
+        assert isinstance(handler.subscriber.error, RSocketProtocolError)
+        assert handler.subscriber.error.error_code is ErrorCode.CANCELED
+        await publisher.cancelled.wait()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+@pytest.mark.parametrize("publisher", [None, Counted(0)], ids=["silent", "publishing"])
+async def test_their_subscriber_that_raises_ends_its_channel_only(broker: FakeBroker, publisher: Any) -> None:
+    class Raising(Heard):
+        def on_next(self, value: Any, is_complete: bool = False) -> None:
+            raise ValueError("mine")
+
+    handler = Channelling(10, publisher)
+    handler.subscriber = Raising()
+    async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
+        with pytest.raises(ApplicationError, match="mine"):
+            async for _ in client.request_channel(address("theirs"), items_of(b"0", b"1", b"2")):
+                pass
+        assert (await client.request_response(address("theirs"), b"x")).data == b"echo x"
+
+
+async def test_their_codes_and_words_reach_the_caller(broker: FakeBroker) -> None:
+    class Failing(Theirs):
+        async def request_response(self, payload: Any) -> Any:
+            code, _, text = payload.data.partition(b" ")
+            raise RSocketProtocolError(int(code), data=text.decode())
+
+        async def request_stream(self, payload: Any) -> Any:
+            return ErrorStream(RSocketProtocolError(ErrorCode.CANCELED, data="no more"))
+
+    async with connect(broker.url, service="theirs", handler=Failing), connect(broker.url) as client:
+        found = []
+        for sent in (b"514 full up", b"514 no-lease: none is left", b"516 odd", b"769 out-of-stock: 3", b"1 x"):
+            with pytest.raises(ClientError) as caught:
+                await client.request_response(address("theirs"), sent)
+            found.append((type(caught.value).__name__, caught.value.code, caught.value.word, caught.value.text))
+        assert found == [
+            ("Rejected", 0x202, "rejected", "full up"),
+            ("NoLease", 0x202, "no-lease", "none is left"),
+            ("BadRequest", 0x204, "bad-request", "odd"),
+            ("ApplicationError", 0x301, "out-of-stock", "3"),
+            ("ApplicationError", 0x201, "application-error", "x"),
+        ]
+        with pytest.raises(Canceled, match="no more"):
+            await anext(client.request_stream(address("theirs")))
