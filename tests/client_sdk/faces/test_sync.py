@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from client_sdk import (
     Service,
     address,
     background,
+    multicast,
     sync,
 )
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
@@ -35,7 +37,7 @@ SOON_S = 5.0
 RUN_S = 60.0  # for a program of its own, on a busy machine
 ORDERS = address("orders")
 # What only makes sense in an event loop.
-ONLY_ASYNC = {"as_rsocket", "changes", "drain", "set_tags", "start"}
+ONLY_ASYNC = {"as_rsocket", "start"}
 # The same in the other world.
 SAME = {"AsyncIterable": "Iterable", "AsyncIterator": "Iterator", "Connecting": "Client"}
 
@@ -100,7 +102,7 @@ def test_connect_takes_the_same_parameters() -> None:
 
 
 def test_every_public_name_is_typed_and_has_an_example() -> None:
-    for kind in (sync.Client, sync.Flow):
+    for kind in (sync.Client, sync.Items, sync.Flow, sync.Gathering):
         for name in public(kind):
             member = vars(kind)[name]
             function = member.fget if isinstance(member, property) else member
@@ -139,6 +141,62 @@ def test_errors_are_those_of_the_other_client(client: sync.Client) -> None:
         client.request_channel(ORDERS, b"text")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="initial_n"):
         client.request_stream(ORDERS, initial_n=0)
+
+
+def test_gather_says_who_answered_and_whether_all_have(client: sync.Client, broker: SyncLocalBroker) -> None:
+    with sync.connect(broker, service=Orders().service):
+        ids = {route.route_id for route in broker.routes("orders")}
+        gathering = client.gather(multicast("orders"), b"tea", timeout_s=SOON_S)
+        assert not gathering.is_complete
+        assert {(answer.route_id, answer.data) for answer in gathering} == {(each, b"tea") for each in ids}
+        assert gathering.is_complete
+        late = client.gather(multicast("orders"), route="never", timeout_s=0.05)
+        assert (list(late), late.is_complete) == ([], False)
+        first = client.gather(multicast("orders"), b"tea", enough_n=1)
+        assert len(list(first)) == 1
+
+
+def test_tags_change_and_a_service_is_drained_without_losing_a_request(broker: SyncLocalBroker) -> None:
+    slow = Service("slow")
+    go = threading.Event()
+
+    @slow.request_response()
+    def answer(data: bytes) -> bytes:  # blocks, so it runs in a thread
+        assert go.wait(SOON_S)
+        return data
+
+    with sync.connect(broker) as client, ThreadPoolExecutor(2) as pool:
+        service = sync.connect(broker, service=slow, tags={"region": "eu"})
+        service.set_tags({"region": "us"})
+        broker.wait_for_routes("slow", region="us")
+        call = pool.submit(client.request_response, address("slow"), b"kept", timeout_s=SOON_S)
+        until(lambda: broker.routes("slow")[0].requests == 1)
+        draining = pool.submit(service.drain, SOON_S)
+        until(lambda: broker.routes("slow") == [] or broker.routes("slow")[0].tags.get("health") is not None)
+        go.set()
+        assert call.result(SOON_S).data == b"kept"
+        draining.result(SOON_S)
+        assert not service.is_connected
+
+
+def test_changes_tell_of_a_loss_and_of_the_way_back(broker: SyncLocalBroker) -> None:
+    with sync.connect(broker) as client, client.changes() as changes:
+        assert next(changes).state == "connected"
+        broker.drop_connections()
+        assert next(changes).state == "reconnecting"
+        assert next(changes).state == "connected"
+        assert client.wait_for("connected", timeout_s=SOON_S).state == "connected"
+        assert (client.state, client.reason) == ("connected", None)
+
+
+def test_what_the_calling_thread_carries_goes_along(client: sync.Client) -> None:
+    carried: ContextVar[str] = ContextVar("carried", default="nothing")
+
+    async def look() -> str:
+        return carried.get()
+
+    carried.set("a trace")
+    assert client._thread.run(look) == "a trace"
 
 
 def test_connect_that_cannot_be_leaves_nothing() -> None:

@@ -1,94 +1,32 @@
-"""The same client for programs without an event loop: scripts, notebooks, threads, ordinary tests.
+"""The client that blocks: each method hands the work to the event loop's thread and waits for it.
 
-    from client_sdk import address, sync
-
-    with sync.connect("tcp://127.0.0.1:7000") as client:
-        answer = client.request_response(address("orders"), b"a book", route="create", timeout_s=1.0)
-        for tick in client.request_stream(address("clock"), b"10", route="ticks"):
-            print(tick.data)
-
-Every method blocks the thread that calls it and no other: many threads may use a client at a time. All clients of the
-process share one thread with an event loop (`background`), which works where a loop runs already, as in a notebook.
-Ctrl-C ends the call, and the other side gets a CANCEL. Errors are those of `client_sdk`.
-
-Decides nothing that `client_sdk.client` does not: the two have the same methods with the same parameters.
+Decides how a client ends, whoever ends it: `close`, `drain`, the collector of objects, or the process.
 """
 
 import asyncio
 import contextlib
 import functools
-import ssl as tls
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
-from broker.wire.frames import MIME_TYPE
-from client_sdk import Address, Connecting, Payload, Service
+from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
 from client_sdk import Flow as AsyncFlow
-from client_sdk import connect as connect_async
 from client_sdk.background import BACKGROUND, LoopThread
 from client_sdk.errors import ClientError
 from client_sdk.feeding import Fed
 from client_sdk.flows import DEFAULT_WINDOW_N
-from client_sdk.gathers import Answer
 from client_sdk.hedges import Hedging
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.retries import NO_RETRY, RetryPolicy
-from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.retries import RetryPolicy
+from client_sdk.services.offer import DEFAULT_DRAIN_S
 from client_sdk.states import Change, State
+from client_sdk.sync.items import Flow, Gathering, Items
 
-__all__ = ["Client", "Flow", "connect"]
-
-
-class Flow(Iterator[Payload]):
-    """The items of a stream or channel: a `for` loop, or `with` to be sure of the end. One reader.
-
-    Leaving the loop early, `close()`, Ctrl-C and a deadline all send CANCEL.
-
-    >>> from client_sdk import sync
-    >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-    ...     with client.request_stream(address("prices"), b"ACME") as prices:
-    ...         print([price.data for price in prices])
-    [b'ACME 101', b'ACME 102', b'ACME 99']
-    """
-
-    def __init__(self, thread: LoopThread, flow: AsyncFlow) -> None:
-        self._thread: Final = thread
-        self._flow: Final = flow
-
-    def __iter__(self) -> "Flow":
-        return self
-
-    def __next__(self) -> Payload:
-        payload = self._thread.run(self._take)
-        if payload is None:
-            raise StopIteration
-        return payload
-
-    def close(self) -> None:
-        """Ends the stream; the other side gets a CANCEL unless it is over.
-
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     ticks = client.request_stream(address("clock"), route="ticks")
-        ...     print(next(ticks).data)
-        ...     ticks.close()
-        b'tick 0'
-        """
-        with contextlib.suppress(ConnectionError):  # the client is closed, and the stream with it
-            self._thread.run(self._flow.aclose)
-
-    def __enter__(self) -> "Flow":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def _take(self) -> Payload | None:
-        return await anext(self._flow, None)
+T = TypeVar("T")
 
 
 class Client:
@@ -192,6 +130,18 @@ class Client:
         """
         return self._client.reason
 
+    def changes(self) -> Items[Change]:
+        """Its states from now on, the present one first, until it is closed.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     for change in client.changes():
+        ...         print(change.state)
+        ...         break
+        connected
+        """
+        return Items(self._thread, self._thread.run(functools.partial(_made, self._client.changes)))
+
     def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
         """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
 
@@ -231,17 +181,29 @@ class Client:
         >>> client = sync.connect("tcp://127.0.0.1:7000")
         >>> client.close()
         """
-        with self._lock:
-            if not self._is_open:
-                return
-            self._is_open = False
-        if self._thread.is_forked:
-            return  # the connection is the parent's
-        try:
-            with contextlib.suppress(ConnectionError):  # the thread has ended, and has closed it before
-                self._thread.run(functools.partial(_closed, self._thread, self._client))
-        finally:
-            BACKGROUND.leave(self._thread)
+        self._end(self._client.close)
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        """From now on these tags in place of those that `connect` was given; those of its Service stay.
+
+        ValueError for a caller, which has no route; BadAddress for tags that cannot be sent: nothing has changed then.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as ledger:
+        ...     ledger.set_tags({"region": "us"})
+        """
+        self._thread.run(functools.partial(self._client.set_tags, tags))
+
+    def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
+        """Closes without losing a request: no new ones come, those that its handlers work on end, then the connection.
+
+        What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
+
+        >>> from client_sdk import sync
+        >>> ledger = sync.connect("tcp://127.0.0.1:7000", service="ledger")
+        >>> ledger.drain(timeout_s=10)
+        """
+        self._end(functools.partial(self._client.drain, timeout_s))
 
     def request_response(
         self,
@@ -413,92 +375,46 @@ class Client:
         timeout_s: float | None = None,
         enough_n: int | None = None,
         wait_for_reconnect: bool | float | None = None,
-    ) -> list[Answer]:
-        """What all services that match the address (a `multicast`) answer, and who said it.
+    ) -> Gathering:
+        """What all services that match the address (a `multicast`) answer, and who said it: in a loop, or `list()`.
 
         It ends when all have answered, at the deadline (what is missing then is not there), or after `enough_n` answers
         without an error.
 
         >>> from client_sdk import sync
         >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     answers = client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
+        ...     answers = list(client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0))
         >>> sorted((answer.service, answer.data) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
-
-        async def gathered() -> list[Answer]:
-            return await self._client.gather(
-                address,
-                data,
-                route=route,
-                metadata=metadata,
-                timeout_s=timeout_s,
-                enough_n=enough_n,
-                wait_for_reconnect=wait_for_reconnect,
-            )
-
-        # The list is there at the deadline: whoever waits for it here gives it a moment more.
-        return self._thread.run(gathered, None if timeout_s is None else timeout_s + 1.0)
-
-    def _flow(self, open_flow: Callable[[], AsyncFlow]) -> Flow:
-        async def opened() -> AsyncFlow:
-            return open_flow()
-
-        return Flow(self._thread, self._thread.run(opened))
-
-
-def connect(
-    urls: str | Sequence[str],
-    *,
-    service: str | Service | None = None,
-    tags: Mapping[str, str | None] | None = None,
-    route_id: str | None = None,
-    handler: HandlerSource | None = None,
-    keepalive_s: float = 5.0,
-    lifetime_s: float = 20.0,
-    mime_type: str = MIME_TYPE,
-    connect_timeout_s: float = 5.0,
-    ssl: tls.SSLContext | None = None,
-    timeout_s: float | None = None,
-    says_deadlines: bool | None = None,
-    wait_for_reconnect: bool | float = False,
-    retry: RetryPolicy = NO_RETRY,
-    hedging: Hedging | None = None,
-    tracing: bool = True,
-) -> Client:
-    """A connected client; everything means what it means for `client_sdk.connect`.
-
-    The handlers of a `service` run in the event loop of the background thread, so they must not block it.
-
-    >>> from client_sdk import sync
-    >>> with sync.connect("tcp://127.0.0.1:7000", service="kiosk", tags={"region": "eu"}) as client:
-    ...     print(client.is_connected)
-    True
-    """
-    thread = BACKGROUND.enter()
-    try:
-        opening = connect_async(
-            urls,
-            service=service,
-            tags=tags,
-            route_id=route_id,
-            handler=handler,
-            keepalive_s=keepalive_s,
-            lifetime_s=lifetime_s,
-            mime_type=mime_type,
-            connect_timeout_s=connect_timeout_s,
-            ssl=ssl,
+        work = functools.partial(
+            self._client.gather,
+            address,
+            data,
+            route=route,
+            metadata=metadata,
             timeout_s=timeout_s,
-            says_deadlines=says_deadlines,
+            enough_n=enough_n,
             wait_for_reconnect=wait_for_reconnect,
-            retry=retry,
-            hedging=hedging,
-            tracing=tracing,
         )
-        return Client(thread, thread.run(functools.partial(_opened, thread, opening)))
-    except BaseException:
-        BACKGROUND.leave(thread)
-        raise
+        return Gathering(self._thread, self._thread.run(functools.partial(_made, work)))
+
+    def _flow(self, work: Callable[[], AsyncFlow]) -> Flow:
+        return Flow(self._thread, self._thread.run(functools.partial(_made, work)))
+
+    def _end(self, ending: Callable[[], Awaitable[None]]) -> None:
+        """Once, whoever is first."""
+        with self._lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+        if self._thread.is_forked:
+            return  # the connection is the parent's
+        try:
+            with contextlib.suppress(ConnectionError):  # the thread has ended, and has closed it before
+                self._thread.run(functools.partial(_closed, self._thread, self._client, ending))
+        finally:
+            BACKGROUND.leave(self._thread)
 
 
 class _Abandoned:
@@ -517,16 +433,19 @@ class _Abandoned:
         self._task = asyncio.ensure_future(self._close())
 
     async def _close(self) -> None:
-        await _closed(self._thread, self._client)
+        await _closed(self._thread, self._client, self._client.close)
         BACKGROUND.leave(self._thread)
 
 
-async def _opened(thread: LoopThread, opening: Connecting) -> AsyncClient:
-    client = await opening
-    thread.hold(client.close)
-    return client
-
-
-async def _closed(thread: LoopThread, client: AsyncClient) -> None:
+async def _closed(thread: LoopThread, client: AsyncClient, ending: Callable[[], Awaitable[None]]) -> None:
     thread.let_go(client.close)
-    await client.close()
+    try:
+        await ending()
+    except asyncio.CancelledError:
+        await client.close()  # whoever drained it wants to wait no longer
+        raise
+
+
+async def _made(work: Callable[[], T]) -> T:
+    """Made in the event loop, in which it will live."""
+    return work()

@@ -1,0 +1,75 @@
+"""`sync.connect`: a connected client, and the thread that it needs."""
+
+import functools
+import ssl as tls
+from collections.abc import Mapping, Sequence
+
+from broker.wire.frames import MIME_TYPE
+from client_sdk import Client as AsyncClient
+from client_sdk import Connecting, Service
+from client_sdk import connect as connect_async
+from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.hedges import Hedging
+from client_sdk.retries import NO_RETRY, RetryPolicy
+from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.sync.client import Client
+
+
+def connect(
+    urls: str | Sequence[str],
+    *,
+    service: str | Service | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    route_id: str | None = None,
+    handler: HandlerSource | None = None,
+    keepalive_s: float = 5.0,
+    lifetime_s: float = 20.0,
+    mime_type: str = MIME_TYPE,
+    connect_timeout_s: float = 5.0,
+    ssl: tls.SSLContext | None = None,
+    timeout_s: float | None = None,
+    says_deadlines: bool | None = None,
+    wait_for_reconnect: bool | float = False,
+    retry: RetryPolicy = NO_RETRY,
+    hedging: Hedging | None = None,
+    tracing: bool = True,
+) -> Client:
+    """A connected client; everything means what it means for `client_sdk.connect`.
+
+    The handlers of a `service` run in the event loop of the background thread, so they must not block it.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000", service="kiosk", tags={"region": "eu"}) as client:
+    ...     print(client.is_connected)
+    True
+    """
+    thread = BACKGROUND.enter()
+    try:
+        opening = connect_async(
+            urls,
+            service=service,
+            tags=tags,
+            route_id=route_id,
+            handler=handler,
+            keepalive_s=keepalive_s,
+            lifetime_s=lifetime_s,
+            mime_type=mime_type,
+            connect_timeout_s=connect_timeout_s,
+            ssl=ssl,
+            timeout_s=timeout_s,
+            says_deadlines=says_deadlines,
+            wait_for_reconnect=wait_for_reconnect,
+            retry=retry,
+            hedging=hedging,
+            tracing=tracing,
+        )
+        return Client(thread, thread.run(functools.partial(_opened, thread, opening)))
+    except BaseException:
+        BACKGROUND.leave(thread)
+        raise
+
+
+async def _opened(thread: LoopThread, opening: Connecting) -> AsyncClient:
+    client = await opening
+    thread.hold(client.close)
+    return client

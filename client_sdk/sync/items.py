@@ -1,0 +1,103 @@
+"""What comes one after another, for a thread that waits for each: streams, channels, gathers, changes.
+
+Each item is fetched from the event loop when it is asked for, so credit is given as the program takes them.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, Self, TypeVar
+
+from client_sdk.background import LoopThread
+from client_sdk.gathering import Gathering as AsyncGathering
+from client_sdk.gathers import Answer
+from client_sdk.payload import Payload
+
+T = TypeVar("T")
+
+
+class Items(Iterator[T]):
+    """What comes one after another: a `for` loop, or `with` to be sure of the end. One reader.
+
+    Flow, Gathering and the changes of a client are this.
+
+    >>> from client_sdk import sync
+    >>> issubclass(sync.Flow, sync.Items)
+    True
+    """
+
+    def __init__(self, thread: LoopThread, items: AsyncIterator[T]) -> None:
+        self._thread: Final = thread
+        self._items: Final = items
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        item = self._thread.run(self._take)
+        if item is None:
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        """Ends it; the other side gets a CANCEL unless it is over.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     ticks = client.request_stream(address("clock"), route="ticks")
+        ...     print(next(ticks).data)
+        ...     ticks.close()
+        b'tick 0'
+        """
+        with contextlib.suppress(ConnectionError):  # the client is closed, and what came through it with it
+            self._thread.run(self._end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _take(self) -> T | None:
+        return await anext(self._items, None)
+
+    async def _end(self) -> None:
+        aclose = getattr(self._items, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+class Flow(Items[Payload]):
+    """The items of a stream or channel. Leaving the loop early, `close()`, Ctrl-C and a deadline all send CANCEL.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+    ...     with client.request_stream(address("prices"), b"ACME") as prices:
+    ...         print([price.data for price in prices])
+    [b'ACME 101', b'ACME 102', b'ACME 99']
+    """
+
+
+class Gathering(Items[Answer]):
+    """What services answered, as they come; `list()` of it waits for all. It is asked for with the first one.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+    ...     answers = client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
+    ...     print(sorted(answer.data for answer in answers), answers.is_complete)
+    [b'3', b'4'] True
+    """
+
+    def __init__(self, thread: LoopThread, gathering: AsyncGathering) -> None:
+        super().__init__(thread, gathering)
+        self._gathering: Final = gathering
+
+    @property
+    def is_complete(self) -> bool:
+        """All that were asked have answered, or have left; False before the end, and when the deadline was first.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(client.gather(multicast("stock")).is_complete)
+        False
+        """
+        return self._gathering.is_complete
