@@ -11,6 +11,7 @@
     async with connect("tcp://127.0.0.1:7000", service=orders) as client:
         answer = await client.request_response(address("orders", region="eu"), b"a book", route="create")
 
+A program that is only a service: `run(url, orders)`. Several connections: `offer`. Values in place of bytes: `JSON`.
 Addresses: `address` (one route), `multicast` (all routes), `shard` (the route that owns a key). When something fails:
 `RetryPolicy`, `Hedging`, `wait_for_reconnect`, all for `connect` or for one call. Errors: one tree under `ClientError`,
 each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for tests.
@@ -18,6 +19,7 @@ each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for
 
 from client_sdk.address import Address, address, multicast, shard
 from client_sdk.client import Client
+from client_sdk.codecs import BYTES, JSON, Codec, json_codec
 from client_sdk.connect import Connecting, connect
 from client_sdk.errors import (
     ApplicationError,
@@ -47,7 +49,9 @@ from client_sdk.gathers import Answer
 from client_sdk.hedges import Hedging
 from client_sdk.payload import Payload
 from client_sdk.retries import NO_RETRY, RetryBudget, RetryPolicy
+from client_sdk.services.group import Group, Offering, offer
 from client_sdk.services.requests import Request
+from client_sdk.services.running import run, serve
 from client_sdk.services.service import Service
 from client_sdk.states import Change, Changes, State
 from client_sdk.tracing import Trace
@@ -56,6 +60,7 @@ __all__ = [
     "Address",
     "Answer",
     "ApplicationError",
+    "BYTES",
     "BadAddress",
     "BadRequest",
     "Canceled",
@@ -63,19 +68,23 @@ __all__ = [
     "Changes",
     "Client",
     "ClientError",
+    "Codec",
     "Connecting",
     "ConnectionLost",
     "DeadlineExceeded",
     "Draining",
     "Flow",
     "Gathering",
+    "Group",
     "Hedging",
+    "JSON",
     "Misrouted",
     "NO_RETRY",
     "NoHandler",
     "NoLease",
     "NoRoute",
     "NotConnected",
+    "Offering",
     "OverLimit",
     "Payload",
     "Rejected",
@@ -92,6 +101,10 @@ __all__ = [
     "Unhealthy",
     "address",
     "connect",
+    "json_codec",
     "multicast",
+    "offer",
+    "run",
+    "serve",
     "shard",
 ]

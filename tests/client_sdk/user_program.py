@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from typing import assert_type
 
 from client_sdk import (
+    BYTES,
+    JSON,
     NO_RETRY,
     Address,
     Answer,
@@ -16,18 +18,21 @@ from client_sdk import (
     Changes,
     Client,
     ClientError,
+    Codec,
     Connecting,
     ConnectionLost,
     DeadlineExceeded,
     Draining,
     Flow,
     Gathering,
+    Group,
     Hedging,
     Misrouted,
     NoHandler,
     NoLease,
     NoRoute,
     NotConnected,
+    Offering,
     OverLimit,
     Payload,
     Rejected,
@@ -44,7 +49,11 @@ from client_sdk import (
     Unhealthy,
     address,
     connect,
+    json_codec,
     multicast,
+    offer,
+    run,
+    serve,
     shard,
 )
 from client_sdk.testing import local_broker
@@ -84,6 +93,37 @@ async def log(data: bytes) -> None:
 @orders.metadata_push()
 async def pushed(request: Request) -> None:
     return None
+
+
+codecs: list[Codec] = [JSON, BYTES, json_codec(strict=False)]
+sums = Service("sums", codecs=codecs)
+
+
+@sums.request_response("add")
+def add(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@sums.request_stream("count", codec=JSON)
+async def count(to: int, request: Request) -> AsyncIterator[int]:
+    for number in range(to):
+        yield number
+
+
+async def serve_sums(url: str) -> None:
+    offering = offer(url, sums, connections=2)
+    assert_type(offering, Offering)
+    async with offering as group:
+        assert_type(group, Group)
+        assert_type(group.clients, tuple[Client, ...])
+        await sums.set_tags({"version": "2"})
+        await sums.set_health(sums.is_healthy)
+        await group.drain(timeout_s=5)
+    stop = asyncio.Event()
+    stop.set()
+    await serve(url, sums, stop=stop)
+    if not sums.tags:
+        run(url, sums)
 
 
 async def numbers() -> AsyncIterator[bytes]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ async def test_a_stream_that_is_cancelled_while_it_waits_leaves() -> None:
 
 
 @pytest.mark.parametrize("most", [{"max_concurrency": 0}, {"max_concurrency": 1, "max_waiting": -1}])
-def test_bounds_that_make_no_sense_are_refused(most: dict[str, int]) -> None:
+def test_bounds_that_make_no_sense_are_refused(most: dict[str, Any]) -> None:
     async def echo(data: bytes) -> bytes:
         return data
 

@@ -58,6 +58,10 @@ async def blocked() -> AsyncIterator[Blocked]:
     one.go.set()
 
 
+def nothing() -> None:
+    """Nobody counts."""
+
+
 async def let_go(blocked: Blocked, model: str) -> None:
     """Until its threads have returned."""
     blocked.go.set()
@@ -151,8 +155,8 @@ async def test_context_of_the_request_is_there_in_the_thread() -> None:
 async def test_threads_are_used_again_and_end_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "IDLE_S", 0.05)
     pool = Threads("it")
-    first = await pool.start(threading.current_thread, list)
-    assert await pool.start(threading.current_thread, list) is first
+    first = await pool.start(threading.current_thread, nothing)
+    assert await pool.start(threading.current_thread, nothing) is first
     await asyncio.to_thread(first.join, 10)
     assert (first.is_alive(), first.daemon) == (False, True)
-    assert await pool.start(threading.current_thread, list) is not first
+    assert await pool.start(threading.current_thread, nothing) is not first

@@ -1,0 +1,127 @@
+"""Traces: a handler runs inside the trace that its request carries, whatever its model; without one nothing is done."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from client_sdk import Payload, Request, Service, tracing
+from client_sdk.metadata import entry_bytes, route_bytes
+from client_sdk.services.responder import ServiceResponder
+from client_sdk.tracing import TRACEPARENT, current
+from tests.client_sdk.services.asking import payloads_of, taken
+
+PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+ENTRY = entry_bytes(TRACEPARENT, PARENT)
+
+
+def seen() -> bytes:
+    trace = current.get()
+    return b"none" if trace is None else trace.traceparent.encode()
+
+
+def traced_service() -> tuple[Service, list[bytes]]:
+    """Every handler says which trace it is in."""
+    service = Service("s")
+    noted: list[bytes] = []
+
+    @service.request_response()
+    async def answer(data: bytes) -> bytes:
+        return seen()
+
+    @service.fire_and_forget()
+    async def note(data: bytes) -> None:
+        noted.append(seen())
+
+    @service.request_stream()
+    async def items(request: Request) -> AsyncIterator[bytes]:
+        yield seen()
+        yield seen()
+
+    @service.request_channel()
+    async def channel(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+        async for _ in payloads:
+            yield seen()
+
+    return service, noted
+
+
+async def asked(service: Service, metadata: bytes | None) -> list[Any]:
+    one = ServiceResponder(service)
+    return [
+        (await one.request_response(metadata, b"")).data,
+        *await taken(one.request_stream(metadata, b"")),
+        *await taken(one.request_channel(metadata, b"", payloads_of(b"1", b"2"))),
+    ]
+
+
+async def test_handlers_of_all_models_run_in_the_trace_of_their_request() -> None:
+    service, noted = traced_service()
+    assert await asked(service, ENTRY) == [PARENT] * 5
+    await ServiceResponder(service).fire_and_forget(ENTRY, b"")
+    assert noted == [PARENT]
+    assert current.get() is None
+
+
+async def test_a_handler_in_a_thread_is_in_the_trace_too() -> None:
+    service = Service("s")
+
+    @service.request_response()
+    def answer(data: bytes) -> bytes:
+        return seen()
+
+    @service.request_stream()
+    def items(data: bytes) -> Iterator[bytes]:
+        yield seen()
+
+    one = ServiceResponder(service)
+    assert await one.request_response(ENTRY, b"") == Payload(PARENT)
+    assert await taken(one.request_stream(ENTRY, b"")) == [PARENT]
+
+
+async def test_without_a_trace_no_span_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a span was made")
+
+    monkeypatch.setattr(tracing, "server_span", refuse)
+    service, _ = traced_service()
+    assert await asked(service, None) == [b"none"] * 5
+    assert await asked(service, entry_bytes("x/y", b"")) == [b"none"] * 5
+
+
+async def test_a_span_knows_what_failed_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    class Span:
+        def __init__(self, *named: Any) -> None:
+            self.named = named
+
+        def __enter__(self) -> None:
+            told.append(("begin", *self.named[1:]))
+
+        def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+            told.append(("end", None if error is None else str(error)))
+
+    monkeypatch.setattr(tracing, "server_span", Span)
+    service = Service("s")
+
+    @service.request_response("a")
+    async def fail(request: Request) -> bytes:
+        raise ValueError("one")
+
+    @service.request_stream("b")
+    async def break_off(request: Request) -> AsyncIterator[bytes]:
+        yield b"1"
+        raise ValueError("two")
+
+    one = ServiceResponder(service)
+    with pytest.raises(ValueError, match="one"):
+        await one.request_response(ENTRY + route_bytes("a"), b"")
+    with pytest.raises(ValueError, match="two"):
+        await taken(one.request_stream(ENTRY + route_bytes("b"), b""))
+    assert told == [
+        ("begin", "request_response", "s", "a"),
+        ("end", "one"),
+        ("begin", "request_stream", "s", "b"),
+        ("end", "two"),
+    ]
