@@ -1,0 +1,328 @@
+"""Rows 14, 16 to 18 and 22: connections that break, fall silent, or do not come back for a while. Nothing hangs."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, Service, address, connect
+from tests.client_sdk.defects.raw_broker import (
+    CHANNEL,
+    FNF,
+    KEEPALIVE,
+    KINDS,
+    LAST,
+    MODELS,
+    RESPONSE,
+    STREAM,
+    Everything,
+    Frame,
+    RawBroker,
+    begin,
+    error,
+    first_answer,
+    items_of,
+    payload,
+    serving,
+)
+from tests.conftest import StartBroker
+
+TO = address("everything")
+ALL_CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    **{model: lambda client, model=model: first_answer(client, model) for model in MODELS},  # type: ignore[misc]
+    "fire_and_forget": lambda client: client.fire_and_forget(TO, b"x"),
+    "metadata_push": lambda client: client.metadata_push(TO, b"x"),
+}
+ATTEMPTS = 10
+SHORT = {"keepalive_s": 0.05, "lifetime_s": 0.2}
+
+
+class Attempts:
+    """Delays between attempts that are none, counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self._changed = asyncio.Event()
+        monkeypatch.setattr("client_sdk.backoff.Backoff.next_s", self._next_s)
+
+    def _next_s(self) -> float:
+        self.count += 1
+        self._changed.set()
+        return 0.001
+
+    async def reach(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while self.count < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
+    return Attempts(monkeypatch)
+
+
+async def lost(raw: RawBroker, client: Client) -> None:
+    """Nobody listens any more, and the client knows."""
+    await raw.stop()
+    await client.wait_for("reconnecting", timeout_s=5)
+
+
+@pytest.mark.parametrize("model", ALL_CALLS)
+async def test_a_call_after_the_loss_fails_at_once(raw: RawBroker, model: str) -> None:
+    """Row 14: in the same turn of the event loop, and however often."""
+    client = await connect(raw.url)
+    await lost(raw, client)
+    for _ in range(3):
+        with pytest.raises(NotConnected, match="nothing was sent"):
+            await asyncio.wait_for(ALL_CALLS[model](client), 0.5)
+    await client.close()
+    with pytest.raises(NotConnected, match="closed"):
+        await asyncio.wait_for(ALL_CALLS[model](client), 0.5)
+
+
+@pytest.mark.parametrize("model", ALL_CALLS)
+async def test_a_call_that_may_wait_is_made_on_the_next_connection(raw: RawBroker, model: str) -> None:
+    """Row 14: with `wait_for_reconnect`; its answer comes from there."""
+    async with connect(raw.url, wait_for_reconnect=True) as client:
+        port = raw.port
+        await lost(raw, client)
+        call = asyncio.ensure_future(ALL_CALLS[model](client))
+        await asyncio.sleep(0.01)
+        assert not call.done()
+        second = await RawBroker().start(port)
+        peer = await second.peer()
+        kind = {**KINDS, "fire_and_forget": FNF, "metadata_push": 12}[model]
+        [asked] = await peer.expect(kind)
+        peer.send(payload(asked.stream_id, b"late", flags=LAST))
+        await call
+    await second.stop()
+
+
+@pytest.mark.parametrize("model", ALL_CALLS)
+async def test_a_call_that_waits_for_a_connection_ends_with_its_deadline_its_patience_or_its_client(
+    raw: RawBroker, model: str
+) -> None:
+    """Row 14: every wait has an end."""
+    client = await connect(raw.url, wait_for_reconnect=0.05)
+    await lost(raw, client)
+    with pytest.raises(NotConnected):
+        await ALL_CALLS[model](client)
+    if model == "request_response":
+        with pytest.raises(DeadlineExceeded):
+            await client.request_response(TO, timeout_s=0.02, wait_for_reconnect=True)
+    call = asyncio.ensure_future(first_answer(client, "request_response", wait_for_reconnect=60))
+    await asyncio.sleep(0.01)
+    await client.close()
+    with pytest.raises(NotConnected, match="closed"):
+        await call
+
+
+@pytest.mark.parametrize("end", ["abort", "goodbye", "error", "junk", "half a frame"])
+async def test_calls_that_wait_at_the_loss_all_end(raw: RawBroker, end: str) -> None:
+    """Row 14: whichever way the connection is lost; each has an error of its own."""
+    async with serving(raw) as (client, peer):
+        calls = [begin(client, model) for model in MODELS for _ in range(20)]
+        for kind in (RESPONSE, STREAM, CHANNEL):
+            await peer.expect(kind, 20)
+        if end == "error":
+            peer.send(error(0, 0x101, "bad-frame: you"))
+        elif end == "goodbye":
+            peer.send(error(0, 0x102, "broker-stopped: bye"))
+            peer.abort()
+        elif end == "junk":
+            peer.send(b"abc")
+        else:
+            if end == "half a frame":
+                peer.write([b"\0\0\x20" + payload(1, b"half").encode()])
+            peer.abort()
+        ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
+        assert {type(each) for each in ends} == {ConnectionLost}
+        assert len({id(each) for each in ends}) == len(ends)
+        await client.wait_connected(timeout_s=5)
+
+
+async def test_calls_that_wait_for_room_end_with_the_connection(raw: RawBroker) -> None:
+    """Row 14: a fire-and-forget that was not sent yet is not forgotten."""
+    async with serving(raw) as (client, peer):
+        peer.stop_reading()
+        sent = 0
+
+        async def flood() -> None:
+            nonlocal sent
+            while True:
+                await client.fire_and_forget(TO, bytes(1 << 20))
+                sent += 1
+
+        flooding = [asyncio.create_task(flood()) for _ in range(3)]
+        before = -1
+        while before != sent:
+            before = sent
+            await asyncio.sleep(0.05)  # until what is full is full
+        push = asyncio.create_task(client.metadata_push(TO, b"x"))
+        call = begin(client, "request_response")
+        await asyncio.sleep(0.01)
+        peer.abort()
+        ends = await asyncio.wait_for(asyncio.gather(*flooding, push, call, return_exceptions=True), 5)
+        assert all(isinstance(each, ConnectionLost) for each in ends), ends
+        await client.wait_connected(timeout_s=5)
+
+
+async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw: RawBroker) -> None:
+    """Rows 16 and 17: three times, so that nothing is left over from the last; the socket is closed each time."""
+    async with serving(raw, None, **SHORT) as (client, _):
+        for number in range(3):
+            peer = await raw.peer(number)
+            await client.wait_connected(timeout_s=5)
+            good = begin(client, "request_response")
+            [asked] = await peer.expect(RESPONSE)
+            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+            assert (await good).data == b"fine"
+            peer.answers_pings = False
+            calls = [begin(client, model) for model in MODELS]
+            ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
+            assert [(type(each), getattr(each, "word", "")) for each in ends] == [
+                (ConnectionLost, "keepalive-timeout")
+            ] * 3
+            await peer.assert_gone()
+
+
+@pytest.mark.parametrize("piece", [b"", b"\0", b"\0\0\x20", b"\0\0\x20\0\0\0\1"])
+async def test_a_peer_that_is_silent_in_the_middle_of_a_frame_is_silent(raw: RawBroker, piece: bytes) -> None:
+    """Row 22: half-open; and it does not read either, so that nothing can be written."""
+    async with serving(raw, None, **SHORT) as (client, peer):
+        peer.answers_pings = False
+        peer.stop_reading()
+        call = begin(client, "request_response")
+        if piece:
+            peer.write([piece])
+        with pytest.raises(ConnectionLost, match="keepalive-timeout"):
+            await call
+        with contextlib.suppress(ConnectionLost):
+            await client.fire_and_forget(TO, bytes(1 << 20))
+        await raw.peer(1)
+        await client.wait_connected(timeout_s=5)
+        peer.abort()
+
+
+async def test_a_peer_that_sends_anything_lives(raw: RawBroker) -> None:
+    """Row 22, the other way: not only the answer to a KEEPALIVE is a sign of life."""
+    async with serving(raw, None, **SHORT) as (client, peer):
+        await peer.expect(KEEPALIVE)
+        peer.answers_pings = False
+        for _ in range(10):
+            await peer.expect(KEEPALIVE, len(peer.of(KEEPALIVE)) + 1)
+            peer.send(Frame(8, 0x0A, 0x20))
+        assert client.is_connected
+        assert len(raw.peers) == 1
+
+
+@pytest.mark.parametrize("failure", ["setup", "goodbye", "close", "junk"])
+async def test_ten_failed_reconnects_are_followed_by_a_good_one(
+    raw: RawBroker, attempts: Attempts, failure: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 18: and then the tenth-first is as good as any, with its service."""
+    everything = Everything()
+    with caplog.at_level(logging.WARNING, "client_sdk"):
+        async with serving(raw, everything.service) as (client, peer):
+            words = {
+                "setup": error(0, 0x003, "over-limit: not now"),
+                "goodbye": error(0, 0x102, "draining: not now"),
+                "junk": b"abc",
+            }
+            raw.greeting = (words[failure],) if failure in words else ()  # type: ignore[assignment]
+            raw.answers_pings = False
+            peer.abort()
+            for number in range(1, ATTEMPTS + 1):
+                refused = await raw.peer(number)
+                if failure == "close":
+                    refused.abort()
+                else:
+                    await refused.assert_gone()
+                with pytest.raises(NotConnected):
+                    await client.request_response(TO)
+            raw.greeting, raw.answers_pings = (), True
+            await client.wait_connected(timeout_s=5)
+            peer = raw.peers[-1]
+            assert (await peer.call(2)).data == b"alive"
+            call = begin(client, "request_response")
+            [asked] = await peer.expect(RESPONSE)
+            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+            assert (await call).data == b"fine"
+    assert len(caplog.records) <= 3, caplog.text  # one for each reason, and not for each attempt
+
+
+async def test_ten_times_nobody_is_listening_and_then_somebody_is(raw: RawBroker, attempts: Attempts) -> None:
+    """Row 18."""
+    async with connect(raw.url) as client:
+        port = raw.port
+        await lost(raw, client)
+        await attempts.reach(ATTEMPTS + 1)
+        assert not client.is_connected
+        second = await RawBroker().start(port)
+        await client.wait_connected(timeout_s=5)
+    await second.stop()
+
+
+async def test_ten_silent_brokers_and_then_one_that_speaks(raw: RawBroker, attempts: Attempts) -> None:
+    """Row 18: each attempt has its own time-out."""
+    async with connect(raw.url, connect_timeout_s=0.02) as client:
+        raw.answers_pings = False
+        (await raw.peer()).abort()
+        for number in range(1, ATTEMPTS + 1):
+            await (await raw.peer(number)).assert_gone()
+        raw.answers_pings = True
+        await client.wait_connected(timeout_s=5)
+
+
+async def test_a_loss_during_the_reconnect_is_one_more(raw: RawBroker, attempts: Attempts) -> None:
+    """Row 18: a connection that is lost as soon as it is there, twenty times; no task is left of any."""
+    async with connect(raw.url) as client:
+        for number in range(20):
+            peer = await raw.peer(number)
+            if number % 2:
+                await peer.expect(KEEPALIVE)
+            peer.abort()
+        await raw.peer(20)
+        await client.wait_connected(timeout_s=5)
+        tasks = len(asyncio.all_tasks())
+        (await raw.peer(20)).abort()
+        await raw.peer(21)
+        await client.wait_connected(timeout_s=5)
+        await (await raw.peer(20)).assert_gone()
+        assert len(asyncio.all_tasks()) <= tasks + 1
+
+
+@pytest.mark.slow
+async def test_a_broker_that_is_stopped_and_goes_on_has_its_service_back(start_broker: StartBroker) -> None:
+    """Row 22: SIGSTOP, the kernel still acknowledges; calls end within the lifetime, and SIGCONT is enough."""
+    broker = start_broker("--listen", "tcp://127.0.0.1:0")
+    service = Service("everything")
+
+    @service.request_response()
+    async def answer(data: bytes) -> bytes:
+        return data
+
+    options = {"keepalive_s": 0.1, "lifetime_s": 0.4, "connect_timeout_s": 0.3}
+    async with (
+        connect(broker.url("tcp"), service=service, **options),  # type: ignore[arg-type]
+        connect(broker.url("tcp"), **options) as client,  # type: ignore[arg-type]
+    ):
+        assert (await client.request_response(TO, b"1", timeout_s=5)).data == b"1"
+        broker.signal(signal.SIGSTOP)
+        calls = [
+            *(begin(client, model) for model in ("request_response", "request_stream")),
+            asyncio.create_task(anext(client.request_channel(TO, items_of(b"1")))),
+        ]
+        ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 3)
+        assert {type(each) for each in ends} == {ConnectionLost}
+        broker.signal(signal.SIGCONT)
+        async with asyncio.timeout(8):
+            while True:
+                with contextlib.suppress(Exception):
+                    await client.request_response(TO, b"2", timeout_s=1, wait_for_reconnect=2)
+                    return
+                await asyncio.sleep(0.01)
