@@ -72,7 +72,7 @@ class Connecting:
     def __init__(
         self, make: Callable[[], Client], stranger: RSocketPyResponder | None, has_route_id: bool, backoff: Backoff
     ) -> None:
-        """`stranger` is told what the SETUP says before it is sent. `make` has been tried: it does not raise."""
+        """`stranger` is told of the SETUP and of the connection. `make` has been tried: it does not raise."""
         self._make: Final = make
         self._stranger: Final = stranger
         self._has_route_id: Final = has_route_id
@@ -88,7 +88,7 @@ class Connecting:
 
     async def __aexit__(self, *_: object) -> None:
         if self._client is not None:
-            await self._client.close()
+            await self._close(self._client)
 
     async def __aiter__(self) -> AsyncGenerator[Client, None]:
         while True:
@@ -105,16 +105,23 @@ class Connecting:
                 yield client
             finally:
                 reason = client.reason
-                await client.close()
+                await self._close(client)
             if self._has_route_id and reason is not None and reason.word == "replaced":
                 raise ConnectionLost(reason.text, word=reason.word, code=reason.code)
 
     async def _start(self) -> Client:
         client = self._make()
-        if self._stranger is not None:
+        if self._stranger is None:
+            await client.start()
+        else:
             await self._stranger.set_up()
-        await client.start()
+            await self._stranger.start(client)
         return client
+
+    async def _close(self, client: Client) -> None:
+        await client.close()
+        if self._stranger is not None:
+            await self._stranger.ended()
 
 
 def connect(

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -25,13 +25,12 @@ from client_sdk.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected
 from client_sdk.payload import Payload, as_parts
 from client_sdk.rsocket_py.faces import RSocketPyHandler, TransportProvider
-from client_sdk.rsocket_py.failures import as_theirs, code_of
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
+from client_sdk.rsocket_py.news import end_soon, tell_failure, tell_loss
 from client_sdk.rsocket_py.requests import Requests
 from client_sdk.rsocket_py.wires import wire_of
 
 CONNECT_S: Final = 10.0  # for a server to accept the SETUP
-CALLBACK_S: Final = 1.0  # for `on_close` of a client that is being closed
 MIN_FRAGMENT_BYTES: Final = 64
 _MAX_MS: Final = 0x7FFFFFFF
 _log: Final = logging.getLogger("client_sdk")
@@ -153,27 +152,13 @@ class RSocketClient(Requests):
     async def _fail(self, error: Exception) -> None:
         _log.warning("rsocket-py: cannot connect: %s", error)
         self._reason = error if isinstance(error, ClientError) else NotConnected(str(error) or type(error).__name__)
-        theirs: Any = as_theirs(error)
-        await self._tell(self._responder.handler.on_connection_error(self, theirs))
+        await tell_failure(self._responder.handler, self, error)
 
     async def _watch(self, connection: Connection) -> None:
         """Tells the handler how the connection ended."""
         await connection.ended.wait()
         reason = connection.reason or ConnectionLost("the connection ended")
-        handler = self._responder.handler
-        if reason.word == "keepalive-timeout":
-            await self._tell(handler.on_keepalive_timeout(self._lifetime, self))
-        elif reason.code:
-            text = f"{reason.word}: {reason.text}" if reason.word else reason.text
-            await self._tell(handler.on_error(code_of(reason.code), Payload(text.encode())))
-        theirs: Any = None if self._is_closing else as_theirs(reason)
-        await self._tell(handler.on_close(self, theirs))
-
-    async def _tell(self, call: Awaitable[None]) -> None:
-        try:
-            await call
-        except Exception:
-            _log.exception("rsocket-py: the handler failed when it was told of its connection")
+        await tell_loss(self._responder.handler, self, None if self._is_closing else reason, self._lifetime)
 
     async def _reconnect_when_wanted(self) -> None:
         while True:
@@ -197,11 +182,7 @@ class RSocketClient(Requests):
             self._reconnecter = None
         await self._end_connection()
         self._reason = NotConnected("this client was closed", word="closed")
-        if self._watchers:
-            _, left = await asyncio.wait(self._watchers, timeout=CALLBACK_S)
-            for task in left:
-                task.cancel()
-                await asyncio.wait([task])
+        await end_soon(self._watchers)
 
 
 @contextlib.contextmanager

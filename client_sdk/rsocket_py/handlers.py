@@ -10,7 +10,8 @@ there is no connection per caller.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final, cast
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
@@ -21,7 +22,11 @@ from client_sdk.errors import ClientError, SetupRejected
 from client_sdk.payload import Payload
 from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, TheirSubscriber
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
+from client_sdk.rsocket_py.news import end_soon, follow, tell_failure
 from client_sdk.rsocket_py.publishers import Collector, collect
+
+if TYPE_CHECKING:
+    from client_sdk.client import Client
 
 
 def handler_of(source: HandlerSource) -> RSocketPyHandler:
@@ -46,6 +51,7 @@ class RSocketPyResponder:
     def __init__(self, source: HandlerSource) -> None:
         self.handler: Final = handler_of(source)
         self.setup: Setup | None = None  # what our side says; `connect` knows it
+        self._followers: Final[set[asyncio.Task[None]]] = set()  # one for each client that is not closed
 
     async def set_up(self) -> None:
         """Tells the handler what our SETUP says, as their server would; SetupRejected when it does not want that."""
@@ -56,6 +62,24 @@ class RSocketPyResponder:
             await self.handler.on_setup(setup.data_mime.encode(), setup.metadata_mime.encode(), payload)
         except Exception as error:
             raise SetupRejected(f"on_setup of the handler raised {type(error).__name__}: {error}") from error
+
+    async def start(self, client: "Client") -> None:
+        """Starts the client, and tells the handler from now on what becomes of its connection."""
+        try:
+            await client.start()
+        except ClientError as error:
+            await tell_failure(self.handler, client.as_rsocket(), error)
+            raise
+        setup = self.setup
+        assert setup is not None  # `connect` has set it
+        lifetime = timedelta(milliseconds=setup.lifetime_ms)
+        task = asyncio.create_task(follow(client, self.handler, lifetime), name="rsocket-py handler")
+        self._followers.add(task)
+        task.add_done_callback(self._followers.discard)
+
+    async def ended(self) -> None:
+        """The client was closed: returns when the handler has heard of it, or takes too long."""
+        await end_soon(self._followers)
 
     async def request_response(self, metadata: bytes | None, data: bytes) -> Payload:
         try:
