@@ -48,7 +48,7 @@ def compiled_modules(root: Path = ROOT) -> list[str]:
 
 def compile_tree(root: Path, modules: list[str]) -> None:
     """Compiles the modules beside their sources. CalledProcessError, its output the reason, when that fails."""
-    (root / "mypy-build.ini").write_text("[mypy]\nignore_missing_imports = True\nfollow_imports = normal\n")
+    (root / "mypy-build.ini").write_text("[mypy]\nignore_missing_imports = True\nfollow_imports = silent\n")
     command = [sys.executable, "-c", _SETUP, *modules]
     subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     shutil.rmtree(root / "build", ignore_errors=True)  # the objects, and copies of what is beside the sources now
@@ -96,7 +96,8 @@ else:
             root = Path(self.root)
             work = root / "build" / "wheel"
             shutil.rmtree(work, ignore_errors=True)
-            shutil.copytree(root / "broker", work / "broker", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+            for package in {module.split("/")[0] for module in compiled_modules(root)}:
+                shutil.copytree(root / package, work / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
             try:
                 compile_tree(work, compiled_modules(root))
             except (subprocess.CalledProcessError, OSError) as error:

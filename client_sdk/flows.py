@@ -55,7 +55,19 @@ class Inflow(AsyncIterator[Payload]):
     The engine attaches itself, then says `item` and `ended`; the reader says `take` and `cancel`, or iterates.
     """
 
-    __slots__ = ("_arrived_n", "_asked_n", "_error", "_grant", "_is_ended", "_items", "_owed_n", "_stop", "_waiter")
+    __slots__ = (
+        "_arrived_n",
+        "_asked_n",
+        "_error",
+        "_grant",
+        "_is_ended",
+        "_items",
+        "_owed_n",
+        "_stop",
+        "_waiter",
+        "deadline_at",
+        "late_text",
+    )
 
     def __init__(self, window_n: int, asked_n: int) -> None:
         """`asked_n`: items that the request frame asks for; 0 on the service's side of a channel."""
@@ -68,6 +80,8 @@ class Inflow(AsyncIterator[Payload]):
         self._waiter: asyncio.Future[None] | None = None  # set while the reader waits
         self._grant: Callable[[int], None] | None = None  # set while the stream lives in the engine
         self._stop: Callable[[], None] | None = None  # likewise
+        self.deadline_at = 0.0  # loop time; the engine ends the stream then; 0: never
+        self.late_text = "the deadline is over"  # what the reader is told then
 
     def attach(self, grant: Callable[[int], None], stop: Callable[[], None]) -> None:
         """The stream is open: `grant(n)` asks for more items, `stop()` cancels it."""
@@ -92,6 +106,11 @@ class Inflow(AsyncIterator[Payload]):
         self._items.append(payload)
         self._wake()
         return True
+
+    def items(self, items: list[tuple[bytes, bytes | None]]) -> None:
+        """(data, metadata) of several items that arrived, all of which were asked for."""
+        for data, metadata in items:
+            self.item(Payload(data, metadata))
 
     def ended(self, error: BaseException | None) -> None:
         """No more items; the reader gets those that wait, then `error` if there is one. Only the first call counts."""
@@ -183,7 +202,6 @@ class Flow(AsyncIterator[Payload]):
         self._open_stream: Callable[[Inflow], Awaitable[None]] | None = open_stream  # None once it was sent
         self._inflow: Final = Inflow(initial_n, initial_n)
         self._timeout_s: Final = timeout_s
-        self._deadline_at: float | None = None  # loop time; None without a timeout
         self._what: Final = what
 
     def __aiter__(self) -> "Flow":
@@ -191,15 +209,9 @@ class Flow(AsyncIterator[Payload]):
 
     async def __anext__(self) -> Payload:
         try:
-            async with asyncio.timeout_at(self._deadline_at) as deadline:
-                if self._open_stream is not None:
-                    await self._start(deadline)
-                payload = await self._inflow.take()
-        except TimeoutError as error:
-            if isinstance(error, ClientError) or not deadline.expired():
-                raise  # what a channel's own iterable raised
-            self._inflow.cancel()
-            raise DeadlineExceeded(f"{self._what} had {self._timeout_s} s, which are over") from None
+            if self._open_stream is not None:
+                await self._start()
+            payload = await self._inflow.take()
         except asyncio.CancelledError:
             self._inflow.cancel()
             raise
@@ -224,16 +236,22 @@ class Flow(AsyncIterator[Payload]):
             with contextlib.suppress(RuntimeError):  # the event loop is closed, and the connection with it
                 self._loop.call_soon_threadsafe(self._inflow.cancel)
 
-    async def _start(self, deadline: asyncio.Timeout) -> None:
+    async def _start(self) -> None:
         open_stream = self._open_stream
         assert open_stream is not None  # the only caller has just looked
         self._open_stream = None
         self._loop = asyncio.get_running_loop()
-        if self._timeout_s is not None:
-            self._deadline_at = self._loop.time() + self._timeout_s
-            deadline.reschedule(self._deadline_at)
+        inflow = self._inflow
         try:
-            await open_stream(self._inflow)
-        except BaseException:
-            self._inflow.cancel()
+            if self._timeout_s is None:
+                await open_stream(inflow)
+                return
+            inflow.late_text = f"{self._what} had {self._timeout_s} s, which are over"
+            inflow.deadline_at = self._loop.time() + self._timeout_s
+            async with asyncio.timeout_at(inflow.deadline_at) as deadline:
+                await open_stream(inflow)  # it may wait for a connection; from then on the engine looks at the time
+        except BaseException as error:
+            inflow.cancel()
+            if isinstance(error, TimeoutError) and not isinstance(error, ClientError) and deadline.expired():
+                raise DeadlineExceeded(inflow.late_text) from None
             raise

@@ -1,212 +1,117 @@
-"""The open streams of one connection: a question with one answer, an exchange of items, a request still in pieces.
+"""The shell's half of a stream of items: the task that sends, the Inflow that reads, and what wakes them.
 
-Decides when a stream has ended and who is told (the table in `Exchange`). Does not know how frames come and go.
-RSocket protocol 1.0, "Stream Sequences and Lifetimes", "Request Channel".
+Decides nothing about frames: `client_sdk.machine.exchanges` has the rules. Here they become wake-ups and cancels.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.errors import CANCELED
-from broker.rsocket import frames
-from client_sdk.errors import BadRequest, ClientError, error_of
-from client_sdk.flows import CreditGate, Inflow
-from client_sdk.payload import Payload
-
-PIECE_BYTES: Final = 128  # of memory for a piece without any content, so that those have a bound, too
+from client_sdk.answers import failure_of
+from client_sdk.errors import ClientError, DeadlineExceeded
+from client_sdk.flows import Inflow
+from client_sdk.machine.machine import Machine
+from client_sdk.machine.streams import LATE, Failure, Stream
 
 
-class Sender(Protocol):
-    """What a stream needs of its connection."""
+class Owner(Protocol):
+    """What an exchange needs of its connection."""
 
-    def send(self, frame: bytes) -> None:
-        """Queues one frame."""
+    @property
+    def machine(self) -> Machine: ...
 
-    def forget(self, stream_id: int) -> None:
-        """The stream has ended."""
+    def flush_soon(self) -> None: ...
 
-
-class Stream(Protocol):
-    """One open stream, as the receiving side of the connection sees it; `lost` is called when that ends."""
-
-    def receive_payload(self, flags: int, metadata: bytes | None, data: bytes) -> None: ...
-
-    def receive_error(self, error: ClientError) -> None: ...
-
-    def receive_cancel(self) -> None: ...
-
-    def receive_request_n(self, n: int) -> None: ...
-
-    def lost(self, reason: ClientError) -> None: ...
-
-
-class Question:
-    """A request/response of ours: one answer ends it."""
-
-    __slots__ = ("_forget", "future")
-
-    def __init__(self, future: asyncio.Future[Payload], forget: Callable[[], None]) -> None:
-        self.future: Final = future
-        self._forget: Final = forget
-
-    def receive_payload(self, flags: int, metadata: bytes | None, data: bytes) -> None:
-        self._forget()
-        if not self.future.done():
-            self.future.set_result(Payload(data, metadata))
-
-    def receive_error(self, error: ClientError) -> None:
-        self._forget()
-        self.lost(error)
-
-    def receive_cancel(self) -> None:
-        pass  # only a requester may cancel a request/response
-
-    def receive_request_n(self, n: int) -> None:
-        pass
-
-    def lost(self, reason: ClientError) -> None:
-        if not self.future.done():
-            self.future.set_exception(reason)
+    def error_of(self, failure: Failure) -> ClientError: ...
 
 
 class Exchange:
-    """Any other stream: what comes in goes to an Inflow, what goes out comes from a pump task; both may be absent.
+    """A stream or channel of either side: what comes in goes to an Inflow, what goes out comes from a pump task."""
 
-    The in half is open while the other side may send items, the out half while we may.
+    __slots__ = ("_credit", "_inflow", "_owner", "stream", "task")
 
-    what happens       | we asked (requester)                     | we answer (responder)
-    -------------------+------------------------------------------+-------------------------------------------
-    PAYLOAD(C) arrives | in half ends                             | in half ends
-    our items end      | out half ends, PAYLOAD(C)                | out half ends, PAYLOAD(C); CANCEL if in is open
-    CANCEL arrives     | out half ends ("stop your half")         | both end
-    ERROR arrives      | both end, the reader gets the error      | both end
-    our items fail     | both end, ERROR; the reader gets it too  | both end, ERROR
-    reader cancels     | both end, CANCEL                         | in half ends, CANCEL
-    connection lost    | both end, the reader gets ConnectionLost  | both end
+    stream: Stream
 
-    The stream is forgotten when both halves have ended, and the requester's reader sees the end only then.
-    """
-
-    __slots__ = ("_connection", "_id", "_in_open", "_inflow", "_is_requester", "_out_open", "gate", "task")
-
-    def __init__(
-        self, connection: Sender, stream_id: int, is_requester: bool, inflow: Inflow | None, has_out: bool
-    ) -> None:
-        self._connection: Final = connection
-        self._id: Final = stream_id
-        self._is_requester: Final = is_requester
+    def __init__(self, owner: Owner, inflow: Inflow | None) -> None:
+        """`inflow`: None when nothing may come in."""
+        self._owner: Final = owner
         self._inflow: Final = inflow
-        self._in_open = inflow is not None
-        self._out_open = has_out
-        self.gate: Final = CreditGate()
-        self.task: asyncio.Task[None] | None = None  # the pump or the handler; set right after it was started
-        if inflow is not None:
-            inflow.attach(self._grant, self._stop)
+        self._credit: asyncio.Future[None] | None = None  # set while the pump waits for credit
+        self.task: asyncio.Task[None] | None = None  # the pump; None once it ends by itself
 
-    @property
-    def is_ended(self) -> bool:
-        return not self._in_open and not self._out_open
-
-    def receive_payload(self, flags: int, metadata: bytes | None, data: bytes) -> None:
-        if self._inflow is None or not self._in_open:
-            return
-        # A PAYLOAD with neither bit cannot be; it is taken for an item rather than lost.
-        is_item = flags & frames.NEXT or not flags & frames.COMPLETE
-        if is_item and not self._inflow.item(Payload(data, metadata)):
-            text = f"stream {self._id}: the other side sent an item that nobody had asked for"
-            self._connection.send(frames.encode_cancel(self._id))
-            self.lost(BadRequest(text, word="bad-frame"))
-            return
-        if flags & frames.COMPLETE:
-            self._in_open = False
-            if not self._is_requester:
-                self._inflow.ended(None)
-            self._settle()
-
-    def receive_error(self, error: ClientError) -> None:
-        self.lost(error)
-
-    def receive_cancel(self) -> None:
-        if self._is_requester:
-            if self._out_open:
-                self._out_open = False
-                self._cancel_task()
-                self._settle()
-            return
-        self.lost(error_of(CANCELED, "canceled: the caller wants no more"))
-
-    def receive_request_n(self, n: int) -> None:
-        self.gate.add(n)
-
-    def lost(self, reason: BaseException) -> None:
-        """Both halves end now, for this reason."""
-        self._in_open = self._out_open = False
-        self._connection.forget(self._id)
-        self._cancel_task()
+    def begin(self, stream: Stream) -> None:
+        """This is the stream."""
+        self.stream = stream
+        stream.holder = self
         if self._inflow is not None:
-            self._inflow.ended(reason)
-
-    def out_ended(self, error: BaseException | None) -> None:
-        """The pump is at its end; it has sent the last frame itself."""
-        if not self._out_open:
-            return
-        self._out_open = False
-        self.task = None  # it ends by itself
-        if error is not None:
-            self.lost(error)
-        elif not self._is_requester and self._in_open:
-            self._connection.send(frames.encode_cancel(self._id))
-            self.lost(error_of(CANCELED, "canceled: the handler has ended"))
-        else:
-            self._settle()
-
-    def _settle(self) -> None:
-        if self.is_ended:
-            self._connection.forget(self._id)
-            if self._inflow is not None:
+            self._inflow.attach(self._grant, self._stop)
+            if not stream.in_open:
                 self._inflow.ended(None)
+
+    def hear(self, stream: Stream) -> None:
+        """Something has come of the stream."""
+        inflow = self._inflow
+        if inflow is not None:
+            items = stream.items
+            if items:
+                stream.items = []
+                inflow.items(items)
+            # The requester's reader sees the end only when both halves have ended.
+            if stream.is_over or not (stream.is_ours or stream.in_open):
+                inflow.ended(self._error())
+        if stream.is_stopped:
+            self._cancel_task()
+        elif self._credit is not None and stream.credit_n > 0 and not self._credit.done():
+            self._credit.set_result(None)
+
+    async def wait_for_credit(self) -> None:
+        """Until an item may be sent; a stream that has ended cancels whoever waits."""
+        while self.stream.credit_n <= 0:
+            self._credit = asyncio.get_running_loop().create_future()
+            try:
+                await self._credit
+            finally:
+                self._credit = None
+
+    def complete(self) -> None:
+        """The pump is at its end."""
+        self.task = None
+        self._owner.machine.complete(self.stream)
+        self._owner.flush_soon()
+        self.hear(self.stream)
+
+    def fail(self, error: BaseException, what: str) -> None:
+        """The pump has failed; of a channel of ours (`what` is empty) the reader gets the error itself."""
+        self.task = None
+        if self.stream.is_over:
+            return
+        if self._inflow is not None and not what:
+            self._inflow.ended(error)
+        self._owner.machine.fail(self.stream, *failure_of(error, what))
+        self._owner.flush_soon()
+        self.hear(self.stream)
+
+    def _error(self) -> ClientError | None:
+        failure = self.stream.failure
+        if failure is None:
+            return None
+        if failure.kind == LATE:
+            assert self._inflow is not None  # only requests of ours are late
+            return DeadlineExceeded(self._inflow.late_text)
+        return self._owner.error_of(failure)
 
     def _grant(self, n: int) -> None:
-        if self._in_open:
-            self._connection.send(frames.encode_request_n(self._id, n))
+        self._owner.machine.grant(self.stream, n)
+        self._owner.flush_soon()
 
     def _stop(self) -> None:
         """The reader wants no more."""
-        if self.is_ended:
-            return
-        self._connection.send(frames.encode_cancel(self._id))
-        self._in_open = False
-        if self._is_requester:
-            self._out_open = False
+        stream = self.stream
+        self._owner.machine.cancel(stream)
+        self._owner.flush_soon()
+        if stream.is_over:
             self._cancel_task()
-        self._settle()
 
     def _cancel_task(self) -> None:
         task, self.task = self.task, None
         if task is not None and task is not asyncio.current_task():
             task.cancel()
-
-
-class Fragments:
-    """A request or PAYLOAD that is arriving in pieces."""
-
-    __slots__ = ("data", "flags", "kind", "metadata", "n", "size_bytes")
-
-    def __init__(self, kind: int, flags: int, n: int) -> None:
-        """What the first piece says; it is not added yet."""
-        self.kind: Final = kind
-        self.flags: Final = flags
-        self.n: Final = n
-        self.metadata: list[bytes] = []
-        self.data: list[bytes] = []
-        self.size_bytes = 0
-
-    def add(self, metadata: bytes | None, data: bytes) -> int:
-        """One more piece; how many bytes it counts for."""
-        if metadata is not None:
-            self.metadata.append(metadata)
-        self.data.append(data)
-        piece_bytes = len(data) + len(metadata or b"") + PIECE_BYTES
-        self.size_bytes += piece_bytes
-        return piece_bytes

@@ -13,34 +13,21 @@ Knows nothing of frames but their length. RSocket protocol, "Framing".
 import asyncio
 import contextlib
 import ssl as tls
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from broker.wire.ints import u24_bytes
+from client_sdk.links import CLOSE_S, Pipe, SocketLink
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
 MAX_MESSAGE_BYTES: Final = 0xFFFFFF + 1024  # RSocket's largest frame; aiohttp's own limit is 4 MiB
 TCP_PORT: Final = 7000
 WS_PORT: Final = 7001
 SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
-CLOSE_S: Final = 1.0  # for the other side to say goodbye; then the socket is closed anyway
 
 
-class Wire(Protocol):
-    """One pipe. All methods may raise OSError."""
-
-    is_framed: bool
-
-    async def receive(self) -> bytes:
-        """The next piece of the stream, or the next message; empty when the other side has closed."""
-
-    async def send(self, frames: list[bytes]) -> None:
-        """Writes frames in one go and waits while the other side does not read."""
-
-    async def close(self) -> None:
-        """Closes the pipe; takes at most about a second."""
+Wire = Pipe | SocketLink  # one pipe, of either kind
 
 
 class Target:
@@ -71,16 +58,17 @@ async def dial(target: Target, ssl: tls.SSLContext | None) -> Wire:
     """A pipe to the target. `ssl` None means the system's certificates. Raises OSError."""
     if target.scheme in ("ws", "wss"):
         return await _dial_websocket(target, ssl)
+    loop = asyncio.get_running_loop()
     if target.scheme == "unix":
-        reader, writer = await asyncio.open_unix_connection(target.path)
-        return StreamWire(reader, writer)
+        _, link = await loop.create_unix_connection(SocketLink, target.path)
+        return link
     context = (ssl or tls.create_default_context()) if target.scheme == "tls" else None
-    reader, writer = await asyncio.open_connection(target.host, target.port, ssl=context)
-    return StreamWire(reader, writer)
+    _, link = await loop.create_connection(SocketLink, target.host, target.port, ssl=context)
+    return link
 
 
 class StreamWire:
-    """TCP, TLS or a Unix socket."""
+    """Streams of asyncio that somebody else has opened."""
 
     is_framed = True
 
@@ -92,12 +80,8 @@ class StreamWire:
         return await self._reader.read(READ_BYTES)
 
     async def send(self, frames: list[bytes]) -> None:
-        pieces: list[bytes] = []
-        for frame in frames:
-            pieces.append(u24_bytes(len(frame)))
-            pieces.append(frame)
         try:
-            self._writer.write(b"".join(pieces))
+            self._writer.write(b"".join(frames))
         except RuntimeError as error:  # what uvloop says of a transport that was closed
             raise ConnectionError(str(error)) from error
         await self._writer.drain()

