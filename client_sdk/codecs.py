@@ -46,7 +46,7 @@ class BytesCodec:
     (b'a', b'a')
     """
 
-    mime_type: Final = "application/octet-stream"
+    mime_type: str = "application/octet-stream"  # no Final: that would be a ClassVar, which no protocol has
 
     def decode(self, data: bytes, type: Any = bytes) -> bytes:
         """The same bytes; ValueError for any other type."""
@@ -71,7 +71,7 @@ class JsonCodec:
     ValueError: Expected `int`, got `str` - at `$[1]`
     """
 
-    mime_type: Final = "application/json"
+    mime_type: str = "application/json"
 
     def __init__(
         self,
