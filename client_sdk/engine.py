@@ -331,7 +331,7 @@ class Connection:
         if self._is_paused:
             return
         machine = self._machine
-        pieces = machine.take_output(TURN_BYTES)
+        pieces = machine.take_output(TURN_BYTES, self._loop.time())
         if pieces:
             self._link.write(pieces)
         if machine.unsent_bytes and not self._is_paused:

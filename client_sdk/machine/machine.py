@@ -1,7 +1,7 @@
 """Everything that one connection in the client's role decides; no sockets, no clock, no tasks.
 
     receive(data, now)              bytes of the other side; lost_wire(now) when there will be no more
-    take_output(room)               bytes, or messages, to write; `unsent_bytes` says whether there are (more)
+    take_output(room, now)          bytes, or messages, to write; `unsent_bytes` says whether there are (more)
     tick(now) / next_deadline()     time passed; when to tick at the latest
     take_news()                     streams to look at: requests to answer, items, answers, ends
     is_accepted, failure, is_over   how the connection is; `changes` counts up when one of them changes
@@ -122,8 +122,13 @@ class Machine:
         """Whoever can wait shall wait: too much is unsent, or there is no socket."""
         return self._output.queued_bytes > self._settings.max_queued_bytes or self.is_suspended
 
-    def take_output(self, room_bytes: int) -> list[bytes]:
+    def take_output(self, room_bytes: int, now: float) -> list[bytes]:
         """See `Output.take`."""
+        session = self._session
+        if session is not None and session.retained_bytes * 2 > session.limit_bytes and not self.is_suspended:
+            # What is acknowledged need not be kept, and what does not fit cannot be resumed.
+            if now >= self._asked_at + ACKNOWLEDGE_S and not self.is_resuming and not self.is_over:
+                self._send_keepalive(now)
         return self._output.take(room_bytes)
 
     def take_news(self) -> list[Stream]:
