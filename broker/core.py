@@ -94,6 +94,7 @@ class Core(Ends):
         "_fragments",
         "_keepalives",
         "_refused",
+        "_relays",
         "_small_bytes",
         "_suspects",
         "_turned",
@@ -164,6 +165,7 @@ class Core(Ends):
         self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self, self.cluster)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
         self._announced: Final = self.engine.announced
+        self._relays: Final = self.engine.relays
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.news
         self._keepalives: Final = Rate(settings.max_keepalives_per_s)
@@ -507,6 +509,8 @@ class Core(Ends):
     def _handle_new(self, peer: Peer, frame: FrameCursor) -> None:
         if peer.connection.state != OPEN:
             self._handle_first(peer, frame)
+            return
+        if peer.link is not None and self._relays.joins_at_once(peer, frame):
             return
         if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
             return

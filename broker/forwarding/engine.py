@@ -123,8 +123,6 @@ class Engine(Desk):
         if refusal is not None:
             self.refuse(peer, frame.stream_id, kind, None, refusal)
             return ""
-        if peer.link is not None and self.relays.joins_at_once(peer, frame, metadata_at, metadata_to):
-            return ""
         request = self._request
         request.data = data
         request.metadata_at = metadata_at

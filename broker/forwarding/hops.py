@@ -98,7 +98,6 @@ class Hops:
         "_max_hops",
         "_names_prefixes",
         "_naming",
-        "_near_n",
         "_news",
         "_paths_rest",
         "_prefixes",
@@ -110,6 +109,7 @@ class Hops:
         "near",
         "near_head",
         "near_mimes",
+        "near_n",
         "paths",
         "refused",
         "remotes",
@@ -135,7 +135,7 @@ class Hops:
         self.near: Section | None = None
         self.near_head = b""
         self.near_mimes = -1
-        self._near_n = 0  # requests for routes of this broker that came over one link
+        self.near_n = 0  # requests for routes of this broker that came over one link
         self._far_counts: list[int] = [0, 0]  # those that came over so many
         self.loops_refused = 0
         self.refused: dict[str, int] = {}  # requests, by reason: half a dozen
@@ -159,8 +159,8 @@ class Hops:
     def hop_counts(self) -> list[int]:
         """How many requests for routes of this broker came over 0, 1, 2 … links."""
         counts = self._far_counts[:]
-        counts[1] = self._near_n
-        return counts if len(counts) > 2 or self._near_n else counts[:1]
+        counts[1] = self.near_n
+        return counts if len(counts) > 2 or self.near_n else counts[:1]
 
     # Where requests come in
 
@@ -263,7 +263,7 @@ class Hops:
     def arrived(self, hops_n: int) -> None:
         """A request is for routes of this broker."""
         if hops_n == 1:
-            self._near_n += 1
+            self.near_n += 1
             return
         counts = self._far_counts
         while len(counts) <= hops_n:  # at most MAX_TRACE

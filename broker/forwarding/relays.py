@@ -8,7 +8,7 @@ The decision of the ingress holds: who gets it is not chosen again, but where no
 be told that it does not hold. Links are never closed for what stands in front of a request: the request is refused.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.forwarding.desk import Desk, Request, blocked_of
@@ -36,15 +36,21 @@ from broker.routing.targets import Target
 from broker.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
+    METADATA,
     METADATA_PUSH,
+    REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     encode_metadata_push,
+    initial_n,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import COMPOSITE_MIME, CUT, find_broker_frame
 from broker.wire.frames import MULTICAST
 from broker.wire.ints import u24_at
+
+if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
+    from mypy_extensions import i64
 
 _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
 _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
@@ -117,40 +123,52 @@ class Relays:
 
     # From other brokers
 
-    def joins_at_once(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
-        """A request of another broker whose metadata is `frame.data[at:to]`: True when it has gone to its route.
+    def joins_at_once(self, peer: Peer, frame: FrameCursor) -> bool:
+        """A frame of another broker on a stream id that is not in use: True when it is a request, and is at its route.
 
         That is, when it begins like the latest one, and nothing is in the way: nearly always. Else nothing has been
-        done, and `handle` finds out all there is to say.
+        done, and the engine finds out all there is to say.
         """
         hops = self.hops
-        head = hops.near_head
-        start = at + len(head)
-        data = frame.data
         section = hops.near
-        if section is None or start >= to or data[at:start] != head or data[start] == _MIMES_FIRST:
+        head = hops.near_head
+        kind = frame.kind
+        data = frame.data
+        end: i64 = frame.end  # machine words, as in `Peer.forward`
+        at: i64 = frame.start
+        at += HEADER_BYTES + 3  # behind the length of the metadata
+        if kind != REQUEST_RESPONSE:
+            at += 4
+            if kind == REQUEST_FNF or kind > REQUEST_CHANNEL or at > end or not initial_n(data, frame.start):
+                return False
+        elif at > end:
+            return False
+        to: i64 = at + u24_at(data, at - 3)
+        start: i64 = at + len(head)
+        if section is None or start >= to or to > end or not frame.flags & METADATA:
+            return False
+        if data[at:start] != head or data[start] == _MIMES_FIRST:
+            return False
+        if peer.begun >= peer.max_streams or frame.stream_id & 1 != peer.begins:
             return False
         route = section.route
         if route is None:
             return False
         server = route.owner  # None once the route has left
         load = route.load
-        kind = frame.kind
         if not isinstance(server, Peer) or server.mimes != hops.near_mimes or load.lease is not None:
+            return False
+        if load.awaited_n and kind == REQUEST_RESPONSE and load.is_full():
             return False
         if server.unsent_bytes + server.pending_bytes > self._full_bytes:
             return False
-        if kind == REQUEST_RESPONSE:
-            if load.is_full():
-                return False
-        elif kind == REQUEST_FNF:
-            return False
+        peer.requests += 1
         path = section.path
         path.requests += 1
         path.last_at = frame.now
-        hops.arrived(1)
+        hops.near_n += 1
         splice = Splice(peer, frame.stream_id, server, server.open_id(), route, self._relayed, kind, frame.now)
-        splice.open_stamped(frame, b"", data[start : frame.end], to - start)
+        splice.open_stamped(frame, b"", data[start:end], to - start)
         return True
 
     def handle(self, peer: Peer, frame: FrameCursor, request: Request) -> None:

@@ -61,6 +61,7 @@ class Retriable(Splice):
         cost_bytes = frame.end - frame.start + FRAME_COST
         self._cost_bytes = cost_bytes
         self.caller.waiting_bytes += cost_bytes
+        self._passes_answers = False  # the first one comes to `answered`
 
     def from_caller(self, frame: FrameCursor) -> None:
         if len(self._kept):
@@ -72,13 +73,19 @@ class Retriable(Splice):
                 self._let_go()
         super().from_caller(frame)
 
-    def from_route(self, frame: FrameCursor) -> None:
-        if len(self._kept):
-            if frame.kind == ERROR and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now):
-                return
-            self.caller.waiting_bytes -= self._cost_bytes
-            self._kept = b""
-        Splice.from_route(self, frame)
+    def answered(self) -> bool:
+        if not len(self._kept):
+            return False
+        self._let_go()
+        return True
+
+    def is_tried_again(self, frame: FrameCursor) -> bool:
+        if not len(self._kept):
+            return False
+        if is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now):
+            return True
+        self._let_go()
+        return False
 
     def give_up(self, now: float) -> bytes:
         """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
@@ -112,6 +119,7 @@ class Retriable(Splice):
         if len(self._kept):
             self.caller.waiting_bytes -= self._cost_bytes
             self._kept = b""
+            self._passes_answers = True
 
 
 class Tries:

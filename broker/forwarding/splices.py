@@ -61,6 +61,7 @@ class Splice(Stream):
         "_completes",
         "_items_in",
         "_items_out",
+        "_passes_answers",
         "caller",
         "caller_done",
         "caller_id",
@@ -99,6 +100,7 @@ class Splice(Stream):
         self._completes = (
             False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
         )
+        self._passes_answers = model != REQUEST_FNF  # what the route sends goes on without a question, see `answered`
         self._items_in = 0
         self._items_out = 0
         self._bytes_in = 0
@@ -110,7 +112,12 @@ class Splice(Stream):
         self.server.streams[self.route_id] = self
         self.caller.begun += 1
         self.route.load.began(self.model == REQUEST_RESPONSE)
-        self.begin(frame.flags, frame.end - frame.start)
+        if self.model == REQUEST_CHANNEL or frame.flags & FOLLOWS:
+            self.begin(frame.flags, frame.end - frame.start)
+        else:
+            self._bytes_in = frame.end - frame.start
+            self._items_in = 1
+            self.caller_done = True
         self.server.forward(frame, self.route_id)
 
     def open_stamped(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
@@ -119,7 +126,12 @@ class Splice(Stream):
         self.server.streams[self.route_id] = self
         self.caller.begun += 1
         self.route.load.began(self.model == REQUEST_RESPONSE)
-        self.begin(frame.flags, frame.end - frame.start)
+        if self.model == REQUEST_CHANNEL or frame.flags & FOLLOWS:
+            self.begin(frame.flags, frame.end - frame.start)
+        else:
+            self._bytes_in = frame.end - frame.start
+            self._items_in = 1
+            self.caller_done = True
         self.server.forward_stamped(frame, self.route_id, prefix, rest, metadata_bytes)
 
     def begin(self, flags: int, size: int) -> None:
@@ -168,7 +180,7 @@ class Splice(Stream):
     def from_route(self, frame: FrameCursor) -> None:
         kind = frame.kind
         if kind == PAYLOAD:
-            if self.route_done or self.model == REQUEST_FNF:
+            if not self._passes_answers and not self.answered():
                 return
             flags = frame.flags
             self._bytes_out += frame.end - frame.start
@@ -184,25 +196,39 @@ class Splice(Stream):
                 self.finish(COMPLETED, GOOD, frame.now)
             elif flags & COMPLETE:
                 self.route_done = True
+                self._passes_answers = False
                 if self.caller_done or self.model == REQUEST_STREAM:
                     self.finish(COMPLETED, GOOD, frame.now)
         elif kind == ERROR:
+            if self.is_tried_again(frame):
+                return
             self._bytes_out += frame.end - frame.start
             if self.model != REQUEST_FNF:
                 self.caller.forward(frame, self.caller_id)
             self.finish(FAILED, verdict_of(frame), frame.now)
         elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
+            self.answered()
             if is_request_n(frame):
                 self._bytes_out += frame.end - frame.start
                 self.caller.forward(frame, self.caller_id)
         elif self.model == REQUEST_CHANNEL and kind == CANCEL:
+            self.answered()
             if not self.caller_done:
                 self.caller.forward(frame, self.caller_id)
                 self.caller_done = True
                 if self.route_done:
                     self.finish(COMPLETED, GOOD, frame.now)
         elif kind == EXT and frame.flags & IGNORE and self.model != REQUEST_FNF:
+            self.answered()
             self.caller.forward(frame, self.caller_id)
+
+    def answered(self) -> bool:
+        """The route has sent something though nothing was expected, or for the first time: it goes on."""
+        return False
+
+    def is_tried_again(self, frame: FrameCursor) -> bool:
+        """The ERROR of the route is not the caller's: the request has gone elsewhere."""
+        return False
 
     def caller_lost(self, now: float) -> None:
         self.server.send(encode_cancel(self.route_id))
