@@ -164,7 +164,7 @@ def test_pieces_of_many_streams_may_come_in_any_order() -> None:
     rng = random.Random(5)
     far = Far()
     contents = {id: (rng.randbytes(rng.randrange(400)), rng.randbytes(rng.randrange(400))) for id in range(2, 42, 2)}
-    queues = {}
+    queues: dict[int, list[bytes]] = {}
     for id, (metadata, data) in contents.items():
         outgoing = Outgoing(id, RESPONSE, 0, 0, metadata, data)
         queues[id] = []
