@@ -43,6 +43,10 @@ class TriedFlow(Flow):
             raise StopAsyncIteration
         return item
 
+    def take_waiting(self) -> list[Payload]:
+        """As Flow's."""
+        return [] if self._flow is None or self._is_over else self._flow.take_waiting()
+
     async def aclose(self) -> None:
         """Ends the stream; the other side gets a CANCEL unless it is over."""
         flow = self._flow

@@ -129,3 +129,29 @@ async def test_flow_that_was_closed_before_its_first_item_sends_nothing() -> Non
     flow = Flow(never, 1, None, "request_stream")
     await flow.aclose()
     assert [item async for item in flow] == []
+
+
+async def test_items_that_wait_are_taken_up_to_half_a_window_and_earn_credit_with_the_next() -> None:
+    inflow = Inflow(8, 8)
+    ledger = Ledger(inflow)
+    for number in range(8):
+        inflow.item(Payload(b"%d" % number))
+    assert await inflow.take() == Payload(b"0")
+    assert [item.data for item in inflow.take_waiting()] == [b"1", b"2", b"3"]
+    assert (inflow.take_waiting(), ledger.granted) == ([], [])
+    assert await inflow.take() == Payload(b"4")
+    assert ledger.granted == [4]
+
+
+async def test_items_that_wait_are_none_in_a_window_of_one_and_all_at_the_end() -> None:
+    inflow = Inflow(1, 1)
+    Ledger(inflow)
+    inflow.item(Payload(b"0"))
+    assert inflow.take_waiting() == []
+    assert await inflow.take() == Payload(b"0")
+    ending = Inflow(4, 4)
+    for number in range(4):
+        ending.item(Payload(b"%d" % number))
+    ending.ended(None)
+    assert len(ending.take_waiting()) == 4
+    assert await ending.take() is None

@@ -235,6 +235,20 @@ def test_stream_that_is_left_is_cancelled(client: sync.Client, orders: Orders) -
     assert list(stream) == []
 
 
+@pytest.mark.parametrize("initial_n", [1, 2, 7, 64])
+def test_stream_gives_all_items_in_order_whatever_the_window(client: sync.Client, initial_n: int) -> None:
+    items = client.request_stream(ORDERS, b"500", initial_n=initial_n)
+    assert [int(item.data or b"") for item in items] == list(range(500))
+
+
+def test_closed_stream_gives_nothing_more_though_items_have_come(client: sync.Client) -> None:
+    stream = client.request_stream(ORDERS, b"1000", initial_n=64)
+    for _ in range(100):
+        next(stream)
+    stream.close()
+    assert list(stream) == []
+
+
 def test_channel_that_is_left_closes_the_generator(client: sync.Client, orders: Orders) -> None:
     closed = threading.Event()
 
