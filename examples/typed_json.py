@@ -9,8 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from client_sdk import BadRequest, Service, address, connect
-from client_sdk.codecs import JSON
+from client_sdk import JSON, BadRequest, Service, address, connect
 from client_sdk.testing import local_broker
 
 
