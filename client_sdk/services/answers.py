@@ -80,7 +80,8 @@ class Answers:
         handler, request = self._handler, self._request
         limit = handler.limit
         if limit is not None:
-            await limit.enter()
+            if not limit.try_enter():
+                await limit.wait_for_turn()
             self._turn = limit
         if tracing.is_wanted(request.metadata):
             self._span = tracing.server_span(request.entries, request.model, self._service, request.route)

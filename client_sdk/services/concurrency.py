@@ -10,7 +10,10 @@ DEFAULT_MAX_WAITING: Final = 1000  # requests; beyond, they are refused with ove
 
 
 class Limit:
-    """`enter` before the work, `leave` after it; who comes first is served first. Waiting ones leave when cancelled."""
+    """`try_enter` or `wait_for_turn` before the work, `leave` after it; first come, first served.
+
+    Who waits leaves when cancelled. There is never a free place while somebody waits.
+    """
 
     __slots__ = ("_max_concurrency", "_max_waiting", "_waiting", "_what", "working_n")
 
@@ -31,11 +34,15 @@ class Limit:
         """How many wait for their turn."""
         return len(self._waiting)
 
-    async def enter(self) -> None:
+    def try_enter(self) -> bool:
+        """Whether it is this one's turn now; else `wait_for_turn`."""
+        if self.working_n >= self._max_concurrency:
+            return False
+        self.working_n += 1
+        return True
+
+    async def wait_for_turn(self) -> None:
         """Returns when it is this one's turn; REJECTED `over-limit` at once when too many wait."""
-        if self.working_n < self._max_concurrency:
-            self.working_n += 1
-            return
         if len(self._waiting) >= self._max_waiting:
             text = f"{self._what} works on {self.working_n} requests, and {len(self._waiting)} wait"
             raise Refused("over-limit", text, REJECTED)

@@ -106,8 +106,8 @@ class Handler:
     async def call(self, request: Request) -> Any:
         """What it gives for this request, when it is its turn; for the models with at most one answer."""
         limit = self.limit
-        if limit is not None:
-            await limit.enter()
+        if limit is not None and not limit.try_enter():
+            await limit.wait_for_turn()
         is_lent = False  # the turn is a thread's, until that has returned
         try:
             codec = self.codec_of(request)

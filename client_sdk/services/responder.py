@@ -47,18 +47,22 @@ class ServiceResponder:
         self.working_n = 0  # requests, whatever their model; bounded by the engine
         self.is_draining = False  # new requests are refused
 
-    async def request_response(self, metadata: bytes | None, data: bytes) -> Payload:
+    async def request_response(self, metadata: bytes | None, data: bytes) -> Payload | bytes:
         handler = self._responses.find(metadata)
         if self._health.is_out or self.is_draining:
             self._refuse(Request(REQUEST_RESPONSE, data, metadata))
         self.working_n += 1
         try:
-            if handler.is_plain and not tracing.is_wanted(metadata):
+            if tracing.is_wanted(metadata):
+                answer = await self._traced(handler, Request(REQUEST_RESPONSE, data, metadata))
+            elif handler.is_plain:
                 answer = await handler.function(data if handler.body else Request(REQUEST_RESPONSE, data, metadata))
             else:
-                answer = await self._call(handler, Request(REQUEST_RESPONSE, data, metadata))
+                answer = await handler.call(Request(REQUEST_RESPONSE, data, metadata))
         finally:
             self._ended()
+        if type(answer) is bytes:
+            return answer  # a Payload around it would cost as much as finding the handler
         return Payload(*as_parts(answer, "what the request_response handler returned"))
 
     async def fire_and_forget(self, metadata: bytes | None, data: bytes) -> None:
@@ -117,8 +121,10 @@ class ServiceResponder:
         raise Refused("unhealthy", f"service {name!r} is out of service: {self._health.reason}", REJECTED)
 
     async def _call(self, handler: Handler, request: Request) -> Any:
-        if not tracing.is_wanted(request.metadata):
-            return await handler.call(request)
+        traced = tracing.is_wanted(request.metadata)
+        return await (self._traced(handler, request) if traced else handler.call(request))
+
+    async def _traced(self, handler: Handler, request: Request) -> Any:
         with tracing.server_span(request.entries, request.model, self._service.name, request.route):
             return await handler.call(request)
 

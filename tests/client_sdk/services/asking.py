@@ -10,6 +10,7 @@ from broker.rsocket.mimes import encode_mime
 from client_sdk import Payload, Service, multicast
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_ID, entry_bytes, route_bytes
+from client_sdk.payload import as_parts
 from client_sdk.services.requests import DATA_MIME
 from client_sdk.services.responder import ServiceResponder
 
@@ -30,7 +31,7 @@ def routes_bytes(*names: str) -> bytes:
 async def ask(service: Service, data: bytes, route: str | None = None, more: bytes = b"") -> Payload:
     """One request/response."""
     metadata = (b"" if route is None else route_bytes(route)) + more
-    return await ServiceResponder(service).request_response(metadata or None, data)
+    return Payload(*as_parts(await ServiceResponder(service).request_response(metadata or None, data), "the answer"))
 
 
 async def payloads_of(*items: bytes) -> AsyncIterator[Payload]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk import Payload, Request, Service
+from client_sdk import Request, Service
 from client_sdk.metadata import entry_bytes, more_bytes, read_entries, route_bytes, route_of
 from client_sdk.services.responder import ServiceResponder
 
@@ -22,9 +22,9 @@ async def test_named_handler_comes_before_the_one_without_a_name() -> None:
         return b"other " + request.route.encode()
 
     responder = ServiceResponder(service)
-    assert await responder.request_response(route_bytes("a"), b"") == Payload(b"a")
-    assert await responder.request_response(route_bytes("b"), b"") == Payload(b"other b")
-    assert await responder.request_response(None, b"") == Payload(b"other ")
+    assert await responder.request_response(route_bytes("a"), b"") == b"a"
+    assert await responder.request_response(route_bytes("b"), b"") == b"other b"
+    assert await responder.request_response(None, b"") == b"other "
 
 
 def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> None:

@@ -49,7 +49,7 @@ def traced_service() -> tuple[Service, list[bytes]]:
 async def asked(service: Service, metadata: bytes | None) -> list[Any]:
     one = ServiceResponder(service)
     return [
-        (await one.request_response(metadata, b"")).data,
+        await one.request_response(metadata, b""),
         *await taken(one.request_stream(metadata, b"")),
         *await taken(one.request_channel(metadata, b"", payloads_of(b"1", b"2"))),
     ]
@@ -75,7 +75,7 @@ async def test_a_handler_in_a_thread_is_in_the_trace_too() -> None:
         yield seen()
 
     one = ServiceResponder(service)
-    assert await one.request_response(ENTRY, b"") == Payload(PARENT)
+    assert await one.request_response(ENTRY, b"") == PARENT
     assert await taken(one.request_stream(ENTRY, b"")) == [PARENT]
 
 
