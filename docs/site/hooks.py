@@ -16,22 +16,53 @@ from mkdocs.structure.files import File
 import client_sdk
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FIRST: Final = ("client_sdk.client", "client_sdk.connect")
+FIRST: Final = (
+    "connect",
+    "client",
+    "address",
+    "gathering",
+    "retries",
+    "states",
+    "flows",
+    "service",
+    "serving",
+)  # pages
+TOGETHER: Final = {  # modules on the page of another one
+    "gathers": "gathering",
+    "group": "serving",
+    "hedges": "retries",
+    "requests": "service",
+    "running": "serving",
+}
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
-OWN_MODULES: Final = ("codecs", "sync", "testing")  # what one imports as client_sdk.NAME
+OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
 
 
 def reference() -> Iterator[tuple[str, str, list[str]]]:
     """(page, module to import from, full names of what stands there), in the order of reading."""
+    own = [f"client_sdk.{name}" for name in OWN_MODULES]
     homes: dict[str, list[str]] = {}
     for name in client_sdk.__all__:
-        homes.setdefault(getattr(getattr(client_sdk, name), "__module__", "client_sdk"), []).append(name)
-    for home, names in sorted(homes.items(), key=lambda item: (item[0] not in FIRST, item[0])):
-        home = STRANGERS.get(home, home)
+        homes.setdefault(home_of(getattr(client_sdk, name), "client_sdk"), []).append(name)
+    pages: dict[str, list[str]] = {page: [] for page in FIRST}
+    for home, names in sorted(homes.items()):
         in_source = [name for name in vars(importlib.import_module(home)) if name in names]
-        yield home.split(".")[-1], "client_sdk", [f"{home}.{name}" for name in in_source]
-    for home in (f"client_sdk.{name}" for name in OWN_MODULES):
-        yield home.split(".")[-1], home, [f"{home}.{name}" for name in public_names(home)]
+        if home not in own:
+            page = home.split(".")[-1]
+            pages.setdefault(TOGETHER.get(page, page), []).extend(f"{home}.{name}" for name in in_source)
+    for page, names in pages.items():
+        functions_first = sorted(names, key=lambda name: inspect.isclass(getattr(client_sdk, name.split(".")[-1])))
+        yield page, "client_sdk", functions_first
+    for home in own:
+        things = vars(importlib.import_module(home))
+        full = [f"{home_of(things[name], home)}.{name}" for name in public_names(home)]
+        yield home.split(".")[-1], home, full
+
+
+def home_of(thing: object, otherwise: str) -> str:
+    """The module in which a thing is defined; `otherwise` for one that does not know."""
+    home: str = getattr(thing, "__module__", otherwise)
+    return STRANGERS.get(home, home if home.startswith("client_sdk") else otherwise)
 
 
 def public_names(module_name: str) -> list[str]:
