@@ -110,6 +110,8 @@ class Connection:
         self._closing: Final = asyncio.Event()
         self._has_said_moved = False
         self._accepted: Final[asyncio.Future[None]] = self._create_future()
+        self._resumed: asyncio.Future[None] | None = None  # set by `resume`
+        self._left: Final[set[asyncio.Task[None]]] = set()  # they close links that broke
         self._ending: asyncio.Task[None] | None = None  # set when it is over
         self.reason: ClientError | None = None  # None while requests can be made; then why not
         self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
@@ -142,6 +144,32 @@ class Connection:
             await connection.close()
             raise
         return connection
+
+    @property
+    def is_suspended(self) -> bool:
+        """There is no wire, but a session: `resume` goes on with it; until then requests wait."""
+        return self._machine.is_suspended
+
+    async def resume(self, wire: Wire) -> None:
+        """Goes on over another wire where the last one broke off: no stream ends for it, no item is lost or doubled.
+
+        Raises ConnectionLost: when the wire broke (then it is suspended again, and this may be tried again), or when
+        the other side has no such session any more (then `reason` says so).
+        """
+        link = self._link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        self._is_paused = False
+        self._resumed = self._create_future()
+        self._machine.resume(link.is_framed, self._loop.time())
+        link.start(self)
+        self._settle()
+        try:
+            await self._resumed
+        except BaseException:
+            if self._machine.is_resuming:
+                self._machine.lost_wire(Failure(LOST, "connection-lost: given up"), self._loop.time())
+                self._settle()
+            await link.close()
+            raise
 
     async def close(self) -> None:
         """Writes what waits to be written, then ends. Pending requests fail with ConnectionLost."""
@@ -279,7 +307,7 @@ class Connection:
         """The wire has ended."""
         text = "the other side closed the connection" if error is None else f"the connection broke: {error}"
         failure = self._machine.failure or Failure(LOST, f"connection-lost: {text}")
-        self._machine.lost_wire(failure)
+        self._machine.lost_wire(failure, self._loop.time())
         self._settle()
 
     def pause(self) -> None:
@@ -358,6 +386,18 @@ class Connection:
         self._changes = machine.changes
         if machine.is_accepted and not self._accepted.done():
             self._accepted.set_result(None)
+        resumed = self._resumed
+        if resumed is not None and not resumed.done() and not machine.is_resuming:
+            if machine.is_suspended or machine.is_over:
+                broken = machine.failure or Failure(LOST, "connection-lost: the connection broke")
+                resumed.set_exception(self.error_of(broken))
+            else:
+                resumed.set_result(None)
+        elif machine.is_suspended and not machine.is_over:
+            task = self._loop.create_task(self._link.close())
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+            self.news.set()
         failure = machine.failure
         if failure is not None and self.reason is None:
             word, text = split_word(failure.message)
@@ -406,6 +446,7 @@ class Connection:
         tasks = [*self._handlers, *self._pumps]
         for task in tasks:
             task.cancel()
+        tasks += self._left
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=HANDLER_GRACE_S)
             if left:

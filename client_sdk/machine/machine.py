@@ -46,6 +46,7 @@ class Machine:
         "_cursor",
         "_deadlines",
         "_exchanges",
+        "_give_up_at",
         "_granting",
         "_heard_at",
         "_keepalive_s",
@@ -85,6 +86,7 @@ class Machine:
         self._send_at = now + self._keepalive_s
         self._heard_at = now
         self._quiet_until = now + self._lifetime_s  # the other side counts as lost then
+        self._give_up_at = NEVER  # nobody has resumed by then
         self._asked_at = now  # a KEEPALIVE was sent for what it acknowledges
         self._begun: Final[dict[int, Gathered]] = {}  # requests that arrive in pieces
         self._begun_bytes = 0
@@ -120,14 +122,17 @@ class Machine:
     @property
     def is_full(self) -> bool:
         """Whoever can wait shall wait: too much is unsent, or there is no socket."""
-        return self._output.queued_bytes > self._settings.max_queued_bytes or self.is_suspended
+        if self.is_suspended or self.is_resuming:
+            return True
+        return self._output.queued_bytes > self._settings.max_queued_bytes
 
     def take_output(self, room_bytes: int, now: float) -> list[bytes]:
         """See `Output.take`."""
         session = self._session
-        if session is not None and session.retained_bytes * 2 > session.limit_bytes and not self.is_suspended:
+        if session is not None and session.retained_bytes * 2 > session.limit_bytes:
             # What is acknowledged need not be kept, and what does not fit cannot be resumed.
-            if now >= self._asked_at + ACKNOWLEDGE_S and not self.is_resuming and not self.is_over:
+            is_open = not (self.is_suspended or self.is_resuming or self.is_over)
+            if is_open and now >= self._asked_at + ACKNOWLEDGE_S:
                 self._send_keepalive(now)
         return self._output.take(room_bytes)
 
@@ -158,12 +163,14 @@ class Machine:
         if self.is_over:
             return NEVER
         at = self._deadlines.next()
+        if self.is_suspended or self.is_resuming:
+            at = min(at, self._give_up_at)
         if not self.is_suspended:
             at = min(at, self._quiet_until)
             if not self.is_resuming:
                 at = min(at, self._send_at)
         granting = self._granting
-        if granting is not None and not self.is_suspended:
+        if granting is not None and not self.is_suspended and not self.is_resuming:
             at = min(at, granting.lease.until)
         return at
 
@@ -176,6 +183,9 @@ class Machine:
             if stream is None:
                 break
             self._exchanges.expire(stream)
+        if (self.is_suspended or self.is_resuming) and now >= self._give_up_at:
+            self.end(Failure(LOST, f"resume-timeout: not resumed within {self._settings.resume_s:g} s"), 0)
+            return
         if self.is_suspended:
             return
         if now >= self._quiet_until:
@@ -183,7 +193,7 @@ class Machine:
                 self._quiet_until = now + PARDON_S  # once: what is read next counts
             else:
                 text = f"keepalive-timeout: nothing was heard for {self._lifetime_s:g} s"
-                self.lost_wire(Failure(LOST, text))
+                self.lost_wire(Failure(LOST, text), now)
                 return
         granting = self._granting
         if granting is not None and now >= granting.lease.until and not self.is_resuming:
@@ -191,17 +201,21 @@ class Machine:
         if now >= self._send_at and not self.is_resuming:
             self._send_keepalive(now)
 
-    def lost_wire(self, failure: Failure) -> None:
+    def lost_wire(self, failure: Failure, now: float) -> None:
         """Nothing can be read or written any more: suspended when there is a session, else over."""
         session = self._session
         if self.is_over or self.is_suspended:
             return
-        if session is None or not self.is_accepted or self.failure is not None or self.is_resuming:
+        if session is None or not self.is_accepted or self.failure is not None:
             self.end(failure, 0)
             return
+        if self.is_resuming:
+            self.is_resuming = False
+        else:
+            self._give_up_at = now + self._settings.resume_s
+            session.suspend()
         self.is_suspended = True
         self._cursor.close()
-        session.suspend()
         self._output.shut()
         self.changes += 1
 
@@ -209,12 +223,14 @@ class Machine:
         """Over, for this reason; with a code the other side is told. Only the first call counts."""
         if self.is_over:
             return
+        if self._session is not None and not code and failure.kind == LOST and self.is_accepted:
+            code = CONNECTION_CLOSE  # a closed socket alone would leave the session behind
         self.is_over = True
         if self.failure is None:
             self.failure = failure
         if self._session is not None:
             self._session.close()
-        if self.is_suspended:
+        if self.is_suspended or self.is_resuming:
             self._output.clear()
         elif code:
             self._output.urgent(frames.encode_error(0, code, failure.message))
@@ -558,6 +574,7 @@ class Machine:
             self.end(Failure(LOST, f"cannot-resume: {obstacle}"), CONNECTION_ERROR)
             return
         self.is_resuming = False
+        self._lease = None if self._lease is None else Lease()
         self._output.reopen(session.resume(position))
         self._send_keepalive(frame.now)
         if self._granting is not None:  # "leases begin anew"

@@ -11,6 +11,7 @@ MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024  # waiting, with what cannot wait; be
 MAX_GATHERED_BYTES: Final = 64 * 1024 * 1024  # of unfinished fragments; beyond, the stream that wants more is ended
 MAX_PAYLOAD_BYTES: Final = 60 * 1024 * 1024  # of one payload that is sent: what another one of us would gather
 MAX_HANDLERS: Final = 10_000  # requests that handlers work on; beyond, they are refused with over-limit
+RESUME_S: Final = 60.0  # without a socket; then the session is given up, as a broker does
 RESUME_BYTES: Final = 16 * 1024 * 1024  # of sent frames that the other side has not acknowledged
 
 
@@ -31,6 +32,7 @@ class Settings:
         "max_queued_bytes",
         "max_unsent_bytes",
         "resume_bytes",
+        "resume_s",
         "wants_resume",
     )
 
@@ -45,6 +47,7 @@ class Settings:
         wants_resume: bool = False,
         max_unsent_bytes: int = MAX_UNSENT_BYTES,
         resume_bytes: int = RESUME_BYTES,
+        resume_s: float = RESUME_S,
     ) -> None:
         """ValueError for what cannot be.
 
@@ -68,3 +71,4 @@ class Settings:
         self.lease_ttl_s: Final = 0.0 if lease is None else lease[1]
         self.wants_resume: Final = wants_resume
         self.resume_bytes: Final = resume_bytes
+        self.resume_s: Final = resume_s

@@ -239,7 +239,7 @@ def test_a_broken_payload_ends_its_stream_on_both_sides_and_no_other(flags: int)
 def test_all_streams_end_when_the_wire_does() -> None:
     far = Far()
     streams = [far.ask(), far.ask_items(), far.ask_items(kind=CHANNEL)]
-    far.machine.lost_wire(Failure(LOST, "connection-lost: gone"))
+    far.machine.lost_wire(Failure(LOST, "connection-lost: gone"), far.now)
     assert far.news() == streams
     assert [said(stream) for stream in streams] == [(0, "connection-lost: gone")] * 3
     assert (far.machine.is_over, far.machine.open_streams_n) == (True, 0)
