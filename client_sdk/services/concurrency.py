@@ -6,7 +6,7 @@ from typing import Final
 from broker.errors import REJECTED
 from client_sdk.errors import Refused
 
-DEFAULT_MAX_WAITING: Final = 1000  # requests; beyond, they are refused with over-limit
+MAX_WAITING: Final = 1000  # requests; beyond, they are refused with over-limit
 
 
 class Limit:

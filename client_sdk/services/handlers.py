@@ -22,7 +22,7 @@ STREAMING: Final = (REQUEST_STREAM, REQUEST_CHANNEL)
 
 # What the body of a handler is: of a channel each item, else the only data.
 AS_REQUEST: Final = 0  # not for items; what is not annotated, or with `Any` where there is no codec
-AS_BYTES: Final = 1
+AS_DATA: Final = 1
 AS_PAYLOAD: Final = 2
 AS_VALUE: Final = 3  # what the codec makes of the bytes
 
@@ -62,7 +62,7 @@ class Handler:
             limit is None
             and threads is None
             and shape.order == BODY
-            and shape.body in (AS_REQUEST, AS_BYTES)
+            and shape.body in (AS_REQUEST, AS_DATA)
             and self.codecs == (BYTES,)
         )
 
@@ -93,7 +93,7 @@ class Handler:
             body = items if self.body == AS_PAYLOAD else Items(items, codec, self.type)
         elif self.body == AS_REQUEST:
             body = request
-        elif self.body == AS_BYTES:
+        elif self.body == AS_DATA:
             body = request.data
         elif self.body == AS_PAYLOAD:
             body = Payload(request.data, request.metadata)
@@ -230,7 +230,7 @@ def _shape_of_body(type: Any, order: int) -> Shape:
     if type is Payload or type == "Payload":
         return Shape(AS_PAYLOAD, bytes, order)
     if type is bytes or type == "bytes" or type is _UNKNOWN:
-        return Shape(AS_BYTES, bytes, order)
+        return Shape(AS_DATA, bytes, order)
     return Shape(AS_VALUE, type, order)
 
 
@@ -238,7 +238,7 @@ def _shape_of_items(type: Any, order: int) -> Shape:
     if typing.get_origin(type) in _ITERATORS:
         of = typing.get_args(type)
         if of and of[0] is bytes:
-            return Shape(AS_BYTES, bytes, order)
+            return Shape(AS_DATA, bytes, order)
         if of and of[0] is not Payload:
             return Shape(AS_VALUE, of[0], order)
     return Shape(AS_PAYLOAD, bytes, order)

@@ -3,7 +3,7 @@
     connect ──► SETUP with the ROUTE_SETUP      set_tags, health, drain ──► METADATA_PUSH with a new one, same Route Id
 
 Decides what the broker is told, and when; the way there is the client's. Section "Handling ROUTE_SETUP Frames" (HS-01):
-the same connection may send ROUTE_SETUP again; D-34: the tag `health` = `out`; D-45.
+the same connection may send ROUTE_SETUP again; D-34: the tag `health` = `out`; D-45; D-56.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from client_sdk.address import route_tags
 from client_sdk.codecs import BYTES, Codec
-from client_sdk.services.concurrency import DEFAULT_MAX_WAITING
+from client_sdk.services.concurrency import MAX_WAITING
 from client_sdk.services.handlers import handler_of
 from client_sdk.services.health import Check, Health
 from client_sdk.services.requests import (
@@ -91,7 +91,7 @@ class Service:
         codec: Codec | None = None,
         codecs: Sequence[Codec] | None = None,
         max_concurrency: int | None = None,
-        max_waiting: int = DEFAULT_MAX_WAITING,
+        max_waiting: int = MAX_WAITING,
     ) -> Callable[[Function], Function]:
         """Answers with one payload; a REQUEST_STREAM for a route without a stream's handler gets it as its only item.
 
@@ -111,7 +111,7 @@ class Service:
         codec: Codec | None = None,
         codecs: Sequence[Codec] | None = None,
         max_concurrency: int | None = None,
-        max_waiting: int = DEFAULT_MAX_WAITING,
+        max_waiting: int = MAX_WAITING,
     ) -> Callable[[Function], Function]:
         """Takes a request that has no answer; one beyond `max_waiting` is dropped.
 
@@ -128,7 +128,7 @@ class Service:
         codec: Codec | None = None,
         codecs: Sequence[Codec] | None = None,
         max_concurrency: int | None = None,
-        max_waiting: int = DEFAULT_MAX_WAITING,
+        max_waiting: int = MAX_WAITING,
     ) -> Callable[[Function], Function]:
         """Answers with items; the generator is only asked for as many as the caller takes, and one more.
 
@@ -148,7 +148,7 @@ class Service:
         codec: Codec | None = None,
         codecs: Sequence[Codec] | None = None,
         max_concurrency: int | None = None,
-        max_waiting: int = DEFAULT_MAX_WAITING,
+        max_waiting: int = MAX_WAITING,
     ) -> Callable[[Function], Function]:
         """Takes items and answers with items.
 
@@ -169,7 +169,7 @@ class Service:
         codec: Codec | None = None,
         codecs: Sequence[Codec] | None = None,
         max_concurrency: int | None = None,
-        max_waiting: int = DEFAULT_MAX_WAITING,
+        max_waiting: int = MAX_WAITING,
     ) -> Callable[[Function], Function]:
         """Takes metadata that belongs to no request.
 

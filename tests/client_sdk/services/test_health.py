@@ -1,4 +1,4 @@
-"""Health: a service that cannot do its work is out, others are asked, and it comes back by itself."""
+"""Health (D-34, D-56): a service that cannot do its work is out, others are asked, and it comes back by itself."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from broker.errors import REJECTED
 from client_sdk import Payload, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
-from client_sdk.services.health import Health
+from client_sdk.services.health import MAX_REASON_CHARACTERS, Health
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import PUSH, FakeBroker, Peer, broker_frame
@@ -79,6 +79,12 @@ async def test_a_service_that_is_out_refuses_so_that_others_may_be_asked() -> No
         assert refusal(caught) == wanted
     await service.set_health(True)
     assert await ask(service, b"1") == Payload(b"1")
+
+
+async def test_a_long_reason_is_cut_before_callers_read_it() -> None:
+    service = echo_service()
+    await service.set_health(False, "x" * (MAX_REASON_CHARACTERS + 1))
+    assert service.health.reason == "x" * MAX_REASON_CHARACTERS
 
 
 async def test_what_nobody_would_learn_of_is_taken_while_out() -> None:
