@@ -14,9 +14,8 @@ from typing import Any, Final, TypeVar
 from client_sdk import tracing
 from client_sdk.address import Address
 from client_sdk.clock import Clock
-from client_sdk.deadlines import within
 from client_sdk.engine import Connection
-from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected
+from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
 from client_sdk.heads import Heads
 from client_sdk.hedges import Hedging, hedged
 from client_sdk.keeper import Keeper
@@ -124,7 +123,7 @@ class Calls:
 
         async def once(connection: Connection, head: bytes, left_s: float | None) -> Payload:
             if call.hedging is None or not call.is_idempotent:
-                return await within(connection.request_response(call.data, head), left_s, call.model)
+                return await connection.request_response(call.data, head, left_s)
             return await self._hedge(call, call.hedging, head, left_s)
 
         return await self.traced(call, lambda entries: self.tried(call, entries, once))
@@ -133,7 +132,7 @@ class Calls:
         """A fire-and-forget."""
 
         async def once(connection: Connection, head: bytes, left_s: float | None) -> None:
-            await within(connection.fire_and_forget(call.data, head), left_s, call.model)
+            await connection.fire_and_forget(call.data, head, left_s)
 
         await self.traced(call, lambda entries: self.tried(call, entries, once))
 
@@ -141,7 +140,7 @@ class Calls:
         """A METADATA_PUSH."""
 
         async def once(connection: Connection, head: bytes, left_s: float | None) -> None:
-            await within(connection.metadata_push(head), left_s, call.model)
+            await connection.metadata_push(head, left_s)
 
         await self.traced(call, lambda entries: self.tried(call, entries, once))
 
@@ -178,11 +177,13 @@ class Calls:
                 head = self._head(call, left_s) + entries + call.more
                 return await once(connection, head, left_s)
             except ClientError as error:
+                if type(error) is DeadlineExceeded and not error.code and is_over(ends_at, clock.now()):
+                    raise _too_late(call) from None  # it says how long the try had, which is what was left
                 failed_n += 1
                 if failed_n >= policy.attempts or not call.may_retry(error):
                     raise
                 delay_s = policy.delay_s(failed_n, self._chance)
-                if ends_at is not None and clock.now() + delay_s >= ends_at:
+                if is_over(ends_at, clock.now() + delay_s):
                     raise
                 if not policy.budget.take(clock.now()):
                     raise
@@ -198,8 +199,8 @@ class Calls:
             return await keeper.wait_connected(min(call.wait_s, left_s))
         except DeadlineExceeded:
             if left_s <= call.wait_s:
-                text = f"{call.model} had {call.timeout_s:g} s and no connection in them; nothing was sent"
-                raise DeadlineExceeded(text) from None
+                text = f"{call.model} had {call.timeout_s:g} s, and no connection in them"
+                raise TooLate(text) from None
             raise keeper.loss() from None
 
     def _left_s(self, call: Call, ends_at: float | None) -> float | None:
@@ -239,8 +240,12 @@ class Calls:
         return answer
 
     async def _ask_now(self, call: Call, head: bytes, left_s: float | None) -> Payload:
-        connection = self._keeper.connected()
-        return await within(connection.request_response(call.data, head), left_s, call.model)
+        return await self._keeper.connected().request_response(call.data, head, left_s)
+
+
+def is_over(ends_at: float | None, now: float) -> bool:
+    """Whether a deadline has passed; None: there is none."""
+    return ends_at is not None and now >= ends_at
 
 
 def wait_s_of(wait_for_reconnect: bool | float | None, default_s: float) -> float:

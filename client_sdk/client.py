@@ -13,9 +13,8 @@ from typing import Final
 from broker.rsocket.metadata import COMPOSITE_MIME
 from client_sdk.address import Address
 from client_sdk.calls import Call, Calls, Defaults, passed_on, wait_s_of
-from client_sdk.deadlines import within
 from client_sdk.engine import Connection
-from client_sdk.errors import ClientError, NotConnected
+from client_sdk.errors import ClientError
 from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
 from client_sdk.gathering import WINDOW_N, Gathering
 from client_sdk.gathers import GATHER_ENTRY
@@ -149,7 +148,7 @@ class Client:
         wanted = {State(state) for state in states}
         if not wanted:
             raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")
-        return await within(self._wait_for(wanted), timeout_s, f"wait_for {', '.join(sorted(wanted))}")
+        return await self._keeper.wait_for(wanted, timeout_s)
 
     async def wait_connected(self, timeout_s: float | None = None) -> None:
         """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
@@ -244,9 +243,7 @@ class Client:
                     head += trace.entries
                 if metadata:
                     head += more_bytes(metadata)
-                if timeout_s is None:
-                    return await connection.request_response(body, head)
-                return await within(connection.request_response(body, head), timeout_s, "request_response")
+                return await connection.request_response(body, head, timeout_s)
         call = Call(
             "request_response",
             address,
@@ -462,13 +459,3 @@ class Client:
         if self._calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
             return TriedFlow(self._calls, call, make)
         return make(self._keeper.connected, head + passed_on() + call.more, call.timeout_s)
-
-    async def _wait_for(self, wanted: set[State]) -> Change:
-        board = self._keeper.board
-        change = board.present
-        while change.state not in wanted:
-            if change.state is State.CLOSED:
-                loss = self._keeper.loss()
-                raise NotConnected(loss.text, word=loss.word, code=loss.code)
-            change = await board.next()
-        return change

@@ -105,6 +105,20 @@ class Keeper:
             raise DeadlineExceeded(text) from None
         return self.connected()
 
+    async def wait_for(self, wanted: set[State], timeout_s: float | None) -> Change:
+        """The present state, or the next change, that is one of these; DeadlineExceeded, NotConnected as above."""
+        change = self.board.present
+        try:
+            async with asyncio.timeout(timeout_s):
+                while change.state not in wanted:
+                    if change.state is State.CLOSED:
+                        raise self.loss()
+                    change = await self.board.next()
+        except TimeoutError:
+            names = " or ".join(sorted(wanted))
+            raise DeadlineExceeded(f"not {names} within {timeout_s:g} s, but {change.state}") from None
+        return change
+
     def loss(self) -> NotConnected:
         """Why there is no connection."""
         reason = self._reason if self.connection is None else self.connection.reason

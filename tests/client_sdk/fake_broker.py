@@ -82,6 +82,8 @@ class Peer:
             self.send(header(0, KEEPALIVE) + frame[6:])
         elif kind == PUSH and entries_of(frame[6:]) == {CLIENT_MIME: b"\x01\x01"}:
             self.has_moved.set()
+        elif kind in REQUESTS and kind != FNF and self.broker.answer is not None:
+            self.broker.answer(self, kind, stream_id, frame)
         elif kind in REQUESTS or kind == PUSH:
             self.receive_request(kind, stream_id, flags, frame)
         elif kind == ERROR and stream_id == 0:
@@ -131,6 +133,7 @@ class FakeBroker:
         self.peers: list[Peer] = []
         self.refusal: tuple[int, str] | None = None  # ERROR on stream 0 instead of accepting a SETUP
         self.is_silent = False
+        self.answer: Callable[[Peer, int, int, bytes], None] | None = None  # instead of passing requests on
         self.url = ""
         self.arrived = asyncio.Condition()
         self._server: asyncio.Server | None = None
