@@ -121,6 +121,9 @@ class Inflow(AsyncIterator[Payload]):
         self._grant = self._stop = None
         self._wake()
 
+    def no_more(self) -> None:
+        """The other side has sent its last item, and we may still send: this reader waits for the end of both."""
+
     @property
     def is_ended(self) -> bool:
         """The engine has let go of the stream."""

@@ -58,6 +58,8 @@ class Exchange:
             # The requester's reader sees the end only when both halves have ended.
             if stream.is_over or not (stream.is_ours or stream.in_open):
                 inflow.ended(self._error())
+            elif not stream.in_open:
+                inflow.no_more()
         if stream.is_stopped:
             self._cancel_task()
         elif self._credit is not None and stream.credit_n > 0 and not self._credit.done():
