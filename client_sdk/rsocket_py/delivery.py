@@ -49,7 +49,7 @@ class Delivery(Inflow):
         self._credit_n = initial_n  # items that may still arrive; what is asked for beyond 31 bits is forgotten
         self._early_n = 0  # asked for before the request has left
         self._is_open = False
-        self._has_end = False  # the engine has let go of the stream
+        self._has_end = False  # no item will come; the engine may still send ours
         self._failure: BaseException | None = None  # what it ended with
         self._is_over = False  # the Subscriber was told the end, or wants to hear no more
         self._is_scheduled = False
@@ -109,11 +109,18 @@ class Delivery(Inflow):
         self._schedule()
         return True
 
+    def no_more(self) -> None:
+        # Theirs tells a Subscriber at once, and not when the program's own half has ended, too.
+        if not self._has_end:
+            self._has_end = True
+            self._grant = None
+            self._schedule()
+
     def ended(self, error: BaseException | None) -> None:
+        self._grant = self._stop = self._opening = None
         if not self._has_end:
             self._has_end = True
             self._failure = error
-            self._grant = self._stop = self._opening = None
             self._schedule()
 
     @property

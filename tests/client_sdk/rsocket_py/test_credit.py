@@ -108,6 +108,30 @@ async def test_a_publisher_is_asked_as_the_service_gives_credit(scripted: Script
     await publisher.cancelled.wait()
 
 
+async def test_the_end_of_the_others_half_is_told_while_ours_goes_on(scripted: Scripted) -> None:
+    publisher, heard, sent = Counted(2), Heard(), asyncio.Event()
+    scripted.rsocket.request_channel(Payload(b"first"), publisher, sent).subscribe(heard)
+    await scripted.caller.expect(CHANNEL)
+    scripted.send(b"last", flags=NEXT | COMPLETE)
+    assert await heard.end() == [b"last"]
+    assert not sent.is_set()
+    scripted.caller.send(header(1, REQUEST_N) + (2).to_bytes(4))
+    await scripted.caller.expect(PAYLOAD, 3)
+    await sent.wait()
+    assert heard.is_complete
+
+
+async def test_cancel_after_the_others_half_has_ended_ends_ours(scripted: Scripted) -> None:
+    publisher, heard = Counted(0), Heard()
+    scripted.rsocket.request_channel(Payload(b"first"), publisher).subscribe(heard)
+    await scripted.caller.expect(CHANNEL)
+    scripted.caller.send(header(1, PAYLOAD, COMPLETE))
+    assert await heard.end() == []
+    heard.subscription.cancel()
+    await scripted.caller.expect(CANCEL)
+    await publisher.cancelled.wait()
+
+
 async def test_cancel_of_the_future_and_of_the_subscription_is_sent(scripted: Scripted) -> None:
     answer = scripted.rsocket.request_response(Payload(b""))
     await scripted.caller.expect(RESPONSE)
