@@ -30,13 +30,25 @@ class Codec(Protocol):
 
     @property
     def mime_type(self) -> str:
-        """Of the bytes, as RSocket names it: `application/json`."""
+        """Of the bytes, as RSocket names it.
+
+        >>> JSON.mime_type
+        'application/json'
+        """
 
     def decode(self, data: bytes, type: Any) -> Any:
-        """A value of this type; `Any` when nobody says which. ValueError, with a sentence for the sender, if not."""
+        """A value of this type; `Any` when nobody says which. ValueError, with a sentence for the sender, if not.
+
+        >>> JSON.decode(b'["a book"]', list[str])
+        ['a book']
+        """
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of a value; TypeError for one that cannot be said."""
+        """The bytes of a value; TypeError for one that cannot be said.
+
+        >>> JSON.encode(["a book"])
+        b'["a book"]'
+        """
 
 
 class BytesCodec:
@@ -49,13 +61,22 @@ class BytesCodec:
     mime_type: str = "application/octet-stream"  # no Final: that would be a ClassVar, which no protocol has
 
     def decode(self, data: bytes, type: Any = bytes) -> bytes:
-        """The same bytes; ValueError for any other type."""
+        """The same bytes; ValueError for any other type.
+
+        >>> BYTES.decode(b"a", int)
+        Traceback (most recent call last):
+        ValueError: bytes do not become int; a codec like JSON makes values of them
+        """
         if type is bytes or type is Any:
             return data
         raise ValueError(f"bytes do not become {_name_of(type)}; a codec like JSON makes values of them")
 
     def encode(self, value: Any) -> bytes:
-        """The same bytes; TypeError for anything else."""
+        """The same bytes; TypeError for anything else.
+
+        >>> BYTES.encode(bytearray(b"a"))
+        b'a'
+        """
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
         raise TypeError(f"{_name_of(type(value))} is not bytes; a codec like JSON makes bytes of values")
@@ -85,18 +106,30 @@ class JsonCodec:
         self._decoders: Final[dict[Any, Callable[[bytes], Any]]] = {}  # bounded by MAX_KEPT_DECODERS
 
     def decode(self, data: bytes, type: Any = Any) -> Any:
-        """A value of this type; ValueError with the place that does not fit. TypeError for a type that JSON has not."""
+        """A value of this type; ValueError with the place that does not fit. TypeError for a type that JSON has not.
+
+        >>> JSON.decode(b'{"pieces": 3}', dict[str, int])
+        {'pieces': 3}
+        """
         try:
             return (self._decoders.get(type) or self.decoder(type))(data)
         except msgspec.DecodeError as error:
             raise ValueError(str(error)) from None
 
     def encode(self, value: Any) -> bytes:
-        """TypeError, ValueError or OverflowError for what JSON cannot say."""
+        """TypeError, ValueError or OverflowError for what JSON cannot say.
+
+        >>> JSON.encode({"pieces": 3})
+        b'{"pieces":3}'
+        """
         return self._encode(value)
 
     def decoder(self, type: Any) -> Callable[[bytes], Any]:
-        """What reads values of this type; TypeError for a type that JSON has not."""
+        """What reads values of this type; TypeError for a type that JSON has not.
+
+        >>> JSON.decoder(int)(b"3")
+        3
+        """
         decode: Callable[[bytes], Any] = msgspec.json.Decoder(type, strict=self._strict, dec_hook=self._dec_hook).decode
         if len(self._decoders) < MAX_KEPT_DECODERS:
             self._decoders[type] = decode

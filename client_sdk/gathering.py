@@ -20,8 +20,10 @@ class Gathering(AsyncIterator[Answer]):
     Which services are there, nobody knows beforehand: it ends when all that the broker asked have answered or left. At
     the deadline it ends, too, without an error: what is missing then is not there, and `is_complete` is False.
 
-    >>> async for answer in client.gather(multicast("stock"), b"book", timeout_s=0.5):  # doctest: +SKIP
-    ...     print(answer.service, answer.route_id, answer.data if answer.is_ok else answer.error)
+    >>> async for answer in client.gather(multicast("stock"), b"book", route="count", timeout_s=5):
+    ...     print(answer.service, answer.data if answer.is_ok else answer.error)
+    stock b'...'
+    stock b'...'
     """
 
     def __init__(self, flow: Flow, enough_n: int | None) -> None:
@@ -56,8 +58,8 @@ class Gathering(AsyncIterator[Answer]):
     async def aclose(self) -> None:
         """Ends it; services that still work on it get a CANCEL.
 
-        >>> gathering = client.gather(multicast("stock"))  # doctest: +SKIP
-        >>> await gathering.aclose()  # doctest: +SKIP
+        >>> gathering = client.gather(multicast("stock"), b"book", route="count")
+        >>> await gathering.aclose()
         """
         await self._flow.aclose()
 

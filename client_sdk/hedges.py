@@ -31,7 +31,7 @@ class Hedging:
     budget    how many second requests there may be; a tenth of all requests, and one per second, when absent
 
     >>> hedging = Hedging(after_s=0.05)
-    >>> await client.request_response(address("prices"), b"ACME", idempotent=True, hedging=hedging)  # doctest: +SKIP
+    >>> answer = await client.request_response(address("orders"), b"42", idempotent=True, hedging=hedging)
     """
 
     def __init__(
@@ -48,14 +48,25 @@ class Hedging:
         self._latencies: Final[dict[object, Latencies]] = {}  # by kind of call; bounded by MAX_KINDS
 
     def delay_s(self, kind: object) -> float | None:
-        """Seconds after which a call of this kind is asked once more; None: not at all."""
+        """Seconds after which a call of this kind is asked once more; None: not at all.
+
+        >>> Hedging().delay_s("a kind of call that nobody has made yet") is None
+        True
+        """
         if self.after_s is not None:
             return self.after_s
         latencies = self._latencies.get(kind)
         return None if latencies is None else latencies.usual_s
 
     def note(self, kind: object, latency_s: float) -> None:
-        """A call of this kind was answered within so many seconds."""
+        """A call of this kind was answered within so many seconds.
+
+        >>> hedging = Hedging(quantile=0.5)
+        >>> for latency_ms in range(1, 101):
+        ...     hedging.note("count", latency_ms / 1000)
+        >>> round(hedging.delay_s("count"), 2)
+        0.05
+        """
         if self.after_s is not None:
             return
         latencies = self._latencies.get(kind)

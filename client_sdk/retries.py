@@ -37,12 +37,20 @@ class RetryBudget:
         self._second = 0  # the newest one
 
     def note_request(self, now: float) -> None:
-        """A call was made, for the first time."""
+        """A call was made, for the first time, at this moment (seconds, monotonic).
+
+        >>> RetryBudget().note_request(now=17.5)
+        """
         self._turn(int(now))
         self._requests[self._second % WINDOW_S] += 1
 
     def take(self, now: float) -> bool:
-        """Whether one more try may be made; then it is counted."""
+        """Whether one more try may be made now (seconds, monotonic); then it is counted.
+
+        >>> budget = RetryBudget(ratio=0, min_per_s=0.1)  # one in ten seconds
+        >>> budget.take(now=17.5), budget.take(now=18.5)
+        (True, False)
+        """
         self._turn(int(now))
         if sum(self._retries) + 1 > self.ratio * sum(self._requests) + self.min_per_s * WINDOW_S:
             return False
@@ -69,7 +77,7 @@ class RetryPolicy:
     only when it was not sent.
 
     >>> policy = RetryPolicy(attempts=5, try_timeout_s=0.5)
-    >>> await client.request_response(address("orders"), b"42", idempotent=True, retry=policy)  # doctest: +SKIP
+    >>> answer = await client.request_response(address("orders"), b"42", idempotent=True, retry=policy)
     """
 
     def __init__(

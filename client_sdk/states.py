@@ -58,8 +58,10 @@ class Changes(AsyncIterator[Change]):
 
     Who reads too slowly misses the oldest changes, never the newest: `missed_n` counts them.
 
-    >>> async for change in client.changes():  # doctest: +SKIP
+    >>> async for change in client.changes():
     ...     print(change.state, change.broker, change.reason)
+    ...     break
+    connected tcp://127.0.0.1:7000 None
     """
 
     def __init__(self, present: Change) -> None:
@@ -70,7 +72,13 @@ class Changes(AsyncIterator[Change]):
         self.missed_n = 0  # so far
 
     def tell(self, change: Change) -> None:
-        """What the client does now."""
+        """What the client does now.
+
+        >>> changes = Changes(Change(State.CONNECTING, "", None))
+        >>> changes.tell(Change(State.CLOSED, "", None))
+        >>> [change.state.value async for change in changes]
+        ['connecting', 'closed']
+        """
         if len(self._waiting) == MAX_KEPT_CHANGES:
             self.missed_n += 1
         self._waiting.append(change)

@@ -58,11 +58,22 @@ class Trace:
 
 
 class SpanMaker(Protocol):
-    """What `spans` adds when OpenTelemetry is there."""
+    """What `spans` adds when OpenTelemetry is there.
+
+    >>> from client_sdk.spans import find_spans
+    >>> maker: SpanMaker | None = find_spans()
+    """
 
     def handling(
         self, entries: Sequence[tuple[str, bytes]], model: str, service: str, route: str
-    ) -> contextlib.AbstractContextManager[object]: ...
+    ) -> contextlib.AbstractContextManager[object]:
+        """A span around a handler.
+
+        >>> from opentelemetry.sdk.trace import TracerProvider
+        >>> from client_sdk.spans import Spans
+        >>> with Spans(TracerProvider()).handling([], "request_response", "orders", "create"):
+        ...     pass
+        """
 
 
 # The trace of the request that this task works on; None when it has none.

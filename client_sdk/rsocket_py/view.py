@@ -30,8 +30,10 @@ class ClientRSocket(Requests):
     Its errors are those of rsocket-py: RuntimeError for what the service's handler raised, RSocketProtocolError with
     the RSocket code for all others; `__cause__` is ours. It reconnects by itself, as the client does.
 
-    >>> rsocket = client.as_rsocket(address("orders"))  # doctest: +SKIP
-    >>> answer = await rsocket.request_response(Payload(b"42", composite(route("find"))))  # doctest: +SKIP
+    >>> from rsocket.extensions.helpers import composite, route
+    >>> rsocket = client.as_rsocket(address("orders"))
+    >>> (await rsocket.request_response(Payload(b"42", composite(route("find"))))).data
+    b'order 42'
     """
 
     def __init__(self, client: "Client", connected: Callable[[], Connection], head: bytes, mime_type: str) -> None:

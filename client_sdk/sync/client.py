@@ -168,8 +168,10 @@ class Client:
 
         Holds a program open whose work is done by the handlers of its service, until Ctrl-C.
 
-        >>> with sync.connect("tcp://127.0.0.1:7000", service=orders) as client:  # doctest: +SKIP
-        ...     client.closed()
+        >>> from client_sdk import sync
+        >>> client = sync.connect("tcp://127.0.0.1:7000")
+        >>> client.close()
+        >>> client.closed()
         """
         with contextlib.suppress(ConnectionError):  # closed meanwhile, or before
             self._thread.run(self._client.closed)
