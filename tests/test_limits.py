@@ -51,7 +51,7 @@ MANY = 20_000  # of what a flood has a million of: enough to pass every bound th
 
 
 def modules() -> list[str]:
-    """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, the engine and services of the client."""
+    """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, engine and services of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
     paths += ["client_sdk/engine.py", "client_sdk/links.py", "client_sdk/answers.py", "client_sdk/codecs.py"]
     paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk/services").glob("*.py")]

@@ -71,12 +71,18 @@ class Health:
         return was_out != self.is_out
 
     async def begin(self) -> None:
-        """Looks once with every check, then goes on looking until `end`; both once at a time."""
+        """Looks once with every check, then goes on looking until `end`; nothing when it has begun."""
+        if self._is_begun:
+            return
         self._is_begun = True
-        changes = await asyncio.gather(*(self._look(check) for check in self.checks))
-        if any(changes):
-            await self._tell()  # whoever came meanwhile
-        if self._is_begun and not self._watching:
+        try:
+            changes = await asyncio.gather(*(self._look(check) for check in self.checks))
+            if any(changes):
+                await self._tell()  # whoever came meanwhile
+        except BaseException:
+            self._is_begun = False
+            raise
+        if self._is_begun:
             self._watching = [asyncio.create_task(self._watch(check), name=check.name) for check in self.checks]
 
     async def end(self) -> None:

@@ -65,6 +65,7 @@ class Offer:
         self._is_draining = False
         self._line: Line | None = None  # the newest connection; None before the first
         self._said = b""  # on this line
+        self._said_in_setup = b""  # likewise; empty when it was not what is offered now
         self._say_at = 0.0  # event loop's time; not earlier
         self._saying: Final = asyncio.Lock()
         self._mending: asyncio.Task[None] | None = None  # set while a connection is told what its SETUP could not say
@@ -105,8 +106,18 @@ class Offer:
         self._line = line
         entry = self.entry()
         metadata = setup.metadata or b""
-        self._said = entry if metadata.startswith(entry) else b""
+        self._said = self._said_in_setup = entry if metadata.startswith(entry) else b""
         if not self._said:
+            self._mend()
+
+    def resumed(self) -> None:
+        """The same connection over another socket; D-39: a METADATA_PUSH that was lost with the first is lost."""
+        if self._said != self._said_in_setup:
+            self._said = b""
+            self._mend()
+
+    def _mend(self) -> None:
+        if self._mending is None or self._mending.done():
             self._mending = asyncio.create_task(self.tell())
 
     def check_tags(self, tags: Mapping[str, str | None]) -> None:

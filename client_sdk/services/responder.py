@@ -2,8 +2,8 @@
 
     request ──► routes: which handler ──► in service? ──► handler ──► answer, or items
 
-Decides who is refused before a handler is asked (D-56), and how a gather is answered (`client_sdk.gathers`). Counts what is
-being worked on. Does not know connections: over all those of a client it is one.
+Decides who is refused before a handler is asked (D-56), and how a gather is answered (`client_sdk.gathers`). Counts
+what is being worked on. Does not know connections: over all those of a client it is one.
 """
 
 import asyncio

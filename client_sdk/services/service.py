@@ -282,8 +282,11 @@ class Service:
     async def began(self, offer: Offered) -> None:
         """A client is about to offer it."""
         self._offers.append(offer)
-        if len(self._offers) == 1:
+        try:
             await self.health.begin()
+        except BaseException:
+            await self.ended(offer)
+            raise
 
     async def ended(self, offer: Offered) -> None:
         """A client offers it no more."""

@@ -1,4 +1,4 @@
-"""Draining (D-56): no new requests, those that run end, then the connection; nothing is lost, and nothing waits for ever."""
+"""Draining (D-56): no new requests, those that run end, then the connection; nothing is lost, none waits for ever."""
 
 import asyncio
 import logging

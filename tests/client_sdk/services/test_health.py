@@ -193,6 +193,32 @@ async def test_the_program_and_each_check_have_their_say() -> None:
     assert (service.is_healthy, service.health.reason) == (False, "check look says no")
 
 
+async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_next(broker: FakeBroker) -> None:
+    service = echo_service()
+    looking = asyncio.Event()
+    is_stuck = True
+
+    @service.health_check(every_s=60)
+    async def look() -> bool:
+        looking.set()
+        if is_stuck:
+            await asyncio.Event().wait()
+        return False
+
+    task = asyncio.ensure_future(_connected(broker.url, service))
+    await looking.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert service._offers == []
+    is_stuck = False
+    async with connect(broker.url, service=service):
+        assert tags_of(await broker.peer(0)) == OUT
+
+
+async def _connected(url: str, service: Service) -> None:
+    await connect(url, service=service)
+
+
 def test_checks_that_make_no_sense_are_refused_when_they_are_written() -> None:
     service = Service("s")
     with pytest.raises(TypeError, match="async function"):

@@ -101,6 +101,18 @@ async def test_what_changes_while_a_connection_is_opened_is_said_behind_its_setu
     assert line.pushed == [{"version": "2"}]
 
 
+async def test_what_was_told_is_told_again_on_a_session_that_was_resumed() -> None:
+    made, line = offer_of()
+    made.resumed()  # nothing was told but in the SETUP, which the session still has
+    made.set_tags({"n": "1"})
+    await made.tell()
+    made.resumed()
+    while len(line.pushed) < 2:
+        await asyncio.sleep(0)
+    await made.end()
+    assert line.pushed == [{"n": "1"}, {"n": "1"}]
+
+
 async def test_changes_that_come_too_fast_for_a_broker_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAY_EVERY_S", 0.05)
     made, line = offer_of()
