@@ -1,9 +1,8 @@
 """The client that blocks: each method hands the work to the event loop's thread and waits for it.
 
-Decides how a client ends, whoever ends it: `close`, `drain`, the collector of objects, or the process.
+Has the methods and parameters of `client_sdk.client`, which does the work. How it ends is `opening`'s.
 """
 
-import asyncio
 import contextlib
 import functools
 import threading
@@ -15,7 +14,7 @@ from typing import Final, TypeVar
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
 from client_sdk import Flow as AsyncFlow
-from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.background import BACKGROUND
 from client_sdk.errors import ClientError
 from client_sdk.feeding import Fed
 from client_sdk.flows import DEFAULT_WINDOW_N
@@ -25,6 +24,7 @@ from client_sdk.retries import RetryPolicy
 from client_sdk.services.offer import DEFAULT_DRAIN_S
 from client_sdk.states import Change, State
 from client_sdk.sync.items import Flow, Gathering, Items
+from client_sdk.sync.opening import Opening
 
 T = TypeVar("T")
 
@@ -41,9 +41,10 @@ class Client:
     b'order 42'
     """
 
-    def __init__(self, thread: LoopThread, client: AsyncClient) -> None:
+    def __init__(self, opening: Opening, client: AsyncClient) -> None:
         """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed."""
-        self._thread: Final = thread
+        self._thread: Final = opening.thread
+        self._opening: Final = opening
         self._client: Final = client
         self._lock: Final = threading.Lock()
         self._is_open = True
@@ -58,7 +59,7 @@ class Client:
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._thread.is_forked:
-            _Abandoned(self._thread, self._client).close_soon()
+            self._opening.close_soon()
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
@@ -183,7 +184,7 @@ class Client:
         >>> client = sync.connect("tcp://127.0.0.1:7000")
         >>> client.close()
         """
-        self._end(self._client.close)
+        self._end(self._opening.close)
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """From now on these tags in place of those that `connect` was given; those of its Service stay.
@@ -205,7 +206,8 @@ class Client:
         >>> ledger = sync.connect("tcp://127.0.0.1:7000", service="ledger")
         >>> ledger.drain(timeout_s=10)
         """
-        self._end(functools.partial(self._client.drain, timeout_s))
+        draining = functools.partial(self._client.drain, timeout_s)
+        self._end(functools.partial(self._opening.end_with, draining))
 
     def request_response(
         self,
@@ -414,38 +416,9 @@ class Client:
             return  # the connection is the parent's
         try:
             with contextlib.suppress(ConnectionError):  # the thread has ended, and has closed it before
-                self._thread.run(functools.partial(_closed, self._thread, self._client, ending))
+                self._thread.run(ending)
         finally:
             BACKGROUND.leave(self._thread)
-
-
-class _Abandoned:
-    """A client that nobody closed: it is closed, and nobody waits for that."""
-
-    def __init__(self, thread: LoopThread, client: AsyncClient) -> None:
-        self._thread: Final = thread
-        self._client: Final = client
-        self._task: asyncio.Task[None] | None = None  # None until the event loop has come to it
-
-    def close_soon(self) -> None:
-        """From any thread, also while objects are collected."""
-        self._thread.start_soon(self._start)
-
-    def _start(self) -> None:
-        self._task = asyncio.ensure_future(self._close())
-
-    async def _close(self) -> None:
-        await _closed(self._thread, self._client, self._client.close)
-        BACKGROUND.leave(self._thread)
-
-
-async def _closed(thread: LoopThread, client: AsyncClient, ending: Callable[[], Awaitable[None]]) -> None:
-    thread.let_go(client.close)
-    try:
-        await ending()
-    except asyncio.CancelledError:
-        await client.close()  # whoever drained it wants to wait no longer
-        raise
 
 
 async def _made(work: Callable[[], T]) -> T:

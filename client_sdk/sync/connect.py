@@ -1,18 +1,18 @@
 """`sync.connect`: a connected client, and the thread that it needs."""
 
-import functools
+import contextlib
 import ssl as tls
 from collections.abc import Mapping, Sequence
 
 from broker.wire.frames import MIME_TYPE
-from client_sdk import Client as AsyncClient
-from client_sdk import Connecting, Service
+from client_sdk import Service
 from client_sdk import connect as connect_async
-from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.background import BACKGROUND
 from client_sdk.hedges import Hedging
 from client_sdk.retries import NO_RETRY, RetryPolicy
 from client_sdk.rsocket_py.faces import HandlerSource
 from client_sdk.sync.client import Client
+from client_sdk.sync.opening import Opening
 
 
 def connect(
@@ -44,8 +44,9 @@ def connect(
     True
     """
     thread = BACKGROUND.enter()
+    opening: Opening | None = None  # None while the arguments have not been looked at
     try:
-        opening = connect_async(
+        connecting = connect_async(
             urls,
             service=service,
             tags=tags,
@@ -63,13 +64,13 @@ def connect(
             hedging=hedging,
             tracing=tracing,
         )
-        return Client(thread, thread.run(functools.partial(_opened, thread, opening)))
+        opening = Opening(thread, connecting)
+        return Client(opening, thread.run(opening.open))
     except BaseException:
-        BACKGROUND.leave(thread)
+        try:
+            if opening is not None:  # it may have succeeded just when this thread was interrupted
+                with contextlib.suppress(ConnectionError):
+                    thread.run(opening.close)
+        finally:
+            BACKGROUND.leave(thread)
         raise
-
-
-async def _opened(thread: LoopThread, opening: Connecting) -> AsyncClient:
-    client = await opening
-    thread.hold(client.close)
-    return client

@@ -1,4 +1,4 @@
-"""The SDK through the broker of this project, in a process of its own."""
+"""The SDK through the broker of this project."""
 
 import asyncio
 import contextlib

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -222,6 +223,31 @@ def test_interrupted_call_is_cancelled_at_the_service(client: sync.Client, order
         client.request_response(ORDERS, route="never")
     assert orders.ended.get(timeout=SOON_S) == "never"
     assert client.request_response(ORDERS, b"and on", timeout_s=SOON_S).data == b"and on"
+
+
+def test_interrupted_connect_leaves_nothing() -> None:
+    before = threading.active_count()
+    main = threading.main_thread().ident
+    assert main is not None
+    with socket.socket() as silent, ThreadPoolExecutor(1) as pool:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+
+        def interrupt() -> bytes:
+            peer, _ = silent.accept()
+            peer.settimeout(SOON_S)
+            with peer:
+                assert peer.recv(1)
+                signal.pthread_kill(main, signal.SIGINT)
+                while data := peer.recv(1000):
+                    assert data
+            return data
+
+        ended = pool.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sync.connect(f"tcp://127.0.0.1:{silent.getsockname()[1]}", connect_timeout_s=SOON_S)
+        assert ended.result(SOON_S) == b""  # the connection has ended
+    assert threading.active_count() == before
 
 
 def test_stream_that_is_left_is_cancelled(client: sync.Client, orders: Orders) -> None:
