@@ -60,7 +60,11 @@ class Client:
         self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
     async def start(self) -> None:
-        """The first connection; raises SetupRejected or NotConnected. `connect` calls it."""
+        """The first connection; raises SetupRejected or NotConnected. `connect` calls it.
+
+        >>> async with connect("tcp://127.0.0.1:7000") as client:  # which starts it
+        ...     pass
+        """
         if self._offer is None:
             await self._keeper.start()
             return
@@ -412,8 +416,10 @@ class Client:
         address the payload's metadata brings the ADDRESS. `mime_type` says what the payloads' metadata is: composite,
         which is appended as it is, or of another type, which becomes one entry.
 
-        >>> rsocket = client.as_rsocket(address("orders"))  # doctest: +SKIP
-        >>> answer = await rsocket.request_response(Payload(b"42", composite(route("find"))))  # doctest: +SKIP
+        >>> from rsocket.extensions.helpers import composite, route
+        >>> rsocket = client.as_rsocket(address("orders"))
+        >>> (await rsocket.request_response(Payload(b"42", composite(route("find"))))).data
+        b'order 42'
         """
         head = b"" if address is None else self._heads.of(address, None, None)
         return ClientRSocket(self, self._keeper.connected, head + more_bytes(metadata), mime_type)

@@ -39,9 +39,14 @@ _log: Final = logging.getLogger("client_sdk")
 class RSocketClient(Requests):
     """rsocket-py's client with our engine beneath.
 
+    >>> from rsocket.helpers import single_transport_provider
+    >>> from rsocket.transports.tcp import TransportTCP
     >>> from client_sdk.rsocket_py import RSocketClient  # instead of rsocket.rsocket_client
-    >>> async with RSocketClient(single_transport_provider(TransportTCP(*connection))) as client:  # doctest: +SKIP
-    ...     answer = await client.request_response(Payload(b"hello"))
+    >>> from client_sdk.testing import local_broker
+    >>> async with local_broker() as url:
+    ...     connection = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    ...     async with RSocketClient(single_transport_provider(TransportTCP(*connection))) as client:
+    ...         await client.fire_and_forget(Payload(b"hello"))
     """
 
     def __init__(
