@@ -340,7 +340,10 @@ class Connection:
             holder: Any = stream.holder
             if stream.is_new:
                 stream.is_new = False
-                self._begin(stream)
+                if stream.is_stopped:
+                    self._machine.handlers_n -= 1  # it came and went in one piece: nobody waits for a handler
+                else:
+                    self._begin(stream)
             elif stream.kind != frames.REQUEST_RESPONSE:
                 if holder is not None:
                     holder.hear(stream)
