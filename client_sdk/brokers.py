@@ -9,18 +9,20 @@ Decides which broker is tried when. D-54 of our decisions.
 
 import asyncio
 import random
+import socket
 import ssl as tls
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from broker.rsocket.frames import Setup
 from broker.rsocket.notices import MAX_NOTICE_URLS, find_notice
-from client_sdk.engine import Connection, Responder
+from client_sdk.engine import Connection, Responder, Settings
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.services.offer import Offer
 from client_sdk.transports import Target, dial
 
 MAX_LEARNED_URLS: Final = MAX_NOTICE_URLS  # of brokers that were told; the others are not needed
+MAX_ADDRESSES: Final = 16  # of one name that are tried, one after the other
 _ENCRYPTED: Final = ("tls", "wss")
 
 
@@ -36,10 +38,13 @@ class Brokers:
         ssl: tls.SSLContext | None,
         chance: Callable[[], float] = random.random,
         offer: Offer | None = None,
+        settings: Settings | None = None,
+        look_up: Callable[[str, int], Awaitable[list[str]]] | None = None,
     ) -> None:
         """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1).
 
-        `offer` is added to the SETUP as it is at that moment; None: a caller only.
+        `offer` is added to the SETUP as it is at that moment; None: a caller only. `settings` of each connection.
+        `look_up` gives the addresses of a host and port, or raises OSError; None: the system's resolver.
         """
         self._targets: Final = list(targets)  # the one that was reached last comes first
         self._learned: list[Target] = []  # bounded by MAX_LEARNED_URLS, and one
@@ -49,6 +54,8 @@ class Brokers:
         self._ssl: Final = ssl
         self._chance: Final = chance
         self.offer: Final = offer
+        self._settings: Final = settings
+        self._look_up: Final = addresses_of if look_up is None else look_up
         # Whoever wants encryption everywhere is not led to a place without.
         self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
         self._reached: Target | None = None  # None until the first connection
@@ -82,6 +89,28 @@ class Brokers:
         if alike:
             return await self._dial(alike[first:] + alike[:first] + others)
         return await self._dial(others[first:] + others[:first])
+
+    async def resume(self, connection: Connection) -> None:
+        """The session of a broken connection goes on at its broker, which is the one that was reached last.
+
+        NotConnected, word "connect-failed" when nobody listens there any more; ConnectionLost as `Connection.resume`.
+        """
+        target = self._reached
+        assert target is not None  # there was a connection
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await connection.resume(await dial(target, self._ssl))
+            if self.offer is not None:
+                self.offer.resumed()
+        except ClientError:
+            raise
+        except TimeoutError:
+            text = f"{target.url}: the broker did not resume the session within {self._timeout_s} s"
+            raise NotConnected(text, word="connect-timeout") from None
+        except (ConnectionRefusedError, FileNotFoundError) as error:
+            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
+        except (OSError, ValueError) as error:
+            raise NotConnected(f"{target.url}: {error}", word="connect-timeout") from error
 
     def hear(self, connection: Connection, metadata: bytes) -> bool:
         """A METADATA_PUSH; whether the broker itself says it, and it is not for the service."""
@@ -126,12 +155,41 @@ class Brokers:
         raise failure
 
     async def _dial_one(self, target: Target) -> Connection:
+        settings = self._settings
+        try:
+            return await self._open(target, settings)
+        except SetupRejected as error:
+            if error.word != "resume-unsupported" or settings is None or not settings.wants_resume:
+                raise
+            return await self._open(target, settings.without_resume())
+
+    async def _open(self, target: Target, settings: Settings | None) -> Connection:
+        """A name with several addresses is tried address by address, each with a time of its own."""
+        if target.scheme not in ("tcp", "tls"):  # aiohttp looks at all addresses itself
+            return await self._open_at(target, "", settings)
         try:
             async with asyncio.timeout(self._timeout_s):
-                wire = await dial(target, self._ssl)
+                addresses = await self._look_up(target.host, target.port)
+        except TimeoutError:
+            text = f"{target.url}: nobody knew an address of it within {self._timeout_s} s"
+            raise NotConnected(text, word="connect-timeout") from None
+        except (OSError, ValueError) as error:
+            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
+        failure: ClientError = NotConnected(f"{target.url}: the name has no address", word="connect-failed")
+        for address in addresses[:MAX_ADDRESSES]:
+            try:
+                return await self._open_at(target, address, settings)
+            except ClientError as error:
+                failure = error
+        raise failure
+
+    async def _open_at(self, target: Target, address: str, settings: Settings | None) -> Connection:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                wire = await dial(target, self._ssl, address)
                 offer = self.offer
                 setup = self._setup if offer is None else offer.setup_of(self._setup)
-                connection = await Connection.open(wire, setup, self._responder, self.hear)
+                connection = await Connection.open(wire, setup, self._responder, self.hear, settings)
                 if offer is not None:
                     offer.opened(connection, setup)
                 return connection
@@ -143,3 +201,10 @@ class Brokers:
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
             raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
+
+
+async def addresses_of(host: str, port: int) -> list[str]:
+    """Every A and AAAA address of the host, in the resolver's order, each once; OSError when it has none."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in found))

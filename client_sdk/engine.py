@@ -33,7 +33,7 @@ from client_sdk.errors import (
 from client_sdk.flows import DEFAULT_WINDOW_N, Inflow
 from client_sdk.links import Link, PipeLink, SocketLink
 from client_sdk.machine.machine import Machine
-from client_sdk.machine.settings import Settings
+from client_sdk.machine.settings import Settings as Settings
 from client_sdk.machine.streams import BROKEN, LATE, LOST, REFUSED, Failure, Stream
 from client_sdk.payload import Payload, as_parts
 from client_sdk.streams import Exchange
@@ -171,6 +171,11 @@ class Connection:
             await link.close()
             raise
 
+    def give_up(self, text: str) -> None:
+        """Nobody will resume it: it ends, and all that waits in it."""
+        self._machine.end(Failure(LOST, f"connection-lost: {text}"), 0)
+        self._settle()
+
     async def close(self) -> None:
         """Writes what waits to be written, then ends. Pending requests fail with ConnectionLost."""
         self._is_closing = True
@@ -224,7 +229,7 @@ class Connection:
                 self.flush_soon()
                 raise
         except _Late:
-            raise DeadlineExceeded(f"request_response had {timeout_s} s, which are over") from None
+            raise DeadlineExceeded(f"request_response had {timeout_s:g} s, which are over") from None
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
         """Returns when the request is about to be written."""
@@ -307,6 +312,8 @@ class Connection:
         """The wire has ended."""
         text = "the other side closed the connection" if error is None else f"the connection broke: {error}"
         failure = self._machine.failure or Failure(LOST, f"connection-lost: {text}")
+        if self.is_retired:
+            self._machine.end(failure, 0)  # nobody goes back there
         self._machine.lost_wire(failure, self._loop.time())
         self._settle()
 
@@ -620,7 +627,7 @@ class Connection:
             deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
             await self._wait_for_turn(deadline, needs_lease)
         except _Late:
-            raise DeadlineExceeded(f"{what} had {timeout_s} s, which are over") from None
+            raise DeadlineExceeded(f"{what} had {timeout_s:g} s, which are over") from None
 
     async def _wait_for_turn(self, deadline: float, needs_lease: bool = True) -> None:
         """Until there is room. Raises NotConnected, Rejected without a lease, and _Late after the deadline."""

@@ -23,6 +23,7 @@ from client_sdk.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
 from client_sdk.states import Board, Change, State
 
+RESUME_TRIES: Final = 6  # over some seconds; then the session is given up, and a connection made anew
 MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it
 _log: Final = logging.getLogger("client_sdk")
 
@@ -161,6 +162,8 @@ class Keeper:
         while not connection.ended.is_set():
             await connection.news.wait()
             connection.news.clear()
+            if connection.is_suspended:
+                await self._resume(connection)
             if connection.is_told_to_move and await self._move(connection):
                 return True
             if connection.reason is not None:
@@ -169,6 +172,27 @@ class Keeper:
                     self._show(State.RECONNECTING, connection.reason)
                 await connection.ended.wait()
         return False
+
+    async def _resume(self, connection: Connection) -> None:
+        """The session goes on over another wire, or ends; calls wait meanwhile."""
+        self._show(State.RECONNECTING, ConnectionLost("the connection broke, its session waits to be resumed"))
+        for _ in range(RESUME_TRIES):
+            await self._clock.sleep(self._backoff.next_s())
+            if not connection.is_suspended:
+                return  # its time is over
+            try:
+                await self.brokers.resume(connection)
+            except ClientError as error:
+                _log.info("route %s: cannot resume: %s: %s", self.route_id, error.word, error.text)
+                if error.word == "connect-failed":
+                    break  # the broker is gone, and its sessions are
+            else:
+                self._backoff.reset()
+                self._show(State.CONNECTED)
+                _log.info("route %s: resumed", self.route_id)
+                return
+        if connection.is_suspended:
+            connection.give_up("its session could not be resumed")
 
     async def _move(self, connection: Connection) -> bool:
         """To a broker that the present one names, as long as that one asks for it and is there; whether it went."""

@@ -54,8 +54,11 @@ class Target:
         self.http_url: Final = f"{'https' if self.scheme == 'wss' else 'http'}://{host}:{self.port}{parts.path}{query}"
 
 
-async def dial(target: Target, ssl: tls.SSLContext | None) -> Wire:
-    """A pipe to the target. `ssl` None means the system's certificates. Raises OSError."""
+async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> Wire:
+    """A pipe to the target. `ssl` None means the system's certificates. Raises OSError.
+
+    `address`: one of those that the target's host has; empty: any. Only for tcp:// and tls://.
+    """
     if target.scheme in ("ws", "wss"):
         return await _dial_websocket(target, ssl)
     loop = asyncio.get_running_loop()
@@ -63,7 +66,10 @@ async def dial(target: Target, ssl: tls.SSLContext | None) -> Wire:
         _, link = await loop.create_unix_connection(SocketLink, target.path)
         return link
     context = (ssl or tls.create_default_context()) if target.scheme == "tls" else None
-    _, link = await loop.create_connection(SocketLink, target.host, target.port, ssl=context)
+    name = None if context is None else target.host  # whose certificate it must be, whatever its address is
+    _, link = await loop.create_connection(
+        SocketLink, address or target.host, target.port, ssl=context, server_hostname=name
+    )
     return link
 
 

@@ -72,3 +72,17 @@ class Settings:
         self.wants_resume: Final = wants_resume
         self.resume_bytes: Final = resume_bytes
         self.resume_s: Final = resume_s
+
+    def without_resume(self) -> "Settings":
+        """The same for a broker that offers no resumption."""
+        lease = (self.lease_n, self.lease_ttl_s) if self.lease_n else None
+        return Settings(
+            self.fragment_bytes,
+            self.max_gathered_bytes,
+            self.max_queued_bytes,
+            self.max_handlers,
+            self.honors_lease,
+            lease,
+            False,
+            self.max_unsent_bytes,
+        )

@@ -123,7 +123,10 @@ async def test_broker_restarts_and_everybody_is_back() -> None:
             server = await stack.enter_async_context(connect(url, service=echo_service()))
             client = await stack.enter_async_context(connect(url))
             assert (await client.request_response(address("echo"), b"1", timeout_s=5)).data == b"1"
-            waiting = asyncio.ensure_future(client.request_stream(address("echo")).__anext__())
+            stuck = Stuck()
+            await stack.enter_async_context(connect(url, service=stuck.service))
+            waiting = asyncio.ensure_future(client.request_stream(address("stuck")).__anext__())
+            await stuck.began.wait()
         with pytest.raises(ClientError):
             await waiting
         async with local_broker("--listen", url):
