@@ -208,8 +208,13 @@ def handler_of(
 
 def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
     hints = _hints_of(function)
-    parameters = list(inspect.signature(function).parameters.values())
-    if not 1 <= len(parameters) <= 2:
+    # Those that have to be given: others are the program's own.
+    parameters = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is _UNKNOWN and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if not 1 <= len(parameters) <= 2 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters):
         raise TypeError(f"a {model} handler takes 1 or 2 parameters: the data, the Request, or both")
     types = [hints.get(parameter.name, parameter.annotation) for parameter in parameters]
     places = [place for place, type in enumerate(types) if type is Request or type == "Request"]

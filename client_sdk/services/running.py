@@ -22,6 +22,8 @@ from client_sdk.services.service import Service
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log: Final = logging.getLogger("client_sdk")
+# Who is to be told, by event loop: a signal has one handler there, and a program may serve several services.
+_listeners: Final[dict[asyncio.AbstractEventLoop, list["Stop"]]] = {}
 
 
 class Stop:
@@ -164,16 +166,26 @@ async def _first_of(event: asyncio.Event, other: asyncio.Event | None) -> None:
 def _heard(told: Stop) -> Iterator[None]:
     """Signals are told; where nobody can hear them (other threads, Windows) they mean what they mean there."""
     loop = asyncio.get_running_loop()
-    heard: list[signal.Signals] = []
-    for each in SIGNALS:
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(each, told.ask)
-            heard.append(each)
+    listeners = _listeners.setdefault(loop, [])
+    listeners.append(told)
+    if len(listeners) == 1:
+        for each in SIGNALS:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(each, _tell, listeners)
     try:
         yield
     finally:
-        for each in heard:
-            loop.remove_signal_handler(each)
+        listeners.remove(told)
+        if not listeners:
+            del _listeners[loop]
+            for each in SIGNALS:
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    loop.remove_signal_handler(each)
+
+
+def _tell(listeners: list[Stop]) -> None:
+    for told in listeners:
+        told.ask()
 
 
 def _loop_factory() -> Any:

@@ -299,6 +299,17 @@ async def test_objects_partials_and_methods_are_handlers_too() -> None:
     assert answers == [Payload(b"object x"), Payload(b"method x"), Payload(b"partial x")]
 
 
+async def test_parameters_with_a_default_are_the_programs_own() -> None:
+    service = Service("s")
+    for name in ("a", "b"):
+
+        @service.request_response(name)
+        async def answer(data: bytes, name: str = name, *rest: object, **more: object) -> bytes:
+            return data + name.encode()
+
+    assert [await ask(service, b"x", "a"), await ask(service, b"x", "b")] == [Payload(b"xa"), Payload(b"xb")]
+
+
 async def test_functions_that_are_not_async_run_in_a_thread() -> None:
     service = Service("s", codec=JSON)
     here = threading.get_ident()
@@ -355,7 +366,11 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
     async def of_unknown(value: "Unknown") -> bytes:  # type: ignore[name-defined]  # noqa: F821
         return b""
 
+    async def of_keyword(data: bytes, *, more: bytes) -> bytes:
+        return b""
+
     wrong: list[tuple[Any, Any, str]] = [
+        (service.request_response(), of_keyword, "1 or 2 parameters"),
         (service.request_response(), of_book, "bytes do not become Book"),
         (service.request_response(), of_text, "bytes do not become str"),
         (service.request_response(), of_two, "one of them is the request"),

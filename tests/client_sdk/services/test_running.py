@@ -13,7 +13,7 @@ from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupR
 from client_sdk.services import offer as module
 from client_sdk.services.running import serve
 from client_sdk.testing import local_broker
-from tests.client_sdk.fake_broker import PUSH, FakeBroker
+from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
 from tests.client_sdk.services.test_draining import Working
 from tests.client_sdk.services.test_group import echo_service
 
@@ -55,10 +55,19 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         await asyncio.wait([call])
 
 
+async def test_a_signal_ends_all_services_of_a_program(broker: FakeBroker) -> None:
+    serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
+    for number in range(2):
+        await (await broker.peer(number)).expect(KEEPALIVE)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.gather(*serving)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 async def test_an_event_stops_it_too(broker: FakeBroker) -> None:
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
-    await (await broker.peer(0)).expect(3)
+    await (await broker.peer(0)).expect(KEEPALIVE)
     stop.set()
     await serving
     await (await broker.peer(0)).gone.wait()
@@ -73,7 +82,7 @@ async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureF
     while "waits for a broker" not in caplog.text:
         await asyncio.sleep(0.001)
     there = await FakeBroker().start(port)
-    await (await there.peer(0)).expect(3)
+    await (await there.peer(0)).expect(KEEPALIVE)
     stop.set()
     await serving
     await there.stop()
@@ -124,7 +133,7 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
 
 async def test_cancelling_it_closes_everything(broker: FakeBroker) -> None:
     serving = asyncio.create_task(serve(broker.url, echo_service(), connections=2))
-    await (await broker.peer(1)).expect(3)
+    await (await broker.peer(1)).expect(KEEPALIVE)
     serving.cancel()
     await asyncio.wait([serving])
     assert serving.cancelled()
@@ -178,7 +187,7 @@ def test_a_service_is_a_service_again_in_another_event_loop() -> None:
         broker = await FakeBroker().start()
         async with connect(broker.url, service=service):
             await service.set_tags({"version": "2"})
-            await (await broker.peer(0)).expect(3)
+            await (await broker.peer(0)).expect(KEEPALIVE)
         await broker.stop()
 
     for _ in range(2):
