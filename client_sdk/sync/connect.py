@@ -33,10 +33,14 @@ def connect(
     retry: RetryPolicy = NO_RETRY,
     hedging: Hedging | None = None,
     tracing: bool = True,
+    fragment_bytes: int = 0,
+    resume: bool = False,
+    lease: tuple[int, float] | None = None,
 ) -> Client:
     """A connected client; everything means what it means for `client_sdk.connect`.
 
-    The handlers of a `service` run in the event loop of the background thread, so they must not block it.
+    Handlers of a `service` that are `async def` run in the event loop of the background thread and must not block it;
+    those that are `def` get threads of their own.
 
     >>> from client_sdk import sync
     >>> with sync.connect("tcp://127.0.0.1:7000", service="kiosk", tags={"region": "eu"}) as client:
@@ -63,6 +67,9 @@ def connect(
             retry=retry,
             hedging=hedging,
             tracing=tracing,
+            fragment_bytes=fragment_bytes,
+            resume=resume,
+            lease=lease,
         )
         opening = Opening(thread, connecting)
         return Client(opening, thread.run(opening.open))
