@@ -23,7 +23,7 @@ from client_sdk.brokers import Brokers
 from client_sdk.calls import Calls, Defaults
 from client_sdk.client import Client
 from client_sdk.clock import Clock
-from client_sdk.engine import Responder
+from client_sdk.engine import Responder, Settings
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.heads import Heads
 from client_sdk.hedges import Hedging
@@ -144,6 +144,9 @@ def connect(
     retry: RetryPolicy = NO_RETRY,
     hedging: Hedging | None = None,
     tracing: bool = True,
+    fragment_bytes: int = 0,
+    resume: bool = False,
+    lease: tuple[int, float] | None = None,
 ) -> Connecting:
     """A client, connected to the first of `urls` that answers: `async with`, `await`, or `async for` (`Connecting`).
 
@@ -170,6 +173,13 @@ def connect(
     tracing       spans of calls where OpenTelemetry is set up; what a handler's request says of its trace goes out
                   with the handler's own calls in any case (docs/sdk/tracing.md)
 
+    How a connection is used:
+
+    fragment_bytes  the longest frame of a payload, 64 at least; 0: only what no frame can hold (16 MiB) goes in pieces
+    resume        a broken socket ends no call and no stream: the session goes on over the next one, if the broker
+                  offers that and is still there; until then calls wait
+    lease         (requests, seconds): the service is sent so many requests in each such time, and refuses more
+
     A broker that is about to stop names others, and the client moves there in time: requests that run end on the old
     connection, new ones go to the new one (docs/lame-duck.md).
 
@@ -193,6 +203,7 @@ def connect(
         given = None if route_id is None else parse_id(route_id)
     except BrokerError as error:
         raise ValueError(error.text) from None
+    settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
     stranger = None if handler is None else RSocketPyResponder(handler)
     setup = Setup(
@@ -210,7 +221,7 @@ def connect(
         offer = None if service is None else Offer(service, tags, origin, mime_type, answering)
         if stranger is not None:
             stranger.setup = setup if offer is None else offer.setup_of(setup)
-        brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl, offer=offer)
+        brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl, offer=offer, settings=settings)
         keeper = Keeper(brokers, origin, Backoff(), Clock())
         heads = Heads(mime_type, origin, mime_type != MIME_TYPE_V0 if says_deadlines is None else says_deadlines)
         spans = find_spans() if tracing else None
