@@ -140,9 +140,9 @@ class FakeBroker:
         self._runner: web.AppRunner | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def start(self, port: int = 0, **options: Any) -> "FakeBroker":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, **options)
-        self.url = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+    async def start(self, port: int = 0, host: str = "127.0.0.1", **options: Any) -> "FakeBroker":
+        self._server = await asyncio.start_server(self._serve, host, port, **options)
+        self.url = f"tcp://{host}:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def start_unix(self, path: str) -> "FakeBroker":

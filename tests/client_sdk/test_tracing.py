@@ -1,12 +1,17 @@
 """Traces go through a chain of services, with OpenTelemetry and without."""
 
+import asyncio
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from client_sdk import tracing
+from client_sdk import ApplicationError, Client, NoRoute, Payload, Request, Service, address, connect, tracing
 from client_sdk.metadata import read_entries
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
+from tests.client_sdk.fake_broker import PUSH, REQUESTS, RESPONSE, STREAM, FakeBroker
+from tests.client_sdk.test_callers import TO, Script
+from tests.client_sdk.test_calls import items_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -151,8 +156,6 @@ def test_a_call_and_its_handler_are_one_trace() -> None:
 
 
 def test_a_call_that_fails_says_so_with_the_stable_word() -> None:
-    from client_sdk import NoRoute
-
     recorded = Recorded()
     recorded.spans.calling("request_response", "orders", "").end(NoRoute("nobody"))
     name, kind, status, attributes = recorded.finished()[0]
@@ -179,3 +182,121 @@ def test_a_program_that_has_not_set_up_opentelemetry_makes_no_spans() -> None:
     from client_sdk.spans import find_spans
 
     assert find_spans() is None
+
+
+# Through the client
+
+
+async def test_the_trace_of_a_request_goes_out_with_the_calls_of_its_handler(broker: FakeBroker) -> None:
+    """Two services, one behind the other, without OpenTelemetry."""
+    last, first = Service("last"), Service("first")
+    seen: list[str] = []
+
+    @last.request_response()
+    async def end(request: Request) -> bytes:
+        trace = current.get()
+        seen.append("" if trace is None else trace.traceparent)
+        return request.data
+
+    async with connect(broker.url, service=last), connect(broker.url) as inner, connect(broker.url) as client:
+
+        @first.request_response()
+        async def pass_on(data: bytes) -> Payload:
+            return await inner.request_response(address("last"), data)
+
+        async with connect(broker.url, service=first):
+            with PassedOn(Trace(PARENT, "vendor=1")):
+                await client.request_response(address("first"), b"1")
+            await client.request_response(address("first"), b"2")
+    assert seen == [PARENT, ""]
+
+
+async def test_every_model_carries_the_trace(broker: FakeBroker) -> None:
+    async with connect(broker.url) as client:
+        with PassedOn(Trace(PARENT)):
+            await client.fire_and_forget(TO)
+            await client.metadata_push(TO, b"x")
+            for call in (
+                client.request_response(TO),
+                anext(client.request_stream(TO)),
+                anext(client.request_channel(TO, items_of(b"1"))),
+                anext(client.gather(TO)),
+            ):
+                with pytest.raises(NoRoute):
+                    await call
+        peer = await broker.peer(0)
+        requests = [frame for kind, _, _, frame in peer.frames if kind in (*REQUESTS, PUSH)]
+        assert [frame.count(PARENT.encode()) for frame in requests] == [1] * 6
+
+
+class SpanClient:
+    """A client whose calls are recorded."""
+
+    def __init__(self, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.recorded = Recorded()
+        monkeypatch.setattr(sys.modules["client_sdk.connect"], "find_spans", lambda: self.recorded.spans)
+        self._connecting = connect(broker.url)
+
+    async def __aenter__(self) -> tuple[Client, Recorded]:
+        return await self._connecting.__aenter__(), self.recorded
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connecting.__aexit__(*_)
+
+
+async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    Script(broker, b"1", (0x202, "no-route: nobody"), b"item", b"item", (0x201, "sold-out: none"))
+    async with SpanClient(broker, monkeypatch) as (client, recorded):
+        await client.request_response(TO, route="find")
+        with pytest.raises(NoRoute):
+            await client.request_response(TO)
+        assert [item.data async for item in client.request_stream(TO)] == [b"item"]
+        await anext(aiter(client.gather(TO)))
+        with pytest.raises(ApplicationError):
+            await anext(client.request_channel(TO, items_of(b"1")))
+        await client.fire_and_forget(TO)
+        await client.metadata_push(TO, b"x")
+        ended = [(name, kind, status, labels["rsocket.model"]) for name, kind, status, labels in recorded.finished()]
+        assert ended == [
+            ("x/find", "CLIENT", "UNSET", "request_response"),
+            ("x", "CLIENT", "ERROR", "request_response"),
+            ("x", "CLIENT", "UNSET", "request_stream"),
+            ("x", "CLIENT", "UNSET", "request_stream"),
+            ("x", "CLIENT", "ERROR", "request_channel"),
+            ("x", "CLIENT", "UNSET", "fire_and_forget"),
+            ("x", "CLIENT", "UNSET", "metadata_push"),
+        ]
+        assert [labels.get("error.type") for *_, labels in recorded.finished()] == [
+            None,
+            "no-route",
+            None,
+            None,
+            "sold-out",
+            None,
+            None,
+        ]
+        frame = (await broker.peer(0)).of(RESPONSE)[0][3]
+        trace, span, _ = recorded.ids()[0]
+        assert f"00-{trace:032x}-{span:016x}-".encode() in frame
+
+
+async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    Script(broker, None, None)
+    async with SpanClient(broker, monkeypatch) as (client, recorded):
+        call = asyncio.ensure_future(client.request_response(TO))
+        stream = asyncio.ensure_future(anext(client.request_stream(TO)))
+        await (await broker.peer(0)).expect(STREAM)
+        for each in (call, stream):
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        assert [labels["error.type"] for *_, labels in recorded.finished()] == ["CancelledError"] * 2
+
+
+async def test_who_wants_no_spans_has_none(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded()
+    monkeypatch.setattr(sys.modules["client_sdk.connect"], "find_spans", lambda: recorded.spans)
+    Script(broker, b"1")
+    async with connect(broker.url, tracing=False) as client:
+        await client.request_response(TO)
+        assert recorded.finished() == []
