@@ -20,9 +20,13 @@ class Lease:
         self._left_n = requests_n
         self.until = until
 
+    def covers(self, now: float) -> bool:
+        """One more request would be covered."""
+        return self._left_n > 0 and now < self.until
+
     def take(self, now: float) -> bool:
         """One more request; False when it is not covered."""
-        if self._left_n <= 0 or now >= self.until:
+        if not self.covers(now):
             return False
         self._left_n -= 1
         return True

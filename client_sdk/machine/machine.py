@@ -254,6 +254,10 @@ class Machine:
 
     # requests of ours; the caller has looked at `failure`
 
+    def has_lease(self, now: float) -> bool:
+        """`may_ask` would say yes; this uses nothing up."""
+        return self._lease is None or self._lease.covers(now)
+
     def may_ask(self, now: float) -> bool:
         """One more request is covered by the other side's lease, if there are leases."""
         return self._lease is None or self._lease.take(now)
