@@ -23,6 +23,7 @@ from rsocket.request_handler import BaseRequestHandler
 from broker.rsocket.frames import Setup
 from client_sdk.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected
+from client_sdk.machine.settings import Settings
 from client_sdk.payload import Payload, as_parts
 from client_sdk.rsocket_py.faces import RSocketPyHandler, TransportProvider
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
@@ -31,6 +32,7 @@ from client_sdk.rsocket_py.requests import Requests
 from client_sdk.rsocket_py.wires import wire_of
 
 CONNECT_S: Final = 10.0  # for a server to accept the SETUP
+LEASE_S: Final = 0.01  # between two looks whether there is a lease, while a request waits for one
 MIN_FRAGMENT_BYTES: Final = 64
 _MAX_MS: Final = 0x7FFFFFFF
 _log: Final = logging.getLogger("client_sdk")
@@ -63,7 +65,7 @@ class RSocketClient(Requests):
         setup_payload: Payload | None = None,
         fragment_size_bytes: int | None = None,
     ) -> None:
-        """All as in rsocket-py, but `request_queue_size`, which has nothing to bound, and `lease_publisher`.
+        """All as in rsocket-py; `request_queue_size` bounds what waits for a lease, 0 leaves it to the program.
 
         RSocketError for `fragment_size_bytes` below 64, NotImplementedError for a `lease_publisher`.
         """
@@ -82,6 +84,10 @@ class RSocketClient(Requests):
             data,
             wants_lease=honor_lease,
         )
+        self._settings: Final = Settings(fragment_bytes=fragment_size_bytes or 0)
+        self._queue_n: Final = request_queue_size
+        self._waiting_n = 0  # requests that wait for a lease
+        self._first: Final = asyncio.Lock()  # held by the one that has waited longest
         self._lifetime: Final = max_lifetime_period
         self._transports: Final = aiter(transport_provider)
         self._responder = RSocketPyResponder(handler_factory)
@@ -111,7 +117,7 @@ class RSocketClient(Requests):
         try:
             async with asyncio.timeout(CONNECT_S):
                 wire = await wire_of(transport)
-                connection = await Connection.open(wire, self._setup, self._responder)
+                connection = await Connection.open(wire, self._setup, self._responder, settings=self._settings)
         except Exception as error:
             await self._fail(error)
             return None
@@ -153,6 +159,21 @@ class RSocketClient(Requests):
             text = "connect() was not called" if reason is None else f"not connected: {reason.text}"
             raise NotConnected(text)
         return connection
+
+    async def _turn(self) -> Connection:
+        # The engine refuses what has no lease, and tells nobody of a new one; theirs lets requests wait.
+        if self._setup.wants_lease:
+            self._connected()
+            if self._queue_n and self._waiting_n >= self._queue_n:
+                raise asyncio.QueueFull(f"{self._waiting_n} requests wait for a lease already")
+            self._waiting_n += 1
+            try:
+                async with self._first:
+                    while not self._connected().machine.has_lease(asyncio.get_running_loop().time()):
+                        await asyncio.sleep(LEASE_S)
+            finally:
+                self._waiting_n -= 1
+        return self._connected()
 
     async def _fail(self, error: Exception) -> None:
         _log.warning("rsocket-py: cannot connect: %s", error)

@@ -40,6 +40,10 @@ class Requests(RSocket):  # type: ignore[misc]
         """The connection for a request that is made now; raises NotConnected."""
         raise NotImplementedError
 
+    async def _turn(self) -> Connection:
+        """The same, when a request may be made."""
+        return self._connected()
+
     def _head(self, metadata: bytes | None) -> bytes | None:
         """The metadata of a request, made of what its payload has; raises BadRequest."""
         return metadata
@@ -71,11 +75,11 @@ class Requests(RSocket):  # type: ignore[misc]
 
     async def _answer(self, payload: Payload) -> Payload:
         data, metadata = as_parts(payload, "the payload")
-        return await self._connected().request_response(data, self._head(metadata))
+        return await (await self._turn()).request_response(data, self._head(metadata))
 
     async def _fire(self, payload: Payload) -> None:
         data, metadata = as_parts(payload, "the payload")
-        await self._connected().fire_and_forget(data, self._head(metadata))
+        await (await self._turn()).fire_and_forget(data, self._head(metadata))
 
     async def _push(self, metadata: bytes) -> None:
         await self._connected().metadata_push(self._head(as_bytes(metadata, "metadata")) or b"")
@@ -123,7 +127,7 @@ class StreamRequest(BackpressureApi, Publisher, Subscription):  # type: ignore[m
             return
         try:
             data, metadata = as_parts(self._payload, "the payload")
-            connection = self._rsocket._connected()
+            connection = await self._rsocket._turn()
             await connection.request_stream(data, self._rsocket._head(metadata), self._initial_n, delivery)
         except Exception as error:
             delivery.ended(error)
@@ -164,7 +168,7 @@ class ChannelRequest(StreamRequest):
         try:
             data, metadata = as_parts(self._payload, "the payload")
             items.first = Payload(data, self._rsocket._head(metadata))
-            connection = self._rsocket._connected()
+            connection = await self._rsocket._turn()
             await connection.request_channel(items, b"", self._initial_n, delivery)
         except Exception as error:
             items.give_up()

@@ -28,8 +28,10 @@ from rsocket.transports.tcp import TransportTCP
 from client_sdk.errors import ConnectionLost
 from client_sdk.rsocket_py import RSocketClient, drop_in, news, substituted
 from client_sdk.rsocket_py.__main__ import main
-from tests.client_sdk.fake_broker import CLOSE, SETUP, FakeBroker, error_frame
+from tests.client_sdk.fake_broker import CLOSE, PAYLOAD, RESPONSE, SETUP, STREAM, FakeBroker, error_frame, header
 from tests.client_sdk.rsocket_py.strangers import Heard
+
+LEASE = 2
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -319,11 +321,38 @@ async def test_what_cannot_be_done_is_refused() -> None:
         await RSocketClient(provider()).request_response(Payload(b""))
 
 
-async def test_leases_are_asked_for(broker: FakeBroker) -> None:
+async def test_requests_wait_for_the_lease_of_the_server(broker: FakeBroker) -> None:
     transport = single_transport_provider(await dialled(broker.port))
-    async with RSocketClient(transport, honor_lease=True):
-        setup = (await (await broker.peer(0)).expect(SETUP))[0]
-        assert setup[2] & 0x40
+    async with RSocketClient(transport, honor_lease=True, request_queue_size=3) as client:
+        peer = await broker.peer(0)
+        assert (await peer.expect(SETUP))[0][2] & 0x40
+        broker.is_silent = True
+        waiting = [client.request_response(Payload(b"%d" % number)) for number in range(4)]
+        with pytest.raises(asyncio.QueueFull):
+            await waiting.pop()
+        assert peer.of(RESPONSE) == []
+        peer.send(header(0, LEASE) + (10_000).to_bytes(4) + (2).to_bytes(4))
+        assert [frame[3][6:] for frame in await peer.expect(RESPONSE, 2)] == [b"0", b"1"]
+        waiting[2].cancel()
+        client.request_stream(Payload(b"stream")).subscribe(heard := Heard())
+        peer.send(header(0, LEASE) + (10_000).to_bytes(4) + (1).to_bytes(4))
+        await peer.expect(STREAM)
+        peer.abort()
+        await heard.end()
+        await asyncio.wait(waiting)
+        assert [future.cancelled() or future.exception() is not None for future in waiting] == [True] * 3
+
+
+async def test_payloads_leave_in_fragments_of_the_size_that_is_asked_for(broker: FakeBroker) -> None:
+    transport = single_transport_provider(await dialled(broker.port))
+    async with RSocketClient(transport, fragment_size_bytes=64) as client:
+        broker.is_silent = True
+        waiting = client.request_response(Payload(b"x" * 150))
+        peer = await broker.peer(0)
+        await peer.expect(PAYLOAD, 2)
+        assert [len(frame[3]) for frame in peer.frames if frame[0] in (RESPONSE, PAYLOAD)] == [64, 64, 40]
+        waiting.cancel()
+        await asyncio.wait([waiting])
 
 
 async def test_inside_the_block_their_name_is_ours() -> None:
