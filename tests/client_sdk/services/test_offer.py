@@ -13,6 +13,7 @@ from client_sdk.services.offer import Offer
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
 from tests.client_sdk.services.test_health import tags_in, tags_of
+from tests.client_sdk.test_resumption import Relay
 
 ROUTE_ID = bytes(range(16))
 MIME = "message/x.rsocket.forwarding"
@@ -175,3 +176,31 @@ async def ask_on(client: Client, to: Address) -> None:
     """Until it fails: the first requests may be there before a change that comes over another connection."""
     while True:
         await client.request_response(to, b"1", timeout_s=5)
+
+
+async def test_tags_that_change_while_a_session_is_broken_are_those_of_the_resumed_one() -> None:
+    service = Service("s", tags={"version": "1"})
+
+    @service.request_response()
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    async with (
+        local_broker() as url,
+        Relay(url) as relay,
+        connect(relay.url, service=service, resume=True) as server,
+        connect(url) as client,
+    ):
+        relay.cut()
+        await service.set_tags({"version": "2"})
+        await server.wait_for("reconnecting", timeout_s=5)
+        await server.wait_for("connected", timeout_s=5)
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    answer = await client.request_response(address("s", version="2"), b"2")
+                except NoRoute:
+                    await asyncio.sleep(0.01)  # its METADATA_PUSH comes over another connection
+                else:
+                    break
+        assert answer.data == b"2"
