@@ -70,6 +70,7 @@ class Place:
             env=self._environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # rsocket-py's warns of each stream that it has just ended
             text=True,
         )
         assert process.stdout is not None  # asked for with PIPE

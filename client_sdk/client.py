@@ -278,7 +278,15 @@ class Client:
 
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
-        body = as_bytes(data, "data")
+        body = data if type(data) is bytes else as_bytes(data, "data")
+        if self._is_plain:
+            connection = self._keeper.connection
+            if connection is not None and connection.reason is None:
+                seconds = self._timeout_s if timeout_s is None else None if timeout_s == math.inf else timeout_s
+                head = self._heads.of(address, route, seconds) + passed_on()
+                if metadata:
+                    head += more_bytes(metadata)
+                return await connection.fire_and_forget(body, head, seconds)
         more = more_bytes(metadata)
         await self._calls.send(self._call("fire_and_forget", address, route, more, body, timeout_s, wait_for_reconnect))
 
