@@ -130,6 +130,16 @@ def test_verbose_tells_where_and_how_long_on_standard_error(broker: SyncLocalBro
     assert re.fullmatch(rf"\* connected to {broker} as [0-9a-f-]{{36}}\n\* ended after [\d.]+ ms\n", result.stderr)
 
 
+def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
+    certificate = str(ROOT / "tests/client_sdk/localhost.pem")
+    options = {"tls.certificate": certificate, "tls.key": certificate}
+    with sync_local_broker(listen=["tcp", "tls://127.0.0.1:0"], options=options) as broker:
+        url = broker.urls["tls"].replace("127.0.0.1", "localhost")
+        with sync.connect(broker, service=Orders().service):
+            assert call(url, "--ca", certificate, "--data", "tea").stdout == "tea\n"
+            assert call(url, "--data", "tea").exit_code == terminal.EXIT_NOT_CONNECTED
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Coroutine
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import uvloop
 
 from broker.server import Server
 from client_sdk import ClientError, DeadlineExceeded, NoRoute, RouteLost, address, connect
-from client_sdk.testing import RouteSeen, local_broker
+from client_sdk.testing import LocalBroker, RouteSeen, SyncLocalBroker, local_broker, sync_local_broker
 from tests.client_sdk.faces.services import Orders
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -149,6 +150,18 @@ async def test_options_are_given_by_name_or_as_keywords() -> None:
         async with one as broker, connect(broker):
             with pytest.raises(ClientError):
                 await connect(broker)
+
+
+def test_both_handles_and_both_ways_to_get_them_have_the_same_names_and_parameters() -> None:
+    def names(kind: type) -> dict[str, list[str]]:
+        return {
+            name: [] if isinstance(member, property) or not callable(member) else list(signature(member).parameters)
+            for name, member in vars(kind).items()
+            if not name.startswith("_")
+        }
+
+    assert names(SyncLocalBroker) == names(LocalBroker)
+    assert signature(sync_local_broker).parameters == signature(local_broker).parameters
 
 
 @pytest.mark.parametrize(
