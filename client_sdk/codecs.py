@@ -111,9 +111,11 @@ class JsonCodec:
         >>> JSON.decode(b'{"pieces": 3}', dict[str, int])
         {'pieces': 3}
         """
+        decode = self._decoders.get(type) or self.decoder(type)
         try:
-            return (self._decoders.get(type) or self.decoder(type))(data)
-        except msgspec.DecodeError as error:
+            return decode(data)
+        except (msgspec.DecodeError, RecursionError, TypeError) as error:
+            # TypeError: a set whose items turn out to be lists.
             raise ValueError(str(error)) from None
 
     def encode(self, value: Any) -> bytes:

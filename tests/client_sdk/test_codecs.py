@@ -56,6 +56,20 @@ def test_json_says_where_the_bytes_do_not_fit(data: bytes, text: str) -> None:
         JSON.decode(data, Struct)
 
 
+@pytest.mark.parametrize(
+    "data, type, text",
+    [
+        (b"[" * 100_000, Any, "maximum recursion depth"),
+        (b"[[1]]", set[Any], "unhashable"),
+        (b"1" * 5000, int, "out of range"),
+        (b"1e999", float, "out of range"),
+    ],
+)
+def test_whatever_the_sender_sends_it_is_told_that_it_does_not_fit(data: bytes, type: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        JSON.decode(data, type)
+
+
 def test_json_refuses_types_and_values_that_it_has_not() -> None:
     with pytest.raises(TypeError):
         JSON.decoder(list[int] | set[int])
