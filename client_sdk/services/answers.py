@@ -134,8 +134,9 @@ class ThreadItems:
         return self
 
     async def __anext__(self) -> Any:
+        step = self._threads.start(self._step, self._ended)
         self._is_running = True
-        item = await self._threads.start(self._step, self._ended)
+        item = await step
         if item is _END:
             raise StopAsyncIteration
         return item
@@ -163,10 +164,11 @@ class ThreadItems:
             closing.add_done_callback(_hear)
 
     def _close(self) -> asyncio.Future[Any] | None:
-        if self._generator is None:
-            self._leave()
-            return None
-        return self._threads.start(self._generator.close, self._leave)
+        if self._generator is not None:
+            with contextlib.suppress(RuntimeError):  # the system has no thread for it: it goes as it is
+                return self._threads.start(self._generator.close, self._leave)
+        self._leave()
+        return None
 
 
 def _hear(closing: asyncio.Future[Any]) -> None:

@@ -116,8 +116,9 @@ class Handler:
                 value = await self.function(*arguments)
             else:
                 assert limit is not None  # `handler_of`: there are no threads without
+                result = self.threads.start(functools.partial(self.function, *arguments), limit.leave)
                 is_lent = True
-                value = await self.threads.start(functools.partial(self.function, *arguments), limit.leave)
+                value = await result
                 if inspect.isawaitable(value):  # a function that is async and does not look so
                     value = await value
         finally:

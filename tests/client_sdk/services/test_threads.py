@@ -140,6 +140,25 @@ async def test_what_a_thread_raises_is_an_error_of_the_handler_and_ends_nothing_
         await ask(service, b"")
 
 
+async def test_when_the_system_has_no_thread_the_turn_is_given_back(
+    blocked: Blocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    items = aiter(ServiceResponder(blocked.service).request_stream(route_bytes("items"), b"x"))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await ask(blocked.service, b"1")
+        with pytest.raises(RuntimeError, match="new thread"):
+            await anext(items)
+    await items.aclose()  # type: ignore[attr-defined]
+    assert (blocked.working_n(REQUEST_RESPONSE), blocked.working_n(REQUEST_STREAM)) == (0, 0)
+    blocked.go.set()
+    assert await ask(blocked.service, b"1") == Payload(b"1")
+
+
 async def test_context_of_the_request_is_there_in_the_thread() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
     service = Service("s")
