@@ -54,7 +54,8 @@ def modules() -> list[str]:
     """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, engine and services of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
     paths += ["client_sdk/engine.py", "client_sdk/links.py", "client_sdk/answers.py", "client_sdk/codecs.py"]
-    paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk/services").glob("*.py")]
+    for room in ("services", "rsocket_py"):
+        paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk" / room).glob("*.py")]
     return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
 
 
