@@ -104,6 +104,17 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """What a document links to outside of docs/ is named and not linked."""
+    here = ROOT / "docs" / page.file.src_uri
+
+    def named(match: re.Match[str]) -> str:
+        target = (here.parent / match[2]).resolve()
+        return match[0] if target.is_relative_to(ROOT / "docs") else match[1]
+
+    return re.sub(r"\[([^\]]*)\]\((\.\./[^)#]*)[^)]*\)", named, markdown)
+
+
 def front_page() -> str:
     """The README; what it links to outside of docs/ is named and not linked."""
     text = (ROOT / "README.md").read_text().replace("](docs/", "](")

