@@ -7,15 +7,14 @@ Decides which way a call goes. How the connection is kept is `keeper`'s, what a 
 """
 
 import math
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
 from broker.rsocket.metadata import COMPOSITE_MIME
 from client_sdk.address import Address
-from client_sdk.calls import Call, Calls, Defaults, passed_on, wait_s_of
-from client_sdk.engine import Connection
+from client_sdk.calls import Call, Calls, Defaults, wait_s_of
 from client_sdk.errors import ClientError
-from client_sdk.flows import DEFAULT_WINDOW_N, Flow, Inflow
+from client_sdk.flows import DEFAULT_WINDOW_N, Flow
 from client_sdk.gathering import WINDOW_N, Gathering
 from client_sdk.gathers import GATHER_ENTRY
 from client_sdk.heads import Heads
@@ -28,7 +27,7 @@ from client_sdk.rsocket_py.view import ClientRSocket
 from client_sdk.services.offer import DEFAULT_DRAIN_S, Offer
 from client_sdk.states import Change, Changes, State
 from client_sdk.tracing import current
-from client_sdk.tried_flow import MakeFlow, TriedFlow
+from client_sdk.tried_flow import Flows
 
 
 class Client:
@@ -56,6 +55,7 @@ class Client:
         self._calls: Final = calls
         self._defaults: Final = defaults
         self._timeout_s: Final = defaults.timeout_s
+        self._flows: Final = Flows(keeper, heads, calls)
         # Nothing happens around a call, unless the call itself wants it.
         self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
@@ -233,20 +233,12 @@ class Client:
         >>> answer.data
         b'order 42'
         """
-        if timeout_s is None:
-            timeout_s = self._timeout_s
-        elif timeout_s == math.inf:
-            timeout_s = None
+        timeout_s = self._limit_s(timeout_s)
         body = data if type(data) is bytes else as_bytes(data, "data")
         if self._is_plain and retry is None and hedging is None:
             connection = self._keeper.connection
             if connection is not None and connection.reason is None:
-                head = self._heads.of(address, route, timeout_s)
-                trace = current.get()
-                if trace is not None:
-                    head += trace.entries
-                if metadata:
-                    head += more_bytes(metadata)
+                head = self._head(address, route, timeout_s, metadata)
                 return await connection.request_response(body, head, timeout_s)
         call = Call(
             "request_response",
@@ -282,11 +274,9 @@ class Client:
         if self._is_plain:
             connection = self._keeper.connection
             if connection is not None and connection.reason is None:
-                seconds = self._timeout_s if timeout_s is None else None if timeout_s == math.inf else timeout_s
-                head = self._heads.of(address, route, seconds) + passed_on()
-                if metadata:
-                    head += more_bytes(metadata)
-                return await connection.fire_and_forget(body, head, seconds)
+                timeout_s = self._limit_s(timeout_s)
+                head = self._head(address, route, timeout_s, metadata)
+                return await connection.fire_and_forget(body, head, timeout_s)
         more = more_bytes(metadata)
         await self._calls.send(self._call("fire_and_forget", address, route, more, body, timeout_s, wait_for_reconnect))
 
@@ -325,7 +315,7 @@ class Client:
             retry=self._defaults.retry if retry is None else retry,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-        return self._stream(call, initial_n)
+        return self._flows.stream(call, initial_n)
 
     def request_channel(
         self,
@@ -360,14 +350,7 @@ class Client:
             timeout_s=None if timeout_s == math.inf else timeout_s,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-
-        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
-            async def begin(inflow: Inflow) -> None:
-                await connected().request_channel(aiter(items), head, initial_n, inflow)
-
-            return Flow(begin, initial_n, left_s, "request_channel")
-
-        return self._flow(call, make)
+        return self._flows.channel(call, items, initial_n)
 
     async def metadata_push(
         self,
@@ -409,7 +392,7 @@ class Client:
         """
         more = GATHER_ENTRY + more_bytes(metadata)
         call = self._call("request_stream", address, route, more, as_bytes(data, "data"), timeout_s, wait_for_reconnect)
-        return Gathering(self._stream(call, WINDOW_N), enough_n)
+        return Gathering(self._flows.stream(call, WINDOW_N), enough_n)
 
     def as_rsocket(
         self,
@@ -434,6 +417,22 @@ class Client:
 
     # helpers
 
+    def _limit_s(self, timeout_s: float | None) -> float | None:
+        """A call's deadline, given what it says itself."""
+        if timeout_s is None:
+            return self._timeout_s
+        return None if timeout_s == math.inf else timeout_s
+
+    def _head(
+        self, address: Address, route: str | None, timeout_s: float | None, metadata: Mapping[str, bytes] | None
+    ) -> bytes:
+        """The metadata of a call around which nothing happens."""
+        head = self._heads.of(address, route, timeout_s)
+        trace = current.get()
+        if trace is not None:
+            head += trace.entries
+        return head + more_bytes(metadata) if metadata else head
+
     def _call(
         self,
         model: str,
@@ -445,31 +444,13 @@ class Client:
         wait_for_reconnect: bool | float | None,
     ) -> Call:
         """A call with the client's defaults."""
-        if timeout_s is None:
-            timeout_s = self._timeout_s
         return Call(
             model,
             address,
             route,
             more,
             data,
-            timeout_s=None if timeout_s == math.inf else timeout_s,
+            timeout_s=self._limit_s(timeout_s),
             retry=self._defaults.retry,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-
-    def _stream(self, call: Call, initial_n: int) -> Flow:
-        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
-            async def begin(inflow: Inflow) -> None:
-                await connected().request_stream(call.data, head, initial_n, inflow)
-
-            return Flow(begin, initial_n, left_s, "request_stream")
-
-        return self._flow(call, make)
-
-    def _flow(self, call: Call, make: MakeFlow) -> Flow:
-        """The flow itself where nothing happens around it: each item costs one step less."""
-        head = self._heads.of(call.address, call.route, call.timeout_s)
-        if self._calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
-            return TriedFlow(self._calls, call, make)
-        return make(self._keeper.connected, head + passed_on() + call.more, call.timeout_s)

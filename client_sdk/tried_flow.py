@@ -1,21 +1,61 @@
-"""A stream that is tried again before its first item, and has a span: a Flow around Flows.
+"""Streams and channels of a client; one that is tried again before its first item, or has a span, is around others.
 
     anext ──► no item yet: tried(open, first item) ──► items of the flow that began ──► end ──► the span ends
 
 Decides when a stream has begun. Does not know frames.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from typing import Final
 
 from client_sdk.calls import Call, Calls, passed_on
 from client_sdk.engine import Connection
-from client_sdk.flows import Flow
+from client_sdk.flows import Flow, Inflow
+from client_sdk.heads import Heads
+from client_sdk.keeper import Keeper
 from client_sdk.payload import Payload
 from client_sdk.spans import Calling
 
 # A flow that has not begun: of what gives its connection then, the metadata, seconds for it (None: no deadline).
 MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow]
+
+
+class Flows:
+    """Makes the streams and channels of one client."""
+
+    def __init__(self, keeper: Keeper, heads: Heads, calls: Calls) -> None:
+        self._keeper: Final = keeper
+        self._heads: Final = heads
+        self._calls: Final = calls
+
+    def stream(self, call: Call, initial_n: int) -> Flow:
+        """A request/stream."""
+
+        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
+            async def begin(inflow: Inflow) -> None:
+                await connected().request_stream(call.data, head, initial_n, inflow)
+
+            return Flow(begin, initial_n, left_s, call.model)
+
+        return self._flow(call, make)
+
+    def channel(self, call: Call, items: AsyncIterable[object], initial_n: int) -> Flow:
+        """A request/channel that sends these items."""
+
+        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
+            async def begin(inflow: Inflow) -> None:
+                await connected().request_channel(aiter(items), head, initial_n, inflow)
+
+            return Flow(begin, initial_n, left_s, call.model)
+
+        return self._flow(call, make)
+
+    def _flow(self, call: Call, make: MakeFlow) -> Flow:
+        """The engine's flow itself where nothing happens around it: each item costs one step less."""
+        head = self._heads.of(call.address, call.route, call.timeout_s)  # raises now what is wrong with it
+        if self._calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
+            return TriedFlow(self._calls, call, make)
+        return make(self._keeper.connected, head + passed_on() + call.more, call.timeout_s)
 
 
 class TriedFlow(Flow):
