@@ -357,6 +357,7 @@ class Connection:
             elif not stream.is_ours:
                 if holder is not None:
                     holder.cancel()
+                    holder.add_done_callback(self._handler_ended)
             elif not holder.done():
                 failure = stream.failure
                 if failure is None:
@@ -476,7 +477,9 @@ class Connection:
         if responder is None:
             self._machine.handlers_n -= 1  # a METADATA_PUSH; all others are refused
         elif kind == frames.REQUEST_RESPONSE:
-            stream.holder = self._start(self._answer(stream, responder, metadata, data))
+            # No callback on its end: it says so itself (`_answer`), unless it is cancelled before it begins.
+            task = stream.holder = self._loop.create_task(self._answer(stream, responder, metadata, data))
+            self._handlers.add(task)
         elif kind == frames.REQUEST_FNF:
             self._start(self._handle_unanswered(responder.fire_and_forget(metadata, data), "fire_and_forget"))
         elif kind == frames.METADATA_PUSH:
@@ -500,8 +503,9 @@ class Connection:
         return task
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
-        self._handlers.discard(task)
-        self._machine.handlers_n -= 1
+        if task in self._handlers:
+            self._handlers.remove(task)
+            self._machine.handlers_n -= 1
 
     async def _handle_unanswered(self, work: Coroutine[Any, Any, None], what: str) -> None:
         try:
@@ -512,6 +516,7 @@ class Connection:
             _log.exception("%s: the handler failed", what)
 
     async def _answer(self, stream: Stream, responder: Responder, metadata: bytes | None, data: bytes) -> None:
+        task: Any = stream.holder
         failure: BaseException | None = None
         try:
             answer_data, answer_metadata = as_parts(await responder.request_response(metadata, data), "the answer")
@@ -523,7 +528,9 @@ class Connection:
             if _is_cancelled(error):
                 raise
             failure = error
-        stream.holder = None  # this task ends by itself
+        finally:
+            self._handler_ended(task)
+            stream.holder = None  # this task ends by itself
         if failure is None:
             self._machine.answer(stream, answer_data, answer_metadata)
         elif not stream.is_over:
