@@ -40,6 +40,7 @@ from client_sdk.streams import Exchange
 from client_sdk.transports import Wire
 
 TURN_BYTES: Final = 256 * 1024  # of payloads in pieces that are written in one turn of the loop
+TURN_ITEMS_N: Final = 256  # that a handler may give without ever waiting, before the loop has its turn
 CHECKED_BYTES: Final = 1024 * 1024  # payloads and metadata below it are never too large
 HANDLER_GRACE_S: Final = 1.0  # for handlers that were cancelled, before they are left behind
 RETIRED_GRACE_S: Final = 30.0  # for handlers without a caller who waits, when a retired connection ends
@@ -112,6 +113,7 @@ class Connection:
         self._accepted: Final[asyncio.Future[None]] = self._create_future()
         self._resumed: asyncio.Future[None] | None = None  # set by `resume`
         self._left: Final[set[asyncio.Task[None]]] = set()  # they close links that broke
+        self._told: Final[set[str]] = set()  # words that the log has; ours, so there are few
         self._ending: asyncio.Task[None] | None = None  # set when it is over
         self.reason: ClientError | None = None  # None while requests can be made; then why not
         self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
@@ -510,10 +512,17 @@ class Connection:
     async def _handle_unanswered(self, work: Coroutine[Any, Any, None], what: str) -> None:
         try:
             await work
-        except (ApplicationError, Refused) as error:
+        except Refused as error:
+            word, _ = split_word(error.message)
+            if word not in self._told:
+                self._told.add(word)
+                _log.warning("%s: %s (told once for each connection)", what, error)
+        except ApplicationError as error:
             _log.warning("%s: %s", what, error)
-        except Exception:
-            _log.exception("%s: the handler failed", what)
+        except (Exception, asyncio.CancelledError) as error:
+            if _is_cancelled(error):
+                raise
+            _log.error("%s: the handler failed", what, exc_info=error)
 
     async def _answer(self, stream: Stream, responder: Responder, metadata: bytes | None, data: bytes) -> None:
         task: Any = stream.holder
@@ -561,6 +570,7 @@ class Connection:
         failure: BaseException | None = None
         machine = self._machine
         stream = exchange.stream
+        sent_n = 0
         try:
             async for item in items:
                 data, metadata = as_parts(item, "an item")
@@ -573,6 +583,10 @@ class Connection:
                 machine.send_item(stream, data, metadata)
                 if not self._is_flush_due:
                     self.flush_soon()
+                sent_n += 1
+                if sent_n >= TURN_ITEMS_N:
+                    sent_n = 0
+                    await asyncio.sleep(0)
         except (Exception, asyncio.CancelledError) as error:
             if _is_cancelled(error):
                 raise

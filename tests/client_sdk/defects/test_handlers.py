@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.client_sdk.defects.raw_broker import (
     FNF,
     KEEPALIVE,
     LAST,
+    MAX_N,
     METADATA,
     PAYLOAD,
     PUSH,
@@ -59,7 +61,34 @@ async def test_a_failure_that_nobody_waits_for_is_told_to_nobody(
         assert (await peer.call(4)).data == b"alive"
         assert peer.of(ERROR) + peer.on(2) == []
     said = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert len(said) == (0 if isinstance(failure, asyncio.CancelledError) else 2), caplog.text
+    assert len(said) == 2, caplog.text
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\xff\xff"])
+async def test_requests_without_an_answer_that_cannot_be_served_do_not_fill_the_log(
+    raw: RawBroker, metadata: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows 4 and 9: a thousand that no handler is there for, or whose metadata is broken, are a line or two."""
+    service = Service("s")
+
+    @service.fire_and_forget("named")
+    async def note(data: bytes) -> None:
+        pass
+
+    @service.metadata_push("named")
+    async def push(data: bytes) -> None:
+        pass
+
+    @service.request_response("named")
+    async def answer(data: bytes) -> bytes:
+        return data
+
+    async with serving(raw, service) as (_, peer):
+        for number in range(1000):
+            peer.send(request(2 + 2 * number, FNF, metadata=metadata), Frame(0, PUSH, METADATA, metadata or b"\x00"))
+        assert (await peer.call(4000, metadata=b"\xfe\0\0\6\5named")).data == b"alive"
+    said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert 1 <= len(said) <= 2, said
 
 
 @pytest.mark.parametrize("answer", ["text", 5, None, object(), [b"x"], Payload("text")])  # type: ignore[arg-type]
@@ -162,6 +191,48 @@ async def test_a_handler_that_never_ends_holds_up_neither_keepalive_nor_cancel_n
         peer.send(Frame(2 * RESPONSE, CANCEL), Frame(2 * STREAM, CANCEL))
         assert (await peer.call(100)).data == b"alive"
         assert everything.cancelled == 2
+
+
+@pytest.mark.parametrize("role", ["stream", "channel", "caller's channel"])
+async def test_items_that_never_wait_leave_the_event_loop_to_others(raw: RawBroker, role: str) -> None:
+    """Row 29: with all credit and room for a hundred thousand small ones; a few hundred are made at a time."""
+    service, made = Service("s"), 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal made
+        while True:
+            made += 1
+            yield b"x"
+
+    @service.request_stream()
+    async def items(data: bytes) -> AsyncIterator[bytes]:
+        async for each in endless():
+            yield each
+
+    @service.request_channel()
+    async def channel(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+        async for each in endless():
+            yield each
+
+    reading: asyncio.Future[Any] = asyncio.ensure_future(asyncio.sleep(0))
+    async with serving(raw, service) as (client, peer):
+        peer.stop_reading()
+        if role == "caller's channel":
+            reading = asyncio.ensure_future(anext(client.request_channel(address("x"), endless())))
+            peer.read_on()
+            [asked] = await peer.expect(CHANNEL)
+            peer.stop_reading()
+            peer.send(Frame(asked.stream_id, 8, 0, MAX_N.to_bytes(4)))
+        else:
+            peer.send(request(2, STREAM if role == "stream" else CHANNEL, n=MAX_N))
+        longest = last = 0
+        while last < 20_000:
+            await asyncio.sleep(0)
+            longest, last = max(longest, made - last), made
+        assert longest <= 1000, f"{longest} items in one turn of the loop"
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        peer.abort()
 
 
 async def test_a_handler_that_will_not_be_cancelled_is_left_behind_and_close_returns(
