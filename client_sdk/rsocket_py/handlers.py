@@ -9,6 +9,7 @@ there is no connection per caller.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -19,6 +20,7 @@ from rsocket.request_handler import RequestHandler
 
 from broker.rsocket.frames import Setup
 from client_sdk.errors import ClientError, SetupRejected
+from client_sdk.flows import Inflow
 from client_sdk.payload import Payload
 from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, TheirSubscriber
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
@@ -27,6 +29,8 @@ from client_sdk.rsocket_py.publishers import Collector, collect
 
 if TYPE_CHECKING:
     from client_sdk.client import Client
+
+_log: Final = logging.getLogger("client_sdk")
 
 
 def handler_of(source: HandlerSource) -> RSocketPyHandler:
@@ -172,13 +176,21 @@ async def _feed(
                 subscriber.on_complete()
                 return
             subscriber.on_next(payload, is_complete=False)
+        if isinstance(payloads, Inflow):
+            payloads.cancel()  # the caller hears that its half is wanted no more
     except asyncio.CancelledError:
-        subscriber.on_error(RSocketProtocolError(ErrorCode.CANCELED, data="canceled: the caller wants no more"))
+        _tell(subscriber, RSocketProtocolError(ErrorCode.CANCELED, data="canceled: the caller wants no more"))
         raise
     except ClientError as error:
-        theirs: Any = as_theirs(error)
-        subscriber.on_error(theirs)
+        _tell(subscriber, as_theirs(error))
     except Exception as error:
         if collector is None:
             raise
         collector.on_error(error)
+
+
+def _tell(subscriber: TheirSubscriber, error: Any) -> None:
+    try:
+        subscriber.on_error(error)
+    except Exception:
+        _log.exception("a Subscriber failed in on_error")

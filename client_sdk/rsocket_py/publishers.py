@@ -85,7 +85,7 @@ class Collector:
             try:
                 self.subscription.cancel()
             except Exception:
-                # StreamFromGenerator does, when nobody has asked it for anything yet.
+                # StreamFromGenerator raises when nobody has asked it for anything yet.
                 _log.debug("a Publisher failed in cancel()", exc_info=True)
 
 

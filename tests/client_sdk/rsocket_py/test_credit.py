@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from reactivestreams.subscription import Subscription
 from rsocket.extensions.helpers import composite, route
 from rsocket.payload import Payload
 
@@ -149,6 +150,36 @@ async def test_cancel_of_the_future_and_of_the_subscription_is_sent(scripted: Sc
     await scripted.rsocket.fire_and_forget(Payload(b""))
     assert heard.data == [b"a"]
     assert not heard.ended  # who cancels hears nothing more
+
+
+async def test_who_raises_in_on_subscribe_has_asked_for_nothing(scripted: Scripted) -> None:
+    class Raising(Heard):
+        def on_subscribe(self, subscription: Any) -> None:
+            raise ValueError("mine")
+
+    publisher, sent = Counted(3), asyncio.Event()
+    with pytest.raises(ValueError, match="mine"):
+        scripted.rsocket.request_stream(Payload(b"")).subscribe(Raising())
+    with pytest.raises(ValueError, match="mine"):
+        scripted.rsocket.request_channel(Payload(b""), publisher, sent).subscribe(Raising())
+    assert (publisher.cancelled.is_set(), sent.is_set()) == (True, True)
+    await scripted.rsocket.fire_and_forget(Payload(b""))
+    await scripted.caller.expect(FNF)
+    assert (scripted.caller.of(STREAM), scripted.caller.of(CHANNEL)) == ([], [])
+
+
+async def test_what_a_request_gives_is_a_subscription_too(scripted: Scripted) -> None:
+    stream = scripted.rsocket.request_stream(Payload(b"")).initial_request_n(1)
+    stream.request(7)  # of nobody yet
+    stream.cancel()
+    heard = Heard()
+    stream.subscribe(heard)
+    assert isinstance(heard.subscription, Subscription)
+    await scripted.caller.expect(STREAM)
+    stream.request(5)
+    assert credit_of((await scripted.caller.expect(REQUEST_N))[0]) == 5
+    with pytest.raises(RuntimeError, match="a Subscriber reads"):
+        await heard.subscription.take()
 
 
 async def test_what_is_cancelled_before_it_was_sent_is_not_sent(scripted: Scripted) -> None:

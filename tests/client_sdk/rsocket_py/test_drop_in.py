@@ -14,7 +14,7 @@ import rsocket.transports.aiohttp_websocket
 from aiohttp import ClientSession, web
 from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
 from rsocket.error_codes import ErrorCode
-from rsocket.exceptions import RSocketError, RSocketProtocolError
+from rsocket.exceptions import RSocketError, RSocketProtocolError, RSocketTransportError
 from rsocket.extensions.helpers import composite, route
 from rsocket.extensions.mimetypes import WellKnownMimeTypes
 from rsocket.helpers import create_response, single_transport_provider
@@ -153,6 +153,49 @@ async def test_other_transports_of_theirs_fit(server: Server, kind: str) -> None
     if kind == "own":
         assert transport.sent_n >= 4  # SETUP, KEEPALIVE, two requests, a REQUEST_N
     await session.close()
+
+
+class Broken(Slow):
+    """A transport that raises where it is told."""
+
+    def __init__(self, where: str, *streams: Any) -> None:
+        super().__init__(*streams)
+        self.where = where
+
+    async def connect(self) -> None:
+        if self.where == "connect":
+            raise RSocketTransportError from OSError("no carrier")
+        if self.where == "dial":
+            raise ConnectionRefusedError("nobody listens")
+
+    async def send_frame(self, frame: Any) -> None:
+        if self.where == "send" and self.sent_n == 2:
+            raise RSocketTransportError from OSError("the cable is out")
+        await super().send_frame(frame)
+
+    async def next_frame_generator(self) -> Any:
+        found = await super().next_frame_generator()
+        if self.where == "receive" and self.sent_n > 2:
+            raise RSocketTransportError
+        return None if self.where == "end" and self.sent_n > 2 else found
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("connect", "no carrier"),
+        ("dial", "nobody listens"),
+        ("send", "the cable is out"),
+        ("receive", "RSocketTransportError"),
+        ("end", "closed the connection"),
+    ],
+)
+async def test_a_transport_that_breaks_ends_requests(server: Server, where: str, text: str) -> None:
+    transport = Broken(where, *await asyncio.open_connection("127.0.0.1", server.port))
+    async with RSocketClient(single_transport_provider(transport)) as client:
+        with pytest.raises(RSocketProtocolError, match=text):
+            await client.request_response(Payload(b"a"))
+    await transport.close()
 
 
 class Listening(BaseRequestHandler):  # type: ignore[misc]

@@ -8,7 +8,7 @@ import pytest
 from reactivestreams.subscriber import DefaultSubscriber
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
-from rsocket.helpers import create_response
+from rsocket.helpers import create_future, create_response
 from rsocket.payload import Payload as TheirPayload
 from rsocket.request_handler import BaseRequestHandler
 from rsocket.routing.request_router import RequestRouter
@@ -18,7 +18,7 @@ from rsocket.streams.stream_from_async_generator import StreamFromAsyncGenerator
 
 from client_sdk import ApplicationError, Canceled, ClientError, Payload, Rejected, SetupRejected, address, connect
 from client_sdk.rsocket_py import HandlerSource
-from tests.client_sdk.fake_broker import PAYLOAD, FakeBroker
+from tests.client_sdk.fake_broker import CANCEL, PAYLOAD, FakeBroker
 from tests.client_sdk.rsocket_py.strangers import Counted, Heard
 from tests.client_sdk.test_calls import items_of
 
@@ -298,3 +298,82 @@ async def test_their_codes_and_words_reach_the_caller(broker: FakeBroker) -> Non
         ]
         with pytest.raises(Canceled, match="no more"):
             await anext(client.request_stream(address("theirs")))
+
+
+async def test_their_subscriber_that_cancels_stops_the_callers_half(broker: FakeBroker) -> None:
+    handler = Channelling(2, Counted(1))
+    async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
+        items = client.request_channel(address("theirs"), items_of(*(b"%d" % number for number in range(100))))
+        assert (await anext(items)).data == b"0"
+        await handler.subscriber.has(2)
+        handler.subscriber.subscription.cancel()
+        await (await broker.peer(0)).expect(CANCEL)
+        assert handler.subscriber.data == [b"1", b"2"]
+        await items.aclose()
+
+
+async def test_a_caller_that_is_lost_is_told_even_to_a_subscriber_that_raises(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Raising(Heard):
+        def on_error(self, exception: Exception) -> None:
+            super().on_error(exception)
+            raise ValueError("mine")
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"first"
+        await asyncio.Event().wait()
+
+    handler = Channelling(10, Counted(0))
+    handler.subscriber = Raising()
+    async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
+        waiting = asyncio.ensure_future(anext(client.request_channel(address("theirs"), endless())))
+        await handler.seen.get()
+        while handler.subscriber.subscription is None:
+            await asyncio.sleep(0)
+        (await broker.peer(0)).abort()
+        await handler.subscriber.end()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert "a Subscriber failed in on_error" in caplog.text
+
+
+async def test_a_handler_that_gives_no_payload_has_failed(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(Theirs):
+        async def request_response(self, payload: Any) -> Any:
+            return create_future(b"no payload")
+
+    async with connect(broker.url, service="theirs", handler=Odd), connect(broker.url) as client:
+        with pytest.raises(ApplicationError, match="incident"):
+            await client.request_response(address("theirs"))
+    assert "it must give a Payload" in caplog.text
+
+
+async def test_errors_of_ours_pass_through_their_handlers(broker: FakeBroker) -> None:
+    class Mixed(Theirs):
+        async def request_response(self, payload: Any) -> Any:
+            raise ApplicationError("only 3 are left", word="out-of-stock", code=0x301)
+
+    async with connect(broker.url, service="theirs", handler=Mixed), connect(broker.url) as client:
+        with pytest.raises(ApplicationError) as caught:
+            await client.request_response(address("theirs"))
+        assert (caught.value.word, caught.value.code) == ("out-of-stock", 0x301)
+
+
+async def test_their_generators_end_when_the_caller_goes(broker: FakeBroker) -> None:
+    cancelled = asyncio.Event()
+
+    class Endless(Theirs):
+        async def request_stream(self, payload: Any) -> Any:
+            async def generate() -> AsyncIterator[tuple[Any, bool]]:
+                number = 0
+                while True:
+                    yield TheirPayload(b"%d" % number), False
+                    number += 1
+
+            return StreamFromAsyncGenerator(generate, on_cancel=cancelled.set)
+
+    async with connect(broker.url, service="theirs", handler=Endless), connect(broker.url) as client:
+        async with client.request_stream(address("theirs"), initial_n=2) as items:
+            assert (await anext(items)).data == b"0"
+        await cancelled.wait()
