@@ -16,6 +16,15 @@ from mkdocs.structure.files import File
 import client_sdk
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+READ_FIRST: Final = (
+    "guide.md",
+    "services.md",
+    "sync.md",
+    "testing.md",
+    "command-line.md",
+    "rsocket-py.md",
+    "tracing.md",
+)
 FIRST: Final = (
     "connect",
     "client",
@@ -26,7 +35,7 @@ FIRST: Final = (
     "flows",
     "service",
     "serving",
-)  # pages
+)  # pages of the reference
 TOGETHER: Final = {  # modules on the page of another one
     "gathers": "gathering",
     "group": "serving",
@@ -84,7 +93,7 @@ def public_names(module_name: str) -> list[str]:
 def on_config(config: Any) -> Any:
     """Puts the documents of client_sdk and its reference behind the first page."""
     documents = sorted(path.name for path in (ROOT / "docs/sdk").glob("*.md"))
-    documents.sort(key=lambda name: name != "guide.md")
+    documents.sort(key=lambda name: READ_FIRST.index(name) if name in READ_FIRST else len(READ_FIRST))
     pages = [{page: f"sdk/reference/{page}.md"} for page, _, _ in reference()]
     config.nav[1:1] = [
         {"Programs in Python": [f"sdk/{name}" for name in documents]},
