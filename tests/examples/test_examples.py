@@ -43,6 +43,7 @@ async def test_example_runs_with_a_broker_of_its_own(path: Path) -> None:
     assert output.strip()
 
 
+@pytest.mark.slow
 async def test_examples_run_against_a_broker_that_is_there() -> None:
     async with local_broker() as url:
         for path in (each for each in EXAMPLES if each.stem not in SEVERAL_BROKERS):
