@@ -7,6 +7,7 @@ import pytest
 from reactivestreams.subscription import Subscription
 from rsocket.extensions.helpers import composite, route
 from rsocket.payload import Payload
+from rsocket.streams.stream_from_generator import StreamFromGenerator
 
 from client_sdk import connect
 from client_sdk.rsocket_py import ClientRSocket
@@ -190,6 +191,9 @@ async def test_what_is_cancelled_before_it_was_sent_is_not_sent(scripted: Script
     publisher, sent = Counted(3), asyncio.Event()
     scripted.rsocket.request_stream(Payload(b"")).subscribe(Hasty())
     scripted.rsocket.request_channel(Payload(b""), publisher, sent).subscribe(Hasty())
+    # Theirs raises in cancel() when nobody has asked it for anything.
+    generator = StreamFromGenerator(lambda: iter(()))
+    scripted.rsocket.request_channel(Payload(b""), generator).subscribe(Hasty())
     late = scripted.rsocket.request_channel(Payload(b""), Counted(3), late_sent := asyncio.Event())
     late.subscribe(Heard())
     late.cancel()
