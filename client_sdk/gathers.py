@@ -18,7 +18,7 @@ The metadata of an item is composite:
     FAILED_MIME        | version = 1 (8) | RSocket code (32) | text, "word: sentence" … |    of an item that failed
     application/octet-stream | the metadata that the handler gave, absent if it gave none |
 
-What follows the named fields is ignored, so that a later version may say more. Knows no connections.
+What follows the named fields is ignored, so that a later version may say more. D-57. Knows no connections.
 """
 
 from typing import Final

@@ -6,7 +6,7 @@
 Each header is one entry: its mime type is the header's name, its content the header's value. So rsocket-java's
 micrometer module and Spring write and read them. With OpenTelemetry installed and set up, `spans` makes spans of calls
 and handlers; without it what came in with a request goes out with the calls that its handler makes, unchanged, as the
-specification asks of those who record nothing. W3C "Trace Context". Knows no connections.
+specification asks of those who record nothing. W3C "Trace Context"; D-58. Knows no connections.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The words of a gather: what a service says of its answers is what the caller reads."""
+"""The words of a gather (D-57): what a service says of its answers is what the caller reads."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Traces go through a chain of services, with OpenTelemetry and without."""
+"""Traces (D-58) go through a chain of services, with OpenTelemetry and without."""
 
 import asyncio
 import sys
