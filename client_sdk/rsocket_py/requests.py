@@ -50,7 +50,8 @@ class Requests(RSocket):  # type: ignore[misc]
 
     def request_response(self, payload: Payload) -> "asyncio.Future[Payload]":
         """One answer; cancelling the Future sends CANCEL."""
-        return self._start(self._answer, payload)
+        # Whatever it waits for holds the task; a set of tasks, as for the others, would cost time on each request.
+        return asyncio.get_running_loop().create_task(self._answer(payload))
 
     def fire_and_forget(self, payload: Payload) -> "asyncio.Future[None]":
         """The Future is done when the request is about to be written."""
@@ -74,8 +75,11 @@ class Requests(RSocket):  # type: ignore[misc]
         return ChannelRequest(self, payload, publisher, sending_done)
 
     async def _answer(self, payload: Payload) -> Payload:
-        data, metadata = as_parts(payload, "the payload")
-        return await (await self._turn()).request_response(data, self._head(metadata))
+        try:
+            data, metadata = as_parts(payload, "the payload")
+            return await (await self._turn()).request_response(data, self._head(metadata))
+        except Exception as error:
+            raise as_theirs(error) from error
 
     async def _fire(self, payload: Payload) -> None:
         data, metadata = as_parts(payload, "the payload")
