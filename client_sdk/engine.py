@@ -307,8 +307,11 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Bytes of the other side."""
-        self._machine.receive(data, self._loop.time())
-        self._settle()
+        try:
+            self._machine.receive(data, self._loop.time())
+            self._settle()
+        except Exception as error:
+            self._fail(error)
 
     def lost(self, error: OSError | None) -> None:
         """The wire has ended."""
@@ -366,6 +369,7 @@ class Connection:
                     holder.set_result(Payload(stream.data, stream.metadata))
                 else:
                     holder.set_exception(_Late() if failure.kind == LATE else self.error_of(failure))
+                stream.let_go()
 
     def _flush(self) -> None:
         self._is_flush_due = False
@@ -375,8 +379,8 @@ class Connection:
         pieces = machine.take_output(TURN_BYTES, self._loop.time())
         if pieces:
             self._link.write(pieces)
-        if machine.unsent_bytes and not self._is_paused:
-            self.flush_soon()
+            if machine.unsent_bytes and not self._is_paused:
+                self.flush_soon()
         if not self._room.is_set() and not self._is_paused and not machine.is_full:
             self._room.set()
         if self.is_retired:
@@ -391,7 +395,16 @@ class Connection:
     def _tick(self) -> None:
         self._timer = None
         self._timer_at = float("inf")
-        self._machine.tick(self._loop.time())
+        try:
+            self._machine.tick(self._loop.time())
+            self._settle()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A mistake of ours ends the connection like any other loss, and whoever waits on it."""
+        _log.error("the connection is given up, this is a mistake in the SDK", exc_info=error)
+        self._machine.end(Failure(LOST, f"internal: {type(error).__name__}"), 0)
         self._settle()
 
     def _see_changes(self) -> None:
@@ -437,8 +450,8 @@ class Connection:
 
     async def _finish(self) -> None:
         try:
-            self._is_paused = False
-            self._flush()
+            while pieces := self._machine.take_output(TURN_BYTES, 0.0):
+                self._link.write(pieces)
             await self._link.close()
             if self.is_retired:
                 await self._let_handlers_end()

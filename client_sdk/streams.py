@@ -62,6 +62,8 @@ class Exchange:
                 inflow.no_more()
         if stream.is_stopped:
             self._cancel_task()
+            if stream.is_over:
+                stream.let_go()
         elif self._credit is not None and stream.credit_n > 0 and not self._credit.done():
             self._credit.set_result(None)
 

@@ -200,6 +200,7 @@ class Exchanges:
     def lose(self, failure: Failure) -> None:
         """The connection has ended, and all streams with it."""
         for stream in list(self.streams.values()):
+            self._output.drop(stream)
             stream.failure = failure
             self._finish(stream)
             self.tell(stream)

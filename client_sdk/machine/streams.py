@@ -79,3 +79,9 @@ class Stream:
         self.deadline = 0.0  # seconds, monotonic; 0: none
         self.gathered: Gathered | None = None  # of a PAYLOAD that is arriving in pieces
         self.backlog: deque[Outgoing] | None = None  # what must wait until the fragments before it have left
+
+    def let_go(self) -> None:
+        """The shell has all of it: whoever still knows the stream (its deadline) keeps no payload alive."""
+        self.holder = None
+        self.data = b""
+        self.metadata = None

@@ -15,6 +15,7 @@ from broker.rsocket.frames import (
     FOLLOWS,
     KEEPALIVE,
     METADATA,
+    METADATA_PUSH,
     NEXT,
     PAYLOAD,
     REQUEST_CHANNEL,
@@ -24,9 +25,10 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     Setup,
 )
-from client_sdk import ClientError, ConnectionLost, Payload, Service
-from client_sdk.engine import Connection
+from client_sdk import ClientError, ConnectionLost, DeadlineExceeded, NotConnected, Payload, Service
+from client_sdk.engine import Connection, Settings
 from client_sdk.flows import Inflow
+from client_sdk.machine.settings import MAX_QUEUED_BYTES
 from client_sdk.services.responder import ServiceResponder
 
 
@@ -248,3 +250,95 @@ async def test_what_is_broken_and_has_no_answer_is_dropped() -> None:
         wire.incoming.put_nowait(broken)
     assert await still_answers(connection, wire) == []
     await connection.close()
+
+
+class DeafWire(ListWire):
+    """Takes nothing from some moment on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hears = asyncio.Event()
+        self.hears.set()
+
+    async def send(self, frames: list[bytes]) -> None:
+        await self.hears.wait()
+        self.sent += frames
+
+
+async def test_a_reader_with_full_credit_that_does_not_read_costs_bounded_memory_and_then_gets_all() -> None:
+    service = Service("s")
+    count = 3000
+
+    @service.request_stream()
+    async def items(data: bytes) -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield bytes(2000)
+
+    wire = DeafWire()
+    wire.incoming.put_nowait(ACCEPTED)
+    responder = ServiceResponder(service)
+    connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), responder)
+    wire.hears.clear()
+    wire.incoming.put_nowait(frame(2, REQUEST_STREAM, 0, (0x7FFFFFFF).to_bytes(4)))
+    for _ in range(2000):
+        await asyncio.sleep(0)
+    assert connection.machine.unsent_bytes < MAX_QUEUED_BYTES + 3000
+    wire.hears.set()
+    last = frame(2, PAYLOAD, COMPLETE, b"")
+    async with asyncio.timeout(10):
+        while last not in wire.sent[-2:]:
+            await asyncio.sleep(0)
+    assert sum(raw[4] >> 2 == PAYLOAD for raw in wire.sent) == count + 1
+    await connection.close()
+
+
+async def test_whoever_waits_for_room_ends_with_the_connection_or_at_its_deadline() -> None:
+    wire = DeafWire()
+    wire.incoming.put_nowait(ACCEPTED)
+    connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), None)
+    wire.hears.clear()
+    await connection.fire_and_forget(bytes(1 << 20), None)
+    await asyncio.sleep(0)
+    calls: list[asyncio.Future[object]] = [
+        asyncio.ensure_future(connection.request_response(b"", None)),
+        asyncio.ensure_future(connection.fire_and_forget(b"", None)),
+        asyncio.ensure_future(connection.metadata_push(b"x")),
+        asyncio.ensure_future(connection.request_stream(b"", None, 4, Inflow(4, 4))),
+    ]
+    for late in (connection.request_response, connection.fire_and_forget):
+        with pytest.raises(DeadlineExceeded, match=r"0\.01 s"):
+            await late(b"", None, 0.01)
+    assert not any(call.done() for call in calls)
+    wire.incoming.put_nowait(b"")
+    ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
+    assert {type(end) for end in ends} == {NotConnected}
+    await connection.ended.wait()
+
+
+async def test_a_payload_in_pieces_is_written_to_its_end_by_close() -> None:
+    wire = ListWire()
+    wire.incoming.put_nowait(ACCEPTED)
+    settings = Settings(fragment_bytes=1 << 16)
+    connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), None, None, settings)
+    await connection.fire_and_forget(bytes(1 << 20), None)
+    await connection.close()
+    assert sum(len(raw) - 6 for raw in wire.sent[2:]) == 1 << 20
+    assert int.from_bytes(wire.sent[-1][4:6]) & FOLLOWS == 0
+
+
+async def test_a_mistake_of_ours_ends_the_connection_and_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(connection: Connection, metadata: bytes) -> bool:
+        raise KeyError("mistake")
+
+    said: list[str] = []
+    monkeypatch.setattr("client_sdk.engine._log.error", lambda text, **_: said.append(text))
+    wire = ListWire()
+    wire.incoming.put_nowait(ACCEPTED)
+    connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), None, broken)
+    call = asyncio.ensure_future(connection.request_response(b"", None))
+    await asyncio.sleep(0)
+    wire.incoming.put_nowait(frame(0, METADATA_PUSH, METADATA, b"x"))
+    with pytest.raises(ConnectionLost, match="internal"):
+        await asyncio.wait_for(call, 5)
+    await connection.ended.wait()
+    assert said == ["the connection is given up, this is a mistake in the SDK"]
