@@ -68,7 +68,7 @@ class RetryBudget:
 class RetryPolicy:
     """Tries a call again where that is safe: `connect(retry=RetryPolicy())`, or of one call.
 
-    attempts       in all, the first one included
+    attempts       in all, the first one included; eight go on for 2 to 4 s, after which what was restarted is back
     first_delay_s  before the second attempt; doubles up to max_delay_s, each shortened to a half at most, by chance
     try_timeout_s  for each attempt; None: an attempt may take what is left of the deadline
     budget         shared by all calls with this policy; its own when absent
@@ -82,7 +82,7 @@ class RetryPolicy:
 
     def __init__(
         self,
-        attempts: int = 3,
+        attempts: int = 8,
         *,
         first_delay_s: float = 0.05,
         max_delay_s: float = 1.0,

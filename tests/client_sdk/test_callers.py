@@ -40,7 +40,7 @@ from tests.client_sdk.fake_broker import (
 from tests.client_sdk.test_calls import items_of
 
 TO = address("x")
-AGAIN = RetryPolicy(first_delay_s=0, max_delay_s=0)
+AGAIN = RetryPolicy(3, first_delay_s=0, max_delay_s=0)
 CANCELED = 0x203
 
 

@@ -101,6 +101,13 @@ def test_delays_double_to_a_bound_and_chance_shortens_them_to_a_half_at_most() -
     assert [policy.delay_s(n, lambda: 0.0) for n in (1, 2, 3, 4)] == [0.05, 0.1, 0.2, 0.25]
 
 
+def test_a_policy_that_nobody_changed_outlives_a_restart() -> None:
+    policy = RetryPolicy()
+    for chance, least_s, most_s in ((0.0, 1.7, 1.8), (1.0, 3.5, 3.6)):
+        waited_s = sum(policy.delay_s(n, lambda: chance) for n in range(1, policy.attempts))  # noqa: B023
+        assert least_s < waited_s < most_s
+
+
 def test_no_retry_is_a_policy_of_one_attempt() -> None:
     assert NO_RETRY.attempts == 1
 
