@@ -18,14 +18,15 @@ SEVERAL_BROKERS = {"two_brokers", "resilient_caller"}  # they always start their
 
 async def run_example(path: Path, *arguments: str) -> tuple[int | None, str]:
     """(exit status, output)"""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    # In this order, so that they find what the tests found: the compiled core, where they run on that.
+    import_path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(path),
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": import_path},
         cwd=ROOT,
     )
     try:
