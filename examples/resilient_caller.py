@@ -31,7 +31,7 @@ async def break_things(brokers: list[LocalBroker]) -> None:
 
 
 async def main() -> None:
-    policy = RetryPolicy(attempts=20, try_timeout_s=2)
+    policy = RetryPolicy(try_timeout_s=2)
     async with contextlib.AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(local_broker()) for _ in range(2)]
         for url in brokers:  # a service at each of them: they are not linked
