@@ -251,15 +251,20 @@ class Connection:
         self._machine.metadata_push(metadata)
         self.flush_soon()
 
-    async def request_stream(self, data: bytes, metadata: bytes | None, initial_n: int, inflow: Inflow) -> None:
-        """Asks for a stream whose items go to `inflow`, which was made for `initial_n`; its deadline is kept here."""
+    async def request_stream(
+        self, data: bytes, metadata: bytes | None, initial_n: int, inflow: Inflow, is_channel: bool = False
+    ) -> None:
+        """Asks for a stream whose items go to `inflow`, which was made for `initial_n`; its deadline is kept here.
+
+        `is_channel`: as a channel on which nothing more will be sent.
+        """
         check_size(data, metadata)
         if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
             await self._wait_for_turn(0.0)
         exchange = Exchange(self, inflow)
         deadline = inflow.deadline_at
-        kind = frames.REQUEST_STREAM
-        exchange.begin(self._machine.request_items(kind, exchange, data, metadata, initial_n, deadline))
+        kind = frames.REQUEST_CHANNEL if is_channel else frames.REQUEST_STREAM
+        exchange.begin(self._machine.request_items(kind, exchange, data, metadata, initial_n, deadline, is_channel))
         self.flush_soon()
         if deadline and deadline < self._timer_at:
             self._set_timer(deadline)

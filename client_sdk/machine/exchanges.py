@@ -50,14 +50,16 @@ class Exchanges:
 
     # ours
 
-    def ask(self, kind: int, holder: object, data: bytes, metadata: bytes | None, n: int, has_out: bool) -> Stream:
+    def ask(
+        self, kind: int, holder: object, data: bytes, metadata: bytes | None, n: int, has_out: bool, flags: int = 0
+    ) -> Stream:
         """Sends a request that has an answer; `n`: the items that are asked for, 1 for a request/response."""
         stream = Stream(self._allocate(), kind, True, holder)
         stream.in_open = True
         stream.out_open = has_out
         stream.expected_n = n
         self.streams[stream.id] = stream
-        self._output.content(stream, kind, 0, n, metadata, data)
+        self._output.content(stream, kind, flags, n, metadata, data)
         return stream
 
     def forget_about(self, kind: int, data: bytes, metadata: bytes | None) -> None:

@@ -270,11 +270,19 @@ class Machine:
         return stream
 
     def request_items(
-        self, kind: int, holder: object, data: bytes, metadata: bytes | None, n: int, deadline: float
+        self,
+        kind: int,
+        holder: object,
+        data: bytes,
+        metadata: bytes | None,
+        n: int,
+        deadline: float,
+        is_alone: bool = False,
     ) -> Stream:
-        """REQUEST_STREAM or REQUEST_CHANNEL."""
-        is_channel = kind == frames.REQUEST_CHANNEL
-        stream = self._exchanges.ask(kind, holder, data, metadata, n, is_channel)
+        """REQUEST_STREAM or REQUEST_CHANNEL. `is_alone`: nothing more will be sent on the channel."""
+        has_out = kind == frames.REQUEST_CHANNEL and not is_alone
+        flags = frames.COMPLETE if is_alone else 0
+        stream = self._exchanges.ask(kind, holder, data, metadata, n, has_out, flags)
         if deadline:
             self._deadlines.add(stream, deadline)
         return stream

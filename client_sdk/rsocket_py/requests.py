@@ -24,7 +24,7 @@ from client_sdk.payload import Payload, as_bytes, as_parts
 from client_sdk.rsocket_py.delivery import Delivery
 from client_sdk.rsocket_py.faces import TheirPublisher, TheirSubscriber
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
-from client_sdk.rsocket_py.publishers import collect
+from client_sdk.rsocket_py.publishers import Collector, collect
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
@@ -102,6 +102,7 @@ class StreamRequest(BackpressureApi, Publisher, Subscription):  # type: ignore[m
         self._rsocket: Final = rsocket
         self._payload: Final = payload
         self._initial_n = MAX_N
+        self._is_channel = False
         self._delivery: Delivery | None = None  # of the last Subscriber
 
     def initial_request_n(self, n: int) -> Self:
@@ -131,8 +132,9 @@ class StreamRequest(BackpressureApi, Publisher, Subscription):  # type: ignore[m
             return
         try:
             data, metadata = as_parts(self._payload, "the payload")
+            head = self._rsocket._head(metadata)
             connection = await self._rsocket._turn()
-            await connection.request_stream(data, self._rsocket._head(metadata), self._initial_n, delivery)
+            await connection.request_stream(data, head, self._initial_n, delivery, self._is_channel)
         except Exception as error:
             delivery.ended(error)
         else:
@@ -140,19 +142,25 @@ class StreamRequest(BackpressureApi, Publisher, Subscription):  # type: ignore[m
 
 
 class ChannelRequest(StreamRequest):
-    """A channel that may be asked for; as a stream, but for what is sent."""
+    """A channel that may be asked for; without a publisher it is a stream but for its frame."""
 
     def __init__(
         self, rsocket: Requests, payload: Payload, publisher: TheirPublisher | None, sending_done: asyncio.Event | None
     ) -> None:
         super().__init__(rsocket, payload)
+        self._is_channel = True
         self._publisher: Final = publisher
         self._sending_done: Final = sending_done
 
     def subscribe(self, subscriber: TheirSubscriber | None) -> None:
         """Subscribes to the publisher, and sends the request."""
+        if self._publisher is None:
+            super().subscribe(subscriber)
+            if self._sending_done is not None:
+                self._sending_done.set()
+            return
         delivery = self._delivery = Delivery(subscriber or NullSubscriber(), self._initial_n)
-        items = _ChannelItems(delivery, self._publisher, self._sending_done)
+        items = _ChannelItems(delivery, collect(self._publisher), self._sending_done)
         try:
             if subscriber is not None:
                 subscriber.on_subscribe(delivery)
@@ -182,13 +190,11 @@ class ChannelRequest(StreamRequest):
 class _ChannelItems(AsyncIterator[object]):
     """What we send on a channel: the payload of the request, then what the program's Publisher publishes."""
 
-    def __init__(
-        self, delivery: Delivery, publisher: TheirPublisher | None, sending_done: asyncio.Event | None
-    ) -> None:
+    def __init__(self, delivery: Delivery, collector: Collector, sending_done: asyncio.Event | None) -> None:
         self.delivery: Final = delivery
         self.first: Payload | None = None  # from when it is known until it is sent
-        self._collector: Final = None if publisher is None else collect(publisher)
-        self._rest: Final = None if self._collector is None else self._collector.items()
+        self._collector: Final = collector
+        self._rest: Final = collector.items()
         self._sending_done: Final = sending_done
 
     async def __anext__(self) -> object:
@@ -196,8 +202,6 @@ class _ChannelItems(AsyncIterator[object]):
         if first is not None:
             return first
         self.delivery.opened()
-        if self._rest is None:
-            raise StopAsyncIteration
         try:
             return await anext(self._rest)
         except StopAsyncIteration:
@@ -207,14 +211,12 @@ class _ChannelItems(AsyncIterator[object]):
 
     async def aclose(self) -> None:
         """Nothing more will be sent; the engine calls it at the end, whatever the end is."""
-        if self._rest is not None:
-            await self._rest.aclose()
+        await self._rest.aclose()
         self.give_up()
 
     def give_up(self) -> None:
         """The same, when the engine has not begun."""
-        if self._collector is not None:
-            self._collector.cancel()
+        self._collector.cancel()
         if self._sending_done is not None:
             self._sending_done.set()
 

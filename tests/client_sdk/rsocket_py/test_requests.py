@@ -201,9 +201,12 @@ async def test_a_channel_without_a_publisher_or_subscriber_is_one_payload(broker
     async with offered(broker, things()) as (_, rsocket):
         rsocket.request_channel(Payload(b"alone", ECHO)).subscribe(None)
         caller = await broker.peer(1)
-        await caller.expect(CHANNEL)
-        await caller.expect(PAYLOAD)
-        assert caller.of(PAYLOAD)[0][2] == 0x40  # COMPLETE, and no item
+        assert (await caller.expect(CHANNEL))[0][2] & 0x40  # COMPLETE, in the request itself
+        heard, sent = Heard(), asyncio.Event()
+        rsocket.request_channel(Payload(b"alone", ECHO), None, sent).initial_request_n(1).subscribe(heard)
+        assert await heard.end() == [b"echo alone"]
+        assert sent.is_set()
+        assert caller.of(PAYLOAD) == []
 
 
 async def test_a_stream_that_is_subscribed_to_again_is_asked_for_again(broker: FakeBroker) -> None:
