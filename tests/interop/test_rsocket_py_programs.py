@@ -1,15 +1,26 @@
 """Programs of rsocket-py's own, unchanged, on our engine: they say what they say on theirs, but for one line."""
 
 import asyncio
+import importlib.util
+import os
 import runpy
+import sys
 from typing import Any
 
 import pytest
+from rsocket.helpers import create_response
+from rsocket.payload import Payload
+from rsocket.routing.request_router import RequestRouter
+from rsocket.routing.routing_request_handler import RoutingRequestHandler
+from rsocket.rsocket_server import RSocketServer
+from rsocket.streams.stream_from_generator import StreamFromGenerator
+from rsocket.transports.tcp import TransportTCP
 
 from broker.server import Server
 from client_sdk import address, connect
 from tests.conftest import missing
 from tests.interop.tutorial import CHATS, Tutorial, TutorialMissing, get
+from tests.system.processes import ROOT
 from tests.system.waits import until
 
 pytestmark = pytest.mark.interop
@@ -36,6 +47,62 @@ async def test_their_tutorial_says_the_same_on_our_engine(tutorial: Tutorial, ch
     assert (ours[0], theirs[0]) == (0, 0), f"{ours[2]}\n{theirs[2]}"
     assert ours[1] == theirs[1] - ({UNASKED} if chat in WITHOUT_UNASKED else set()), ours[2]
     assert ours[1] or chat == "step2"  # which prints nothing
+
+
+@pytest.fixture
+def their_command() -> str:
+    """rsocket-py's command line tool, which needs asyncclick."""
+    if importlib.util.find_spec("asyncclick") is None:
+        missing("asyncclick is not installed: pip install '.[interop]'")
+    found = importlib.util.find_spec("rsocket.cli.command")
+    assert found is not None
+    assert found.origin is not None
+    return found.origin
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [("--request", "echo hello\n"), ("--stream", "['0', '1', '2']\n"), ("--channel", "['0', '1', '2']\n")],
+)
+async def test_their_command_line_tool_asks_their_server_on_our_engine(their_command: str, ask: str, says: str) -> None:
+    router = RequestRouter()
+
+    @router.response("here")  # type: ignore[untyped-decorator]
+    async def echo(payload: Payload) -> Any:
+        return create_response(b"echo " + (payload.data or b""))
+
+    @router.stream("here")  # type: ignore[untyped-decorator]
+    async def count() -> Any:
+        return StreamFromGenerator(lambda: ((Payload(b"%d" % at), at == 2) for at in range(3)))
+
+    @router.channel("here")  # type: ignore[untyped-decorator]
+    async def channel() -> Any:
+        return await count(), None
+
+    servers: list[RSocketServer] = []
+
+    def session(*streams: Any) -> None:
+        servers.append(RSocketServer(TransportTCP(*streams), handler_factory=lambda: RoutingRequestHandler(router)))
+
+    listening = await asyncio.start_server(session, "127.0.0.1", 0)
+    url = f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "client_sdk.rsocket_py", their_command, ask, "-r", "here", "-d", "hello", url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        said, errors = await program.communicate()
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+        listening.close()
+        for server in servers:
+            await server.close()
+    assert (program.returncode, said.decode()) == (0, says), errors.decode()
 
 
 async def test_their_tutorial_runs_behind_the_broker(
