@@ -59,6 +59,7 @@ class Brokers:
         # Whoever wants encryption everywhere is not led to a place without.
         self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
         self._reached: Target | None = None  # None until the first connection
+        self._address = ""  # of its host, where it was reached; empty when nobody looked
 
     @property
     def url(self) -> str:
@@ -99,7 +100,7 @@ class Brokers:
         assert target is not None  # there was a connection
         try:
             async with asyncio.timeout(self._timeout_s):
-                await connection.resume(await dial(target, self._ssl))
+                await connection.resume(await dial(target, self._ssl, self._address))
             if self.offer is not None:
                 self.offer.resumed()
         except ClientError:
@@ -192,6 +193,7 @@ class Brokers:
                 connection = await Connection.open(wire, setup, self._responder, self.hear, settings)
                 if offer is not None:
                     offer.opened(connection, setup)
+                self._address = address
                 return connection
         except ClientError as error:
             kind = SetupRejected if isinstance(error, SetupRejected) else NotConnected

@@ -93,13 +93,16 @@ class Connecting:
             await self._close(self._client)
 
     async def __aiter__(self) -> AsyncGenerator[Client, None]:
+        said = ""  # each reason is logged once
         while True:
             try:
                 client = await self._start()
             except (NotConnected, SetupRejected) as error:
                 if isinstance(error, SetupRejected) and not error.is_transient:
                     raise
-                _log.warning("cannot connect: %s: %s", error.word, error.text)
+                if error.text != said:
+                    _log.warning("cannot connect: %s: %s", error.word, error.text)
+                said = error.text
                 await asyncio.sleep(self._backoff.next_s())
                 continue
             self._backoff.reset()

@@ -8,6 +8,7 @@ import pytest
 from broker.rsocket.frames import Setup
 from client_sdk import ClientError, NotConnected, SetupRejected
 from client_sdk.brokers import MAX_ADDRESSES, Brokers, addresses_of
+from client_sdk.links import SocketLink
 from client_sdk.transports import Target
 from tests.client_sdk.fake_broker import FakeBroker
 
@@ -76,6 +77,20 @@ async def test_no_more_addresses_are_tried_than_it_may(broker: FakeBroker) -> No
         await brokers_of(f"tcp://brokers.example:{broker.port}", names).dial()
     names.addresses.pop(0)
     await (await brokers_of(f"tcp://brokers.example:{broker.port}", names).dial()).close()
+
+
+async def test_a_session_goes_on_where_it_was_begun(broker: FakeBroker) -> None:
+    """Another address of the name may be another broker, which does not know it."""
+
+    class Suspended:
+        async def resume(self, wire: SocketLink) -> None:
+            await wire.close()
+
+    brokers = brokers_of(f"tcp://brokers.example:{broker.port}", Names("127.0.0.9", "127.0.0.1"))
+    connection = await brokers.dial()
+    await brokers.resume(Suspended())  # type: ignore[arg-type]
+    await broker.peer(1)
+    await connection.close()
 
 
 async def test_addresses_are_the_systems_each_once() -> None:
