@@ -1,7 +1,8 @@
 """How much several workers carry against one: `python benchmarks/workers.py`. The method is told in README.md.
 
 Two kinds of traffic: services at all workers, where every request stays at the worker that it came to, and one service,
-where those of all workers but one take a hop.
+where those of all workers but one take a hop. Where there is no CPU left for the load generator, each worker is held to
+a share of one: then the generator has room, and what is carried can be compared.
 """
 
 import json
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a f
 from benchmarks.contestants import CannotStart, Contestant, RunningBroker, core_folder
 from benchmarks.figures import Row
 from benchmarks.machine import BUILD, CannotMeasure, build_programs, describe_machine
+from benchmarks.shares import Shares
 
 RUN_LIMIT_S: Final = 40.0  # for a run beyond its --seconds
 LINKED_S: Final = 1.0  # for the workers to be linked; a generator that came before would count errors
@@ -31,6 +33,8 @@ ROWS: Final = (
     Row("request_response", 16, 64, services=1),
 )
 KINDS: Final = ("services at all workers", "one service")
+SHARE: Final = 0.4  # of a CPU for each of two workers on two: the generator needs a fifth of what both do together
+USED: Final = 0.95  # of the shares at least, or it was not the workers that were measured
 
 
 def serving(workers_n: int, is_compiled: bool) -> Contestant:
@@ -57,36 +61,49 @@ def choose_cpus(workers_n: int) -> tuple[set[int], set[int], bool]:
     return set(allowed), set(allowed), True
 
 
-def measure(runner: Contestant, row: Row, seconds: float, broker_cpus: set[int], load_cpus: set[int]) -> dict[str, Any]:
-    """What the generator reports of one run; CannotStart, CannotMeasure."""
-    broker = runner.start(broker_cpus)
+def measure(
+    runner: Contestant, workers_n: int, row: Row, seconds: float, cpus: tuple[set[int], set[int]], share: float
+) -> dict[str, Any]:
+    """What the generator reports of one run; CannotStart, CannotMeasure.
+
+    `cpus`: for the workers and for the generator. `share`: of a CPU that each worker is held to; 0: it has one.
+    """
+    broker = runner.start(cpus[0])
+    shares = Shares(share) if share else None
     try:
         time.sleep(LINKED_S)
-        pids = ",".join(map(str, processes_of(broker)))
+        processes = processes_of(broker)
+        if shares is not None:
+            shares.hold(processes[-workers_n:])  # not the supervisor, which forwards nothing
+        pids = ",".join(map(str, processes))
         command = [str(BUILD / runner.generator), "--port", str(broker.port), "--cpu-of", pids, *row.arguments(seconds)]
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
             timeout=seconds + RUN_LIMIT_S,
-            preexec_fn=lambda: os.sched_setaffinity(0, load_cpus),
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus[1]),
         )
     except subprocess.TimeoutExpired:
         raise CannotMeasure(f"{runner.name}: the generator did not end") from None
     finally:
         broker.stop()
+        if shares is not None:
+            shares.release()
     if done.returncode != 0 or done.stderr.strip():
         raise CannotMeasure(f"{runner.name}: {done.stderr.strip() or done.returncode}")
     report: dict[str, Any] = json.loads(done.stdout)
     if report["errors"]:
         raise CannotMeasure(f"{runner.name}: {report['errors']} errors")
+    # What the workers used of what they could have had.
+    report["used"] = report["requests_per_s"] * report["cpu_us_per_request"] / 1e6 / workers_n / (share or 1.0)
     return report
 
 
 def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) -> None:
     """One table: medians over the rounds; ratios are taken within each round."""
     table = Table(title=title)
-    for column in ("workers", "requests/s", "against one", "CPU µs/request", "by CPU alone", "generator busy"):
+    for column in ("workers", "requests/s", "against one", "used", "CPU µs/request", "by CPU alone", "generator busy"):
         table.add_column(column, justify="right")
     ones = runs[1]
     for workers_n, reports in runs.items():
@@ -97,11 +114,14 @@ def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) ->
             str(workers_n),
             f"{median(each['requests_per_s'] for each in reports):,.0f}",
             f"{carried:.2f}",
+            f"{median(each['used'] for each in reports):.2f}",
             f"{median(each['cpu_us_per_request'] for each in reports):.2f}",
             f"{by_cpu:.2f}",
             f"{median(each['load_busy'] for each in reports):.2f}",
         )
     console.print(table)
+    if any(median(each["used"] for each in reports) < USED for reports in runs.values()):
+        console.print(f"less than {USED:.0%} was used: a worker waited for another one, or others wanted the machine")
 
 
 @click.command()
@@ -109,7 +129,12 @@ def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) ->
 @click.option("--seconds", type=click.FloatRange(0.1), default=4.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--interpreted", is_flag=True, help="The core as it is in the source tree.")
-def main(workers_n: int, seconds: float, rounds: int, interpreted: bool) -> None:
+@click.option(
+    "--share",
+    type=click.FloatRange(0.0, 1.0),
+    help=f"Of a CPU that each worker is held to, 0: to none.  [default: {SHARE} where CPUs must be shared]",
+)
+def main(workers_n: int, seconds: float, rounds: int, interpreted: bool, share: float | None) -> None:
     """Compare several workers with one."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     runners = {number: serving(number, not interpreted) for number in (1, workers_n)}
@@ -117,13 +142,17 @@ def main(workers_n: int, seconds: float, rounds: int, interpreted: bool) -> None
         build_programs()
         broker_cpus, load_cpus, is_shared = choose_cpus(workers_n)
         console.print(describe_machine(), highlight=False)
-        if is_shared:
+        if share is None:
+            share = SHARE if is_shared else 0.0
+        if share:
+            console.print(f"each worker is held to {share:.0%} of a CPU, the generator has the rest")
+        elif is_shared:
             console.print("workers and generator share all CPUs: what CPU time says is what a core more would carry")
         for row, kind in zip(ROWS, KINDS, strict=True):
             runs: dict[int, list[dict[str, Any]]] = {number: [] for number in runners}
             for _ in range(rounds):
                 for number, runner in runners.items():
-                    runs[number].append(measure(runner, row, seconds, broker_cpus, load_cpus))
+                    runs[number].append(measure(runner, number, row, seconds, (broker_cpus, load_cpus), share))
             show(console, f"{kind}: {row.name}", runs)
     except (CannotMeasure, CannotStart) as error:
         raise click.ClickException(str(error)) from error
