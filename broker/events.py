@@ -15,6 +15,8 @@ from typing import Final
 
 LIFECYCLE: Final = 0
 FLOW: Final = 1
+REQUEST: Final = 2
+DEFINITION: Final = 3  # of a flow number; no event, it has no sequence number
 
 BROKER_STARTED: Final = 1
 BROKER_STOPPED: Final = 2
@@ -89,7 +91,7 @@ FLOW_FIELDS: Final = (
     "caller_service",
     "route_id",
     "service",
-    "tags",
+    "address",
     "model",
     "routing",
     "outcome",
@@ -102,6 +104,30 @@ FLOW_FIELDS: Final = (
     "latency_sum_us",
     "latency_max_us",
     "histogram",
+)
+# A request that ended, as integers; what its flow number means a definition says, sent before its first use.
+REQUEST_FIELDS: Final = (
+    "seq",
+    "started_at_us",
+    "duration_us",
+    "flow",
+    "outcome",
+    "order",
+    "items_in",
+    "items_out",
+    "bytes_in",
+    "bytes_out",
+)
+DEFINITION_FIELDS: Final = (
+    "flow",
+    "caller_route",
+    "caller_service",
+    "route_id",
+    "service",
+    "address",
+    "model",
+    "routing",
+    "word",
 )
 
 _LINEAR: Final = 32  # below this every microsecond is a bucket of its own
@@ -178,6 +204,7 @@ class FlowRecord:
     """The requests of one caller to one route, of one model, routing type and outcome, in one interval."""
 
     __slots__ = (
+        "address",
         "at_ms",
         "bytes_in",
         "bytes_out",
@@ -196,7 +223,6 @@ class FlowRecord:
         "routing",
         "seq",
         "service",
-        "tags",
         "word",
     )
 
@@ -209,7 +235,7 @@ class FlowRecord:
         caller_service: str,
         route_id: str,
         service: str,
-        tags: str,
+        address: str,
         model: str,
         routing: str,
         outcome: str,
@@ -230,7 +256,7 @@ class FlowRecord:
         self.caller_service: Final = caller_service
         self.route_id: Final = route_id  # empty when no route was found
         self.service: Final = service
-        self.tags: Final = tags  # of the address: "service=orders region=eu"
+        self.address: Final = address  # its tags: "service=orders region=eu"
         self.model: Final = model
         self.routing: Final = routing
         self.outcome: Final = outcome
@@ -255,7 +281,7 @@ class FlowRecord:
             self.caller_service,
             self.route_id,
             self.service,
-            self.tags,
+            self.address,
             self.model,
             self.routing,
             self.outcome,

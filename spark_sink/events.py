@@ -1,4 +1,4 @@
-"""The one schema of event files: which columns a lifecycle event and a flow record have, and of which type.
+"""The one schema of event files: which columns a lifecycle event, a flow record and a request have, and of which type.
 
 It is made from the field tables of `broker.events`, so that a field added there is asked for here. Before them come
 the columns that say who tells it: broker id, broker name and epoch (one run of a broker); with `seq` they name a record
@@ -10,19 +10,26 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from broker.events import FLOW_FIELDS, LIFECYCLE_FIELDS
+from broker.events import DEFINITION_FIELDS, FLOW_FIELDS, LIFECYCLE_FIELDS, REQUEST_FIELDS
 from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME, Column, arrow_schema, spark_ddl
 
 SCHEMA_VERSION: Final = (
-    1  # in the metadata of every file; grows when a column changes its meaning, not when one is added
+    2  # in the metadata of every file; grows when a column changes its meaning, not when one is added
 )
 
 FLOWS: Final = "flows"
 LIFECYCLES: Final = "lifecycle"
+REQUESTS: Final = "requests"
 
 Bigint = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-AtMs = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # until the end of the year 9999, like Spark's timestamps
+LAST_AT_MS: Final = 253_402_300_799_999  # the end of the year 9999, like Spark's timestamps
+AtMs = Annotated[int, Meta(ge=0, le=LAST_AT_MS)]
 LengthMs = Annotated[int, Meta(ge=0, le=86_400_000_000)]
+AtUs = Annotated[int, Meta(ge=0, le=LAST_AT_MS * 1000 + 999)]
+LengthUs = Annotated[int, Meta(ge=0, le=86_400_000_000_000)]
+Outcome = Annotated[int, Meta(ge=0, le=255)]
+
+OUTCOMES: Final = ("completed", "error", "cancelled", "rejected", "route_lost", "caller_lost")  # by their numbers
 
 # field of a row -> its type on the pipe; whatever is not here is a text
 FIELD_TYPES: Final[dict[str, object]] = {
@@ -40,6 +47,13 @@ FIELD_TYPES: Final[dict[str, object]] = {
     "latency_max_us": Bigint,
     "histogram": list[tuple[Bigint, Bigint]],
 }
+REQUEST_TYPES: Final[dict[str, object]] = {
+    **dict.fromkeys(REQUEST_FIELDS, Bigint),
+    "started_at_us": AtUs,
+    "duration_us": LengthUs,
+    "outcome": Outcome,
+}
+DEFINITION_TYPES: Final[dict[str, object]] = dict.fromkeys(DEFINITION_FIELDS, str) | {"flow": Bigint}
 LIFECYCLE_TYPES: Final = FIELD_TYPES | {"tags": list[tuple[str, str | None]]}
 
 ORIGIN_COLUMNS: Final = (
@@ -89,7 +103,7 @@ FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     ),
     "caller_route": (Column("caller_route", TEXT, "route of the caller; empty: a caller without ROUTE_SETUP"),),
     "caller_service": (Column("caller_service", TEXT, "service name of the caller, or empty"),),
-    "tags": (Column("tags", TEXT, "of the address, `service=orders region=eu`"),),
+    "address": (Column("address", TEXT, "its tags, `service=orders region=eu`"),),
     "model": (Column("model", TEXT, "`request_response`, `request_stream` …"),),
     "routing": (Column("routing", TEXT, "`unicast`, `shard` or `multicast`"),),
     "outcome": (Column("outcome", TEXT, "`completed`, `error`, `cancelled`, `rejected`, `route_lost`, `caller_lost`"),),
@@ -107,6 +121,21 @@ FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     ),
 }
 
+_FLOW_TEXTS: Final = ("caller_route", "caller_service", "route_id", "service", "address", "model", "routing")
+_FLOW_SIZES: Final = ("items_in", "items_out", "bytes_in", "bytes_out")
+
+REQUEST_COLUMNS: Final = (
+    *ORIGIN_COLUMNS,
+    *_SHARED["seq"],
+    Column("at", TIME, "when it ended"),
+    Column("started_at", TIME, "when its first frame came"),
+    Column("duration_us", BIGINT, "from first frame to end"),
+    *(FLOW_FIELD_COLUMNS[name][0] for name in (*_FLOW_TEXTS, "outcome", "word")),
+    *(FLOW_FIELD_COLUMNS[name][0] for name in _FLOW_SIZES),
+    Column("order", BIGINT, "which of the broker's choices it was, 1, 2, 3 … in their order; 0: refused before one"),
+    Column("weight", BIGINT, "requests that this row stands for: N, where one of N is written"),
+)
+
 
 def _columns(fields: Sequence[str], columns_of: dict[str, tuple[Column, ...]]) -> tuple[Column, ...]:
     """Origin first, then `seq` and the time, which every reader sorts by, then the others in the fields' order."""
@@ -118,6 +147,10 @@ def _columns(fields: Sequence[str], columns_of: dict[str, tuple[Column, ...]]) -
 LIFECYCLE_COLUMNS: Final = _columns(LIFECYCLE_FIELDS, LIFECYCLE_FIELD_COLUMNS)
 FLOW_COLUMNS: Final = _columns(FLOW_FIELDS, FLOW_FIELD_COLUMNS)
 
-COLUMNS: Final[dict[str, tuple[Column, ...]]] = {FLOWS: FLOW_COLUMNS, LIFECYCLES: LIFECYCLE_COLUMNS}
+COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
+    FLOWS: FLOW_COLUMNS,
+    LIFECYCLES: LIFECYCLE_COLUMNS,
+    REQUESTS: REQUEST_COLUMNS,
+}
 ARROW_SCHEMAS: Final = {source: arrow_schema(columns) for source, columns in COLUMNS.items()}
 SPARK_SCHEMAS: Final = {source: spark_ddl(columns) for source, columns in COLUMNS.items()}

@@ -9,8 +9,9 @@
     |  record type, the others the fields of broker.events          |
     +---------------------------------------------------------------+
 
-Knows no file and no clock. Rows are checked against the field tables when they arrive, so that a bad frame is told at
-once and never spoils the segment of its neighbours.
+Requests name what they have in common by a flow number; a definition of the number comes before its first use, and a
+number means the same as long as the broker runs. Knows no file and no clock. Rows are checked against the field tables
+when they arrive, so that a bad frame is told at once and never spoils the segment of its neighbours.
 """
 
 import re
@@ -18,11 +19,20 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import FLOW, FLOW_FIELDS, LIFECYCLE, LIFECYCLE_FIELDS
+from broker.events import (
+    DEFINITION,
+    DEFINITION_FIELDS,
+    FLOW,
+    FLOW_FIELDS,
+    LIFECYCLE,
+    LIFECYCLE_FIELDS,
+    REQUEST,
+    REQUEST_FIELDS,
+)
 from spark_sink.errors import BadFrame
-from spark_sink.events import FIELD_TYPES, LIFECYCLE_TYPES
+from spark_sink.events import DEFINITION_TYPES, FIELD_TYPES, LIFECYCLE_TYPES, REQUEST_TYPES
 
-PIPE_FORMAT: Final = 1  # of the frames; the broker says in its header which one it writes
+PIPE_FORMAT: Final = 2  # of the frames; the broker says in its header which one it writes
 MAX_FRAME_BYTES: Final = 64 << 20  # a length beyond it is garbage: the broker writes some hundred KiB at most
 
 _SAFE_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.]*(-[0-9A-Za-z_.]+)*")  # becomes the beginning of a file name
@@ -37,6 +47,8 @@ class Header(msgspec.Struct, frozen=True):
     version: str = ""  # of the broker's software
     format: int = PIPE_FORMAT
     first_number: int = 1  # of the first segment, when an earlier writer of the same epoch has sealed some
+    first_frame: int = 1  # number of the first frame of rows that comes; an earlier writer took those before it
+    weight: int = 1  # N, where the broker writes one of N requests
 
 
 # The type tag is the first item of the array: `row()` of broker.events, as a type that msgspec checks while it decodes.
@@ -56,9 +68,25 @@ LifecycleRow: Final[Any] = msgspec.defstruct(
     forbid_unknown_fields=True,
     gc=False,
 )
+RequestRow: Final[Any] = msgspec.defstruct(
+    "RequestRow",
+    [(name, REQUEST_TYPES[name]) for name in REQUEST_FIELDS],
+    array_like=True,
+    tag=REQUEST,
+    forbid_unknown_fields=True,
+    gc=False,
+)
+DefinitionRow: Final[Any] = msgspec.defstruct(
+    "DefinitionRow",
+    [(name, DEFINITION_TYPES[name]) for name in DEFINITION_FIELDS],
+    array_like=True,
+    tag=DEFINITION,
+    forbid_unknown_fields=True,
+    gc=False,
+)
 
 _header_decoder: Final = msgspec.msgpack.Decoder(Header)
-_rows_decoder: Final[Any] = msgspec.msgpack.Decoder(list[FlowRow | LifecycleRow])
+_rows_decoder: Final[Any] = msgspec.msgpack.Decoder(list[FlowRow | LifecycleRow | RequestRow | DefinitionRow])
 
 
 class FrameSplitter:
@@ -104,11 +132,13 @@ def decode_header(frame: bytes) -> Header:
         raise BadFrame(f"the broker id {header.broker_id!r} cannot begin a file name")
     if not 0 <= header.epoch < 2**63 or header.first_number < 1:
         raise BadFrame(f"the header says epoch {header.epoch} and segment {header.first_number}: not possible")
+    if header.first_frame < 1 or not 0 < header.weight < 2**63:
+        raise BadFrame(f"the header says frame {header.first_frame} and weight {header.weight}: not possible")
     return header
 
 
 def decode_rows(frame: bytes) -> list[Any]:
-    """The rows of a frame, `FlowRow`s and `LifecycleRow`s in their order. BadFrame: says which row and field is bad."""
+    """The rows of a frame, of the four types, in their order. BadFrame: says which row and field is bad."""
     try:
         rows: list[Any] = _rows_decoder.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -25,17 +25,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import click
 import msgspec
 import pyarrow as pa
 
 from broker.events import EVENTS_DROPPED, LifecycleEvent
-from spark_sink.batches import parquet_bytes, segment_metadata, tables_of, warm_up
+from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of, warm_up
 from spark_sink.errors import BadFrame
 from spark_sink.events import FLOWS, LIFECYCLES
-from spark_sink.frames import FlowRow, FrameSplitter, Header, decode_header, decode_rows
+from spark_sink.frames import DefinitionRow, FlowRow, FrameSplitter, Header, decode_header, decode_rows
 from spark_sink.segments import Disk, next_number, recover, seal, segment_name
 
 ROLL_S: Final = 1.0  # seconds; how old a record may get before it is in a file
@@ -138,6 +138,7 @@ class Writer:
         self._roll_at = float("inf")  # monotonic; when the oldest held frame is due
         self._retry_s = 0.0  # pause until the next try; 0: the last one succeeded
         self._failing_since = 0.0  # monotonic, meaningful while _retry_s > 0
+        self._known: Final[dict[int, Any]] = {}  # definitions by flow number
         self._gap: _Gap | None = None  # since the bound was reached, until it is told
         self.state: Final = WriterState(next_number=self._first_number())
 
@@ -212,8 +213,8 @@ class Writer:
             held = self._held.popleft()
             self._batch.append(held)
             batch_bytes += len(held.frame)
-        rows = [row for held in self._batch for row in decode_rows(held.frame)]
-        for source, table in tables_of(self._header, rows).items():
+        frames = [FrameRows(decode_rows(held.frame), self._known) for held in self._batch]
+        for source, table in tables_of(self._header, frames, self._known).items():
             name = segment_name(self._header.broker_id, self._header.epoch, self.state.next_number)
             self._unsealed.append((source, name, table))
             self.state.next_number += 1
@@ -255,7 +256,7 @@ class Writer:
 
 def _checked(frame: bytes, hour: int) -> _Held:
     rows = decode_rows(frame)
-    seqs = [row.seq for row in rows if row.seq > 0]
+    seqs = [row.seq for row in rows if type(row) is not DefinitionRow and row.seq > 0]
     requests = sum(row.requests for row in rows if type(row) is FlowRow)
     return _Held(frame, hour, len(rows), requests, min(seqs, default=0), max(seqs, default=0))
 

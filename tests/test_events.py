@@ -104,7 +104,7 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         caller_service="",
         route_id=ID.format(1),
         service="orders",
-        tags="service=orders",
+        address="service=orders",
         model="fire_and_forget",
         routing="unicast",
         outcome="completed",

@@ -381,7 +381,7 @@ class EventPipe:
         self._backlog.encode(_wall_ms())  # what was lost with the last writer
         self._started_at = (self._backlog.written, self._backlog.written_requests)
         next_number = self._earlier.next_number
-        header = self._header | {"first_number": next_number + NUMBERS_SKIPPED if next_number else 1, "format": 1}
+        header = self._header | {"first_number": next_number + NUMBERS_SKIPPED if next_number else 1, "format": 2}
         try:
             header_frame = _framed(header)
             with contextlib.ExitStack() as ends_of_writer:

@@ -59,7 +59,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
             caller_service="web",
             route_id="00000000-0000-0000-0000-000000000001",
             service="orders",
-            tags="service=orders region=eu",
+            address="service=orders region=eu",
             model="request_response",
             routing="unicast",
             outcome="completed",
@@ -118,7 +118,7 @@ def test_a_refused_request_is_counted_with_its_word(kind: int) -> None:
     pair.caller.request(kind, 1, address(service="stock"))
     (record,) = pair.world.flows()
     assert outcome(record) == ("rejected", "no-route", 1, 0, 0)
-    assert (record.service, record.tags, record.route_id, record.model) == ("stock", "service=stock", "", NAMES[kind])
+    assert (record.service, record.address, record.route_id, record.model) == ("stock", "service=stock", "", NAMES[kind])
 
 
 def test_refusals_with_different_words_are_different_flows() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -14,9 +14,12 @@ import pyarrow.parquet as pq
 
 import spark_sink
 from broker.events import KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
-from spark_sink.frames import Header
+from spark_sink.batches import FrameRows, tables_of
+from spark_sink.frames import Header, decode_rows
 
 Event = FlowRecord | LifecycleEvent
+RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int]
+DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str, str]
 
 HEADER = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_name="one", epoch=1_700_000_000_000)
 NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
@@ -70,6 +73,19 @@ def lifecycle(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleE
     )
 
 
+def definition(flow: int, service: str = "orders") -> DefinitionFields:
+    route, address = f"route-{flow}", f"service={service}"
+    return (3, flow, "caller-1", "web", route, service, address, "request_response", "unicast", "")
+
+
+def request(dice: random.Random, seq: int, flow: int, at_ms: int = NOON_MS) -> RequestFields:
+    started_us = at_ms * 1000 + dice.randint(0, 10**6)
+    duration_us, outcome = int(dice.lognormvariate(6.5, 1.2)), dice.randint(0, 5)
+    order, items_in, items_out = dice.randint(0, 9), dice.randint(0, 9), dice.randint(0, 9)
+    bytes_in, bytes_out = dice.randint(0, 2**40), dice.randint(0, 2**40)
+    return (2, seq, started_us, duration_us, flow, outcome, order, items_in, items_out, bytes_in, bytes_out)
+
+
 def events(seed: int, count: int, at_ms: int = NOON_MS, first_seq: int = 1) -> list[Event]:
     """Nine flow records to one lifecycle event."""
     dice = random.Random(seed)
@@ -79,6 +95,12 @@ def events(seed: int, count: int, at_ms: int = NOON_MS, first_seq: int = 1) -> l
 def rows_frame(records: Iterable[Event]) -> bytes:
     """Their frame, without its length."""
     return msgspec.msgpack.encode([record.row() for record in records])
+
+
+def tables(records: Iterable[Event]) -> dict[str, pa.Table]:
+    """What the writer makes of their frame."""
+    known: dict[int, Any] = {}
+    return tables_of(HEADER, [FrameRows(decode_rows(rows_frame(records)), known)], known)
 
 
 def framed(frame: bytes) -> bytes:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from broker.events import FLOW_FIELDS, KIND_NAMES, LIFECYCLE_FIELDS
+from broker.events import DEFINITION_FIELDS, FLOW_FIELDS, KIND_NAMES, LIFECYCLE_FIELDS, REQUEST_FIELDS
 from spark_sink import events, tables
 from spark_sink.columns import Column, markdown_table
 
@@ -35,7 +35,20 @@ def test_every_field_of_a_record_has_its_columns_once(
     assert sorted(column.name for column in columns) == sorted(["broker_id", "broker_name", "epoch", *expected])
 
 
-@pytest.mark.parametrize("source", [events.FLOWS, events.LIFECYCLES])
+def test_every_field_of_a_request_and_of_its_flow_has_a_column() -> None:
+    made = {"started_at_us": "started_at", "flow": "service"}  # a flow becomes the columns of its definition
+    names = {made.get(name, name) for name in (*REQUEST_FIELDS, *DEFINITION_FIELDS)}
+    assert {column.name for column in events.REQUEST_COLUMNS} == names | {
+        *("broker_id", "broker_name", "epoch", "at", "weight")
+    }
+
+
+def test_a_column_has_one_type_in_all_files() -> None:
+    kinds = {(column.name, column.kind) for columns in events.COLUMNS.values() for column in columns}
+    assert len(kinds) == len({name for name, _ in kinds})
+
+
+@pytest.mark.parametrize("source", [events.FLOWS, events.LIFECYCLES, events.REQUESTS])
 def test_every_number_is_a_bigint_and_every_time_is_utc_in_microseconds(source: str) -> None:
     kinds = {str(field.type) for field in events.ARROW_SCHEMAS[source]}
     assert kinds <= {

@@ -43,12 +43,14 @@ def test_header_is_read() -> None:
 @pytest.mark.parametrize(
     "change, text",
     [
-        ({"format": 2}, "format 2"),
+        ({"format": 3}, "format 3"),
         ({"broker_id": "../x"}, "cannot begin a file name"),
         ({"broker_id": ""}, "cannot begin a file name"),
         ({"broker_id": ".x"}, "cannot begin a file name"),
         ({"epoch": -1}, "epoch -1"),
         ({"first_number": 0}, "segment 0"),
+        ({"first_frame": 0}, "frame 0"),
+        ({"weight": 0}, "weight 0"),
         ({"epoch": "now"}, "no header"),
     ],
 )

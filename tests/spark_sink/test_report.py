@@ -9,13 +9,11 @@ import pytest
 from rich.console import Console
 
 from broker.events import EVENTS_DROPPED, FlowRecord, LifecycleEvent, bucket_of
-from spark_sink.batches import tables_of
 from spark_sink.errors import BadFolder
-from spark_sink.frames import decode_rows
 from spark_sink.pipeline import publish
 from spark_sink.report import Report, Section, build_report, markdown_report, print_report
 from spark_sink.tables import CALLERS, FAILED_OUTCOMES, LIFECYCLE, PARTIALS, TRAFFIC, Partial, table_schema
-from tests.spark_sink.records import HEADER, NOON_MS, Event, events, rows_frame
+from tests.spark_sink.records import NOON_MS, Event, events, tables
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, Groups, of_records
 
 PARTIAL = {partial.name: partial for partial in PARTIALS}
@@ -40,7 +38,7 @@ def make_tables(folder: Path, records: list[Event], batch: int = 0) -> None:
     publish(folder, TRAFFIC, name, partial_table(PARTIAL[TRAFFIC], traffic))
     callers = of_records(records, CALLER_KEYS, with_histogram=False)
     publish(folder, CALLERS, name, partial_table(PARTIAL[CALLERS], callers))
-    made = tables_of(HEADER, decode_rows(rows_frame(records)))
+    made = tables(records)
     if LIFECYCLE in made:
         publish(folder, LIFECYCLE, name, made[LIFECYCLE])
 
