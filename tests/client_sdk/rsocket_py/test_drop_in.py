@@ -142,7 +142,8 @@ async def test_other_transports_of_theirs_fit(server: Server, kind: str) -> None
     elif kind == "url":
         transport = TransportAioHttpClient(server.url)
     else:
-        transport = TransportAioHttpClient(websocket=await session.ws_connect(server.url))
+        websocket = await session.ws_connect(server.url)
+        transport = TransportAioHttpClient(websocket=websocket)
     async with RSocketClient(single_transport_provider(transport)) as client:
         assert (await client.request_response(Payload(b"a"))).data == b"echo a"
         heard = Heard()
@@ -152,6 +153,9 @@ async def test_other_transports_of_theirs_fit(server: Server, kind: str) -> None
         assert [bytes(data) for data in await heard.end()] == [b"0", b"1", b"2", b"3"]
     if kind == "own":
         assert transport.sent_n >= 4  # SETUP, KEEPALIVE, two requests, a REQUEST_N
+    if kind == "websocket":
+        assert not websocket.closed  # it is the program's
+        await websocket.close()
     await session.close()
 
 
