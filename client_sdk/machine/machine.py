@@ -28,7 +28,7 @@ from client_sdk.machine.exchanges import Exchanges
 from client_sdk.machine.fragments import Gathered
 from client_sdk.machine.leases import Granting, Lease
 from client_sdk.machine.output import Output
-from client_sdk.machine.settings import Settings
+from client_sdk.machine.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.machine.streams import BROKEN, LOST, REFUSED, SAID, Failure, Stream
 
 LATE_S: Final = 0.25  # a tick that comes so late comes from a program that was busy, and has read nothing meanwhile
@@ -112,7 +112,7 @@ class Machine:
     @property
     def unsent_bytes(self) -> int:
         """What waits to be taken."""
-        return self._output.queued_bytes
+        return self._output.ready_bytes + self._output.backlog_bytes
 
     @property
     def has_backlog(self) -> bool:
@@ -124,7 +124,9 @@ class Machine:
         """Whoever can wait shall wait: too much is unsent, or there is no socket."""
         if self.is_suspended or self.is_resuming:
             return True
-        return self._output.queued_bytes > self._settings.max_queued_bytes
+        if self._output.backlog_bytes > MAX_BACKLOG_BYTES:
+            return True
+        return self._output.ready_bytes > self._settings.max_queued_bytes
 
     def take_output(self, room_bytes: int, now: float) -> list[bytes]:
         """See `Output.take`."""
@@ -154,8 +156,8 @@ class Machine:
                 return
         if cursor.fault:
             self.end(Failure(LOST, f"bad-frame: the other side sent {cursor.fault}"), CONNECTION_ERROR)
-        elif self._output.queued_bytes > self._settings.max_unsent_bytes:
-            waiting = self._output.queued_bytes
+        elif self._output.ready_bytes > self._settings.max_unsent_bytes:
+            waiting = self._output.ready_bytes
             self.end(Failure(LOST, f"slow-peer: {waiting} bytes wait for the other side, which does not read"), 0)
 
     def next_deadline(self) -> float:

@@ -37,7 +37,8 @@ class Output:
         "_session",
         "_urgent",
         "_writer",
-        "queued_bytes",
+        "backlog_bytes",
+        "ready_bytes",
     )
 
     def __init__(self, is_framed: bool, fragment_bytes: int, session: Session | None) -> None:
@@ -51,14 +52,15 @@ class Output:
         self._urgent: list[bytes] = []  # frames of stream 0
         self._backlogs: deque[Stream] = deque()  # in turn; each once
         self._is_shut = False  # no socket: only the session takes frames
-        self.queued_bytes = 0  # of all that waits
+        self.ready_bytes = 0  # of frames that wait
+        self.backlog_bytes = 0  # of payloads that wait to be cut
 
     def urgent(self, raw: bytes) -> None:
         """A frame of stream 0."""
         if self._is_shut:
             return
         self._urgent.append(raw)
-        self.queued_bytes += len(raw)
+        self.ready_bytes += len(raw)
 
     def say(self, raw: bytes) -> None:
         """A frame of stream 0 behind all that was sent before it (but for payloads in pieces)."""
@@ -116,7 +118,7 @@ class Output:
         else:
             self._seal()
             self._chunks.append(data)
-        self.queued_bytes += size + _LENGTH_BYTES
+        self.ready_bytes += size + _LENGTH_BYTES
 
     def drop(self, stream: Stream) -> bool:
         """What has not left of the stream's payloads never will; True when that is its request: nobody knows of it."""
@@ -126,7 +128,7 @@ class Output:
         stream.backlog = None
         self._backlogs.remove(stream)
         for outgoing in backlog:
-            self.queued_bytes -= outgoing.left_bytes
+            self.backlog_bytes -= outgoing.left_bytes
         return backlog[0].is_unsent_request
 
     def drop_rest(self, stream_id: int) -> None:
@@ -139,9 +141,9 @@ class Output:
     def take(self, room_bytes: int) -> list[bytes]:
         """What is to be written now: pieces of the byte stream when framed, else one message each.
 
-        Of payloads in pieces about `room_bytes`, and one fragment at least; `queued_bytes` says whether more waits.
+        Of payloads in pieces about `room_bytes`, and one fragment at least; the rest waits on.
         """
-        if not self.queued_bytes:
+        if not self.ready_bytes and not self.backlog_bytes:
             return []
         urgent = self._urgent
         if self._is_shut:
@@ -153,7 +155,7 @@ class Output:
         if urgent:
             self._urgent = []
             for raw in urgent:
-                self.queued_bytes -= len(raw)
+                self.ready_bytes -= len(raw)
                 if self._is_framed:
                     ahead.append(len(raw).to_bytes(3, "big") + raw)
                 else:
@@ -162,13 +164,13 @@ class Output:
             messages = self._messages
             self._messages = []
             for raw in messages:
-                self.queued_bytes -= len(raw)
+                self.ready_bytes -= len(raw)
             return ahead + messages if ahead else messages
         self._seal()
         chunks = self._chunks
         self._chunks = []
         for raw in chunks:
-            self.queued_bytes -= len(raw)
+            self.ready_bytes -= len(raw)
         if ahead:
             chunks.insert(0, b"".join(ahead))
         return chunks
@@ -184,19 +186,14 @@ class Output:
         self._chunks = []
         self._messages = []
         self._urgent = []
-        self.queued_bytes = 0
-        for stream in self._backlogs:
-            backlog = stream.backlog
-            if backlog is not None:
-                for outgoing in backlog:
-                    self.queued_bytes += outgoing.left_bytes
+        self.ready_bytes = 0
         self._is_shut = True
 
     def begin(self, is_framed: bool, raw: bytes) -> None:
         """There is a socket again, and this frame is for it; still nothing else."""
         self._is_framed = is_framed
         self._urgent.append(raw)
-        self.queued_bytes += len(raw)
+        self.ready_bytes += len(raw)
 
     def reopen(self, frames: list[bytes]) -> None:
         """The other side lacks these frames; then all goes on."""
@@ -210,7 +207,7 @@ class Output:
         for stream in self._backlogs:
             stream.backlog = None
         self._backlogs.clear()
-        self.queued_bytes = 0
+        self.backlog_bytes = 0
 
     def _postpone(self, stream: Stream, outgoing: Outgoing) -> None:
         backlog = stream.backlog
@@ -218,7 +215,7 @@ class Output:
             backlog = stream.backlog = deque()
             self._backlogs.append(stream)
         backlog.append(outgoing)
-        self.queued_bytes += outgoing.left_bytes
+        self.backlog_bytes += outgoing.left_bytes
 
     def _cut(self, room_bytes: int) -> None:
         backlogs = self._backlogs
@@ -227,12 +224,12 @@ class Output:
             backlog = stream.backlog
             assert backlog is not None  # who has none is not in there
             outgoing = backlog[0]
-            self.queued_bytes -= outgoing.left_bytes
+            self.backlog_bytes -= outgoing.left_bytes
             raw, is_last = outgoing.next_frame(self._max_bytes)
             if is_last:
                 backlog.popleft()
             else:
-                self.queued_bytes += outgoing.left_bytes
+                self.backlog_bytes += outgoing.left_bytes
             if backlog:
                 backlogs.append(stream)
             else:
@@ -244,7 +241,7 @@ class Output:
         size = len(raw)
         if not self._is_framed:
             self._messages.append(raw)
-            self.queued_bytes += size
+            self.ready_bytes += size
             return
         writer = self._writer
         writer.append(size >> 16)
@@ -255,7 +252,7 @@ class Output:
         else:
             self._seal()
             self._chunks.append(raw)
-        self.queued_bytes += size + _LENGTH_BYTES
+        self.ready_bytes += size + _LENGTH_BYTES
 
     def _seal(self) -> None:
         """What the writer has becomes a piece."""

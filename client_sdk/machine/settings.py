@@ -7,6 +7,7 @@ from broker.rsocket.framing import MAX_FRAME_BYTES
 from client_sdk.machine.fragments import MIN_FRAGMENT_BYTES
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024  # waiting to be written; beyond, requests and handlers' items wait
+MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024  # of payloads in pieces that wait: the same
 MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024  # waiting, with what cannot wait; beyond, the connection is ended
 MAX_GATHERED_BYTES: Final = 64 * 1024 * 1024  # of unfinished fragments; beyond, the stream that wants more is ended
 MAX_PAYLOAD_BYTES: Final = 60 * 1024 * 1024  # of one payload that is sent: what another one of us would gather

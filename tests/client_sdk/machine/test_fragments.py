@@ -6,7 +6,7 @@ import pytest
 
 from broker.rsocket.framing import MAX_FRAME_BYTES
 from client_sdk.machine.fragments import PIECE_BYTES, Outgoing
-from client_sdk.machine.settings import Settings
+from client_sdk.machine.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.machine.streams import Stream
 from tests.client_sdk.machine.far import (
     CANCEL,
@@ -240,3 +240,14 @@ def test_what_waits_is_counted_whatever_it_is() -> None:
         if streams[0].backlog is None and not streams[0].is_over:
             far.machine.cancel(streams[0])
     assert far.take() == []
+
+
+def test_payloads_in_pieces_let_others_pass_until_too_much_of_them_waits() -> None:
+    far = Far(Settings(fragment_bytes=1 << 16))
+    far.ask(bytes(MAX_BACKLOG_BYTES - 100))
+    assert not far.machine.is_full
+    far.ask(bytes(1 << 17))
+    assert far.machine.is_full
+    for _ in range(4):
+        far.take(room_bytes=1 << 16)
+    assert not far.machine.is_full
