@@ -126,6 +126,18 @@ class Calls:
                 return await connection.request_response(call.data, head, left_s)
             return await self._hedge(call, call.hedging, head, left_s)
 
+        connection = self._keeper.connection
+        is_simple = self._spans is None and call.hedging is None and call.retry.try_timeout_s is None
+        if is_simple and connection is not None and connection.reason is None:
+            # The first try of most calls is the only one: straight to it.
+            ends_at = self._begin(call)
+            entries = passed_on()
+            head = self._heads.of(call.address, call.route, call.timeout_s) + entries + call.more
+            try:
+                return await connection.request_response(call.data, head, call.timeout_s)
+            except ClientError as error:
+                failure = error
+            return await self._go_on(call, entries, once, ends_at, failure)
         return await self.traced(call, lambda entries: self.tried(call, entries, once))
 
     async def send(self, call: Call) -> None:
@@ -165,29 +177,44 @@ class Calls:
 
     async def tried(self, call: Call, entries: bytes, once: Try[T]) -> T:
         """What `once` gives, tried as often as the call's policy and deadline allow; the last error otherwise."""
-        clock, policy = self._clock, call.retry
-        ends_at = None if call.timeout_s is None else clock.now() + call.timeout_s
-        if policy.attempts > 1:
-            policy.budget.note_request(clock.now())
+        return await self._go_on(call, entries, once, self._begin(call), None)
+
+    def _begin(self, call: Call) -> float | None:
+        """When the call's time is over; None: never."""
+        now = self._clock.now()
+        if call.retry.attempts > 1:
+            call.retry.budget.note_request(now)
+        return None if call.timeout_s is None else now + call.timeout_s
+
+    async def _go_on(
+        self, call: Call, entries: bytes, once: Try[T], ends_at: float | None, failure: ClientError | None
+    ) -> T:
+        """What `once` gives; `failure` is how the first try has ended, None: it was not made yet."""
         failed_n = 0
         while True:
-            try:
-                connection = await self._connection(call, ends_at)
-                left_s = self._left_s(call, ends_at)
-                head = self._head(call, left_s) + entries + call.more
-                return await once(connection, head, left_s)
-            except ClientError as error:
-                if type(error) is DeadlineExceeded and not error.code and is_over(ends_at, clock.now()):
-                    raise _too_late(call) from None  # it says how long the try had, which is what was left
-                failed_n += 1
-                if failed_n >= policy.attempts or not call.may_retry(error):
-                    raise
-                delay_s = policy.delay_s(failed_n, self._chance)
-                if is_over(ends_at, clock.now() + delay_s):
-                    raise
-                if not policy.budget.take(clock.now()):
-                    raise
-            await clock.sleep(delay_s)
+            if failure is None:
+                try:
+                    connection = await self._connection(call, ends_at)
+                    left_s = self._left_s(call, ends_at)
+                    head = self._head(call, left_s) + entries + call.more
+                    return await once(connection, head, left_s)
+                except ClientError as error:
+                    failure = error
+            failed_n += 1
+            await self._pause(call, failure, failed_n, ends_at)
+            failure = None
+
+    async def _pause(self, call: Call, failure: ClientError, failed_n: int, ends_at: float | None) -> None:
+        """Until the next try; raises the failure when there is none."""
+        clock, policy = self._clock, call.retry
+        if type(failure) is DeadlineExceeded and not failure.code and is_over(ends_at, clock.now()):
+            raise _too_late(call) from None  # it says how long the try had, which is what was left
+        if failed_n >= policy.attempts or not call.may_retry(failure):
+            raise failure
+        delay_s = policy.delay_s(failed_n, self._chance)
+        if is_over(ends_at, clock.now() + delay_s) or not policy.budget.take(clock.now()):
+            raise failure
+        await clock.sleep(delay_s)
 
     async def _connection(self, call: Call, ends_at: float | None) -> Connection:
         """The client's connection, waited for as long as the call allows; NotConnected or DeadlineExceeded."""
