@@ -13,6 +13,7 @@ from client_sdk.errors import ApplicationError, BadRequest, Refused
 from client_sdk.machine.settings import MAX_PAYLOAD_BYTES
 
 FRAME_OVERHEAD_BYTES: Final = 13  # header, initial credit, metadata length
+CHECKED_BYTES: Final = 1024 * 1024  # data and metadata below it are never too large
 MAX_TEXT_CHARACTERS: Final = 8192  # of an error; the rest of a longer one is cut
 _log: Final = logging.getLogger("client_sdk")
 

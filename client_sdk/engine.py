@@ -12,60 +12,36 @@ the timer. Does not know addresses, routes or services, and never reconnects: a 
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
 
 from broker.errors import REJECTED
 from broker.rsocket import frames
 from broker.rsocket.notices import HAS_MOVED_ENTRY, Notice
-from client_sdk.answers import check_size, failure_of
+from client_sdk.answers import CHECKED_BYTES, check_size
 from client_sdk.errors import (
-    ApplicationError,
     ClientError,
     ConnectionLost,
     DeadlineExceeded,
     NotConnected,
-    Refused,
     SetupRejected,
     error_of,
     split_word,
 )
-from client_sdk.flows import DEFAULT_WINDOW_N, Inflow
+from client_sdk.flows import Inflow
+from client_sdk.handling import HANDLER_GRACE_S, Handling
+from client_sdk.handling import Responder as Responder
 from client_sdk.links import Link, PipeLink, SocketLink
 from client_sdk.machine.machine import Machine
 from client_sdk.machine.settings import Settings as Settings
 from client_sdk.machine.streams import BROKEN, LATE, LOST, REFUSED, Failure, Stream
 from client_sdk.payload import Payload, as_parts
-from client_sdk.streams import Exchange
+from client_sdk.streams import Exchange, close_items, is_cancelled
 from client_sdk.transports import Wire
 
 TURN_BYTES: Final = 256 * 1024  # of payloads in pieces that are written in one turn of the loop
-TURN_ITEMS_N: Final = 256  # that a handler may give without ever waiting, before the loop has its turn
-CHECKED_BYTES: Final = 1024 * 1024  # payloads and metadata below it are never too large
-HANDLER_GRACE_S: Final = 1.0  # for handlers that were cancelled, before they are left behind
-RETIRED_GRACE_S: Final = 30.0  # for handlers without a caller who waits, when a retired connection ends
 
 _log: Final = logging.getLogger("client_sdk")
-
-
-class Responder(Protocol):
-    """What answers the requests of the other side. Metadata is as it came, None when absent.
-
-    Each raises ApplicationError or Refused for what the caller shall read; anything else is logged, and the caller
-    learns only that the handler failed.
-    """
-
-    async def request_response(self, metadata: bytes | None, data: bytes) -> Payload | bytes: ...
-
-    async def fire_and_forget(self, metadata: bytes | None, data: bytes) -> None: ...
-
-    async def metadata_push(self, metadata: bytes) -> None: ...
-
-    def request_stream(self, metadata: bytes | None, data: bytes) -> AsyncIterator[object]: ...
-
-    def request_channel(
-        self, metadata: bytes | None, data: bytes, payloads: AsyncIterator[Payload]
-    ) -> AsyncIterator[object]: ...
 
 
 class _Late(Exception):
@@ -91,13 +67,12 @@ class Connection:
         self._loop: Final = asyncio.get_running_loop()
         self._create_future: Final = self._loop.create_future
         self._link: Link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
-        self._responder: Final = responder
         self._hear: Final = hear
         settings = settings or Settings()
         setup = _with_settings(setup, settings)
         self._machine: Final = Machine(setup, self._link.is_framed, settings, responder is not None, self._loop.time())
         self._is_leased: Final = setup.wants_lease
-        self._handlers: Final[set[asyncio.Task[None]]] = set()  # bounded by max_handlers
+        self._handling: Final = Handling(self, responder)
         self._pumps: Final[set[asyncio.Task[None]]] = set()  # one per channel of ours
         self._opening: Final[set[asyncio.Task[None]]] = set()  # those of them that wait for their first item
         self._unsent_n = 0  # requests of ours that wait for room
@@ -113,7 +88,6 @@ class Connection:
         self._accepted: Final[asyncio.Future[None]] = self._create_future()
         self._resumed: asyncio.Future[None] | None = None  # set by `resume`
         self._left: Final[set[asyncio.Task[None]]] = set()  # they close links that broke
-        self._told: Final[set[str]] = set()  # words that the log has; ours, so there are few
         self._ending: asyncio.Task[None] | None = None  # set when it is over
         self.reason: ClientError | None = None  # None while requests can be made; then why not
         self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
@@ -292,6 +266,11 @@ class Connection:
         """What decides."""
         return self._machine
 
+    @property
+    def is_full(self) -> bool:
+        """Whoever can wait shall wait, see `wait_until_writable`."""
+        return self._is_paused or self._machine.is_full
+
     def flush_soon(self) -> None:
         """There is something to write: once, in the next turn of the loop."""
         if not self._is_flush_due:
@@ -366,8 +345,7 @@ class Connection:
                     holder.hear(stream)
             elif not stream.is_ours:
                 if holder is not None:
-                    holder.cancel()
-                    holder.add_done_callback(self._handler_ended)
+                    self._handling.cancel(holder)
             elif not holder.done():
                 failure = stream.failure
                 if failure is None:
@@ -459,22 +437,13 @@ class Connection:
                 self._link.write(pieces)
             await self._link.close()
             if self.is_retired:
-                await self._let_handlers_end()
+                await self._handling.let_end(self._closing)
         finally:
             await self._end_handlers()
             self.ended.set()
 
-    async def _let_handlers_end(self) -> None:
-        """The broker ends a retired connection when no stream is open: a fire-and-forget has none."""
-        closing = asyncio.create_task(self._closing.wait())
-        end_at = self._loop.time() + RETIRED_GRACE_S
-        while self._handlers and not closing.done() and self._loop.time() < end_at:
-            waited = [closing, *self._handlers]
-            await asyncio.wait(waited, timeout=end_at - self._loop.time(), return_when=asyncio.FIRST_COMPLETED)
-        closing.cancel()
-
     async def _end_handlers(self) -> None:
-        tasks = [*self._handlers, *self._pumps]
+        tasks = [*self._handling.tasks, *self._pumps]
         for task in tasks:
             task.cancel()
         tasks += self._left
@@ -483,138 +452,12 @@ class Connection:
             if left:
                 _log.warning("%d handlers did not end within %g s of being cancelled", len(left), HANDLER_GRACE_S)
 
-    # requests of theirs
-
     def _begin(self, stream: Stream) -> None:
-        """A request that the machine lets us answer."""
-        kind, metadata, data = stream.kind, stream.metadata, stream.data
-        if kind == frames.METADATA_PUSH:
-            assert metadata is not None  # the machine tells no other
-            if self._hear is not None and self._hear(self, metadata):
-                self._machine.handlers_n -= 1
-                return
-        responder = self._responder
-        if responder is None:
-            self._machine.handlers_n -= 1  # a METADATA_PUSH; all others are refused
-        elif kind == frames.REQUEST_RESPONSE:
-            # No callback on its end: it says so itself (`_answer`), unless it is cancelled before it begins.
-            task = stream.holder = self._loop.create_task(self._answer(stream, responder, metadata, data))
-            self._handlers.add(task)
-        elif kind == frames.REQUEST_FNF:
-            self._start(self._handle_unanswered(responder.fire_and_forget(metadata, data), "fire_and_forget"))
-        elif kind == frames.METADATA_PUSH:
-            assert metadata is not None
-            self._start(self._handle_unanswered(responder.metadata_push(metadata), "metadata_push"))
-        elif kind == frames.REQUEST_STREAM:
-            exchange = Exchange(self, None)
-            exchange.begin(stream)
-            exchange.task = self._start(self._answer_items(exchange, responder, metadata, data, None))
-        else:
-            inflow = Inflow(DEFAULT_WINDOW_N, 0)
-            inflow.preload(Payload(data, metadata))
-            exchange = Exchange(self, inflow)
-            exchange.begin(stream)
-            exchange.task = self._start(self._answer_items(exchange, responder, metadata, data, inflow))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._handlers.add(task)
-        task.add_done_callback(self._handler_ended)
-        return task
-
-    def _handler_ended(self, task: asyncio.Task[None]) -> None:
-        if task in self._handlers:
-            self._handlers.remove(task)
+        """A request of theirs, or what the broker itself says."""
+        if stream.kind == frames.METADATA_PUSH and self._hear is not None and self._hear(self, stream.metadata or b""):
             self._machine.handlers_n -= 1
-
-    async def _handle_unanswered(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        try:
-            await work
-        except Refused as error:
-            word, _ = split_word(error.message)
-            if word not in self._told:
-                self._told.add(word)
-                _log.warning("%s: %s (told once for each connection)", what, error)
-        except ApplicationError as error:
-            _log.warning("%s: %s", what, error)
-        except (Exception, asyncio.CancelledError) as error:
-            if _is_cancelled(error):
-                raise
-            _log.error("%s: the handler failed", what, exc_info=error)
-
-    async def _answer(self, stream: Stream, responder: Responder, metadata: bytes | None, data: bytes) -> None:
-        task: Any = stream.holder
-        failure: BaseException | None = None
-        try:
-            answer_data, answer_metadata = as_parts(await responder.request_response(metadata, data), "the answer")
-            if len(answer_data) > CHECKED_BYTES or answer_metadata is not None:
-                check_size(answer_data, answer_metadata)
-            if self._is_paused or self._machine.is_full:
-                await self.wait_until_writable()
-        except (Exception, asyncio.CancelledError) as error:
-            if _is_cancelled(error):
-                raise
-            failure = error
-        finally:
-            self._handler_ended(task)
-            stream.holder = None  # this task ends by itself
-        if failure is None:
-            self._machine.answer(stream, answer_data, answer_metadata)
-        elif not stream.is_over:
-            self._machine.fail(stream, *failure_of(failure, "request_response"))
-        if not self._is_flush_due:
-            self.flush_soon()
-
-    async def _answer_items(
-        self, exchange: Exchange, responder: Responder, metadata: bytes | None, data: bytes, inflow: Inflow | None
-    ) -> None:
-        items: AsyncIterator[object] | None = None
-        what = "request_stream" if inflow is None else "request_channel"
-        try:
-            if inflow is None:
-                items = responder.request_stream(metadata, data)
-            else:
-                items = responder.request_channel(metadata, data, inflow)
-        except Exception as error:
-            exchange.fail(error, what)
-            return
-        await self._pump(exchange, items, what)
-
-    async def _pump(self, exchange: Exchange, items: AsyncIterator[object], what: str) -> None:
-        """Sends items as the credit allows; one item is fetched ahead, because only then the end can be seen.
-
-        `what` names the handler in the log; empty for a channel of ours, whose reader gets the failure itself.
-        """
-        failure: BaseException | None = None
-        machine = self._machine
-        stream = exchange.stream
-        sent_n = 0
-        try:
-            async for item in items:
-                data, metadata = as_parts(item, "an item")
-                if len(data) > CHECKED_BYTES or metadata is not None:
-                    check_size(data, metadata)
-                if stream.credit_n <= 0:
-                    await exchange.wait_for_credit()
-                if self._is_paused or machine.is_full:
-                    await self.wait_until_writable()
-                machine.send_item(stream, data, metadata)
-                if not self._is_flush_due:
-                    self.flush_soon()
-                sent_n += 1
-                if sent_n >= TURN_ITEMS_N:
-                    sent_n = 0
-                    await asyncio.sleep(0)
-        except (Exception, asyncio.CancelledError) as error:
-            if _is_cancelled(error):
-                raise
-            failure = error
-        finally:
-            await close_items(items)
-        if failure is None:
-            exchange.complete()
         else:
-            exchange.fail(failure, what)
+            self._handling.begin(stream)
 
     # channels of ours
 
@@ -634,10 +477,10 @@ class Connection:
             inflow.ended(None)
             return
         except (Exception, asyncio.CancelledError) as error:
-            is_cancelled = _is_cancelled(error)
-            inflow.ended(error if not is_cancelled else None if self.reason is None else self._loss())
+            was_cancelled = is_cancelled(error)
+            inflow.ended(error if not was_cancelled else None if self.reason is None else self._loss())
             await close_items(items)
-            if is_cancelled:
+            if was_cancelled:
                 raise
             return
         finally:
@@ -657,7 +500,7 @@ class Connection:
             self._set_timer(deadline)
         self.flush_soon()
         self._opened(task)
-        await self._pump(exchange, items, "")
+        await exchange.pump(items, "")
 
     # helpers
 
@@ -749,19 +592,3 @@ def _give_up(inflow: Inflow, opening: asyncio.Task[Any] | None) -> None:
 
 def _no_credit_yet(n: int) -> None:
     """The REQUEST_CHANNEL will carry the credit."""
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Somebody cancelled this task; a handler that raises CancelledError by itself has failed like any other."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
-
-
-async def close_items(items: AsyncIterator[object]) -> None:
-    """Closes what can be closed."""
-    aclose = getattr(items, "aclose", None)
-    if aclose is not None:
-        try:
-            await aclose()
-        except Exception:
-            _log.exception("the items of a stream could not be closed")

@@ -4,13 +4,20 @@ Decides nothing about frames: `client_sdk.machine.exchanges` has the rules. Here
 """
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from client_sdk.answers import failure_of
+from client_sdk.answers import CHECKED_BYTES, check_size, failure_of
 from client_sdk.errors import ClientError, DeadlineExceeded
 from client_sdk.flows import Inflow
 from client_sdk.machine.machine import Machine
 from client_sdk.machine.streams import LATE, Failure, Stream
+from client_sdk.payload import as_parts
+
+TURN_ITEMS_N: Final = 256  # that a handler may give without ever waiting, before the loop has its turn
+
+_log: Final = logging.getLogger("client_sdk")
 
 
 class Owner(Protocol):
@@ -18,6 +25,11 @@ class Owner(Protocol):
 
     @property
     def machine(self) -> Machine: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    async def wait_until_writable(self) -> None: ...
 
     def flush_soon(self) -> None: ...
 
@@ -76,6 +88,42 @@ class Exchange:
             finally:
                 self._credit = None
 
+    async def pump(self, items: AsyncIterator[object], what: str) -> None:
+        """Sends items as the credit allows; one item is fetched ahead, because only then the end can be seen.
+
+        `what` names the handler in the log; empty for a channel of ours, whose reader gets the failure itself.
+        """
+        failure: BaseException | None = None
+        owner = self._owner
+        machine = owner.machine
+        stream = self.stream
+        sent_n = 0
+        try:
+            async for item in items:
+                data, metadata = as_parts(item, "an item")
+                if len(data) > CHECKED_BYTES or metadata is not None:
+                    check_size(data, metadata)
+                if stream.credit_n <= 0:
+                    await self.wait_for_credit()
+                if owner.is_full:
+                    await owner.wait_until_writable()
+                machine.send_item(stream, data, metadata)
+                owner.flush_soon()
+                sent_n += 1
+                if sent_n >= TURN_ITEMS_N:
+                    sent_n = 0
+                    await asyncio.sleep(0)
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled(error):
+                raise
+            failure = error
+        finally:
+            await close_items(items)
+        if failure is None:
+            self.complete()
+        else:
+            self.fail(failure, what)
+
     def complete(self) -> None:
         """The pump is at its end."""
         self.task = None
@@ -119,3 +167,19 @@ class Exchange:
         task, self.task = self.task, None
         if task is not None and task is not asyncio.current_task():
             task.cancel()
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Somebody cancelled this task; a handler that raises CancelledError by itself has failed like any other."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
+
+
+async def close_items(items: AsyncIterator[object]) -> None:
+    """Closes what can be closed."""
+    aclose = getattr(items, "aclose", None)
+    if aclose is not None:
+        try:
+            await aclose()
+        except Exception:
+            _log.exception("the items of a stream could not be closed")

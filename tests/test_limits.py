@@ -53,7 +53,14 @@ MANY = 20_000  # of what a flood has a million of: enough to pass every bound th
 def modules() -> list[str]:
     """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, most of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
-    paths += ["client_sdk/engine.py", "client_sdk/links.py", "client_sdk/answers.py", "client_sdk/codecs.py"]
+    paths += [
+        "client_sdk/engine.py",
+        "client_sdk/links.py",
+        "client_sdk/answers.py",
+        "client_sdk/handling.py",
+        "client_sdk/streams.py",
+        "client_sdk/codecs.py",
+    ]
     names = "backoff brokers calls connect gathering gathers heads hedges keeper metadata retries spans states tracing"
     paths += [f"client_sdk/{name}.py" for name in names.split()]
     for room in ("services", "rsocket_py"):
