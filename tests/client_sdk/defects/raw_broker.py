@@ -157,7 +157,7 @@ class RawPeer:
         mark = b"mark %d" % pings
         self.send(ping(mark))
         async with asyncio.timeout(BOUND_S), self._changed:
-            await self._changed.wait_for(lambda: Frame(0, KEEPALIVE, 0, bytes(8) + mark) in self.of(KEEPALIVE))
+            await self._changed.wait_for(lambda: any(each.body[8:] == mark for each in self.of(KEEPALIVE)))
 
     async def assert_gone(self) -> None:
         """The client closes the connection."""
