@@ -331,6 +331,19 @@ def _events(core: Core, files: EventFilesView | None) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "broker_event_backlog_bytes", "Waiting for the writer, and in it", files.backlog_bytes + files.held_bytes
         )
+        yield GaugeMetricFamily("broker_event_log_bytes", "In the writer's log, not in files yet", files.wal_bytes)
+        yield CounterMetricFamily(
+            "broker_event_records_recovered", "Records found in logs of killed writers", files.recovered
+        )
+        yield CounterMetricFamily("broker_event_files_removed", "Files removed, too old or too many", files.removed)
+        yield GaugeMetricFamily(
+            "broker_event_unread_bytes", "In files that are kept only for a reader", files.unread_bytes
+        )
+        yield GaugeMetricFamily(
+            "broker_event_silent_readers", "Readers that have not said for long what they read", files.silent_readers
+        )
+        yield GaugeMetricFamily("broker_event_free_bytes", "Free where the event files are", files.free_bytes)
+        yield GaugeMetricFamily("broker_event_writer_failing", "1: files cannot be written now", int(files.error != ""))
     yield dropped
 
 

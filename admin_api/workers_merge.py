@@ -186,7 +186,7 @@ _ALIKE: Final = ALIKE_STATES | {
     "reachable",
     "redirects",
 }
-_LARGEST: Final = frozenset({"p50_us", "p99_us", "max_us"})
+_LARGEST: Final = frozenset({"p50_us", "p99_us", "max_us", "free_bytes"})
 
 
 def status(bodies: Sequence[Body], own: Body) -> Body:

@@ -9,6 +9,8 @@ Spark, pyarrow and DuckDB pass over names that begin with a dot. A crash before 
     <events>/lifecycle/  <broker>-<epoch>-<number>.parquet
 """
 
+import errno
+import fcntl
 import os
 import re
 from pathlib import Path
@@ -17,13 +19,14 @@ from typing import Final
 SUFFIX: Final = ".parquet"
 STALE_S: Final = 3600.0  # a hidden file of somebody else that nobody touched for so long has lost its writer
 
+ARCHIVE: Final = "_archive"  # below the events folder: where a reader may put segments that it has read
+
+_SEGMENT: Final = re.compile(r".+-\d+-\d{10,}" + re.escape(SUFFIX))
 _NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
 
 
 class Disk:
-    """The four things that sealing does to a file system; a test passes one that fails where it wants.
-
-    All raise OSError."""
+    """What the writer does to a file system; a test passes one that fails where it wants. All raise OSError."""
 
     def write_synced(self, path: Path, data: bytes | memoryview) -> None:
         """Create or empty the file, write all of it, wait until it is on the disk."""
@@ -51,6 +54,50 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Gone afterwards, and no error when it was gone before."""
         path.unlink(missing_ok=True)
+
+    def create(self, path: Path) -> int:
+        """A handle of a new file, locked for as long as it is open. FileExistsError; BlockingIOError: somebody was
+        faster with the lock."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        if not _lock(handle):
+            os.close(handle)
+            raise BlockingIOError(f"{path} is locked by another process")
+        return handle
+
+    def lock(self, path: Path) -> int | None:
+        """A handle of a file that nobody else has locked; None: somebody has, or it is gone."""
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        if not _lock(handle):
+            os.close(handle)
+            return None
+        return handle
+
+    def append(self, handle: int, data: bytes) -> None:
+        """At the end of the file; after an error some of it may be there."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(handle, left) :]
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut off what is beyond `size` bytes."""
+        os.ftruncate(handle, size)
+
+    def sync_data(self, handle: int) -> None:
+        """Wait until what was appended is on the disk."""
+        os.fdatasync(handle)
+
+    def close(self, handle: int) -> None:
+        """Its lock is gone with it."""
+        os.close(handle)
+
+    def free_bytes(self, folder: Path) -> int:
+        """Bytes that are free in its file system for who is not root."""
+        state = os.statvfs(folder)
+        return state.f_bavail * state.f_frsize
 
 
 def segment_name(broker_id: str, epoch: int, number: int) -> str:
@@ -90,6 +137,19 @@ def recover(folder: Path, owner: str, now_s: float, disk: Disk) -> list[str]:
     return removed
 
 
+def is_segment(name: str) -> bool:
+    """Is it the name of a segment?"""
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def is_published(events: Path, source: str, name: str) -> bool:
+    """Is the segment in its folder, or in the archive where its reader put it?"""
+    if (events / source / name).exists():
+        return True
+    archive = events / ARCHIVE
+    return archive.is_dir() and any(path.parent.name == source for path in archive.rglob(name))
+
+
 def next_number(folder: Path, broker_id: str, epoch: int) -> int:
     """One more than the highest number of this broker and epoch in the folder; 1 when it holds none."""
     prefix = f"{broker_id}-{epoch}-"
@@ -100,6 +160,17 @@ def next_number(folder: Path, broker_id: str, epoch: int) -> int:
             if match is not None:
                 highest = max(highest, int(match[1]))
     return highest + 1
+
+
+def _lock(handle: int) -> bool:
+    """Without waiting. True also where a file system knows no locks: then names alone keep writers apart."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+    return os.fstat(handle).st_nlink > 0  # it was not removed while we waited
 
 
 def _remove_quietly(path: Path, disk: Disk) -> None:

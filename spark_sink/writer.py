@@ -1,20 +1,16 @@
 """The writer of event files: a process of its own that turns frames from its standard input into sealed segments.
 
-    python -m spark_sink.writer --events DIR [--roll-s 1.0] [--roll-bytes N]
+    python -m spark_sink.writer --events DIR [--roll-s 1.0] [--roll-bytes N] [--min-free-bytes N] [--sync-s S]
 
 It is a process because encoding holds the interpreter lock for milliseconds, which the broker cannot spare. It ends
 when its input ends and never before: signals that end the broker leave it alone, so that it seals what the broker said
-last.
-
-Frames are checked when they arrive and held as bytes. A batch of them is sealed when it is `roll_s` old, `roll_bytes`
-large, or the wall clock's hour changes: one file per source, each published atomically. What cannot be written is
-held, up to `MAX_HELD_BYTES`, and tried again; beyond that the newest frames are dropped, and when the folder works
-again an EventsDropped event says how many records and requests are missing.
+last. What it does with frames `spark_sink.writing.writer` says.
 
 After each change it writes its state as one line of JSON (`WriterState`) to standard output, for the broker. Exit
 status: 0 all sealed; 1 the input was torn or garbage, all before it is sealed; 3 the folder could not be written.
 """
 
+import contextlib
 import gc
 import os
 import select
@@ -22,243 +18,24 @@ import signal
 import stat
 import sys
 import time
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import click
 import msgspec
-import pyarrow as pa
 
-from broker.events import EVENTS_DROPPED, LifecycleEvent
-from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of, warm_up
+from spark_sink.batches import warm_up
 from spark_sink.errors import BadFrame
-from spark_sink.events import FLOWS, LIFECYCLES
-from spark_sink.frames import DefinitionRow, FlowRow, FrameSplitter, Header, decode_header, decode_rows
-from spark_sink.segments import Disk, next_number, recover, seal, segment_name
+from spark_sink.frames import FrameSplitter, decode_header
+from spark_sink.segments import Disk
+from spark_sink.writing.state import ROLL_BYTES, ROLL_S, Settings, WriterState
+from spark_sink.writing.writer import FIRST_RETRY_S, NEVER, Writer
 
-ROLL_S: Final = 1.0  # seconds; how old a record may get before it is in a file
-ROLL_BYTES: Final = 16 << 20  # of frames in a batch; a hundred thousand records, sealed in half a second
-MAX_HELD_BYTES: Final = 64 << 20  # of frames that wait for a folder that cannot be written
-FIRST_RETRY_S: Final = 0.5
-LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
 LAST_TRIES_S: Final = 30.0  # at the end of the input: how long to insist on a folder that cannot be written
 READ_BYTES: Final = 1 << 20
-SECONDS_PER_HOUR: Final = 3600
 
 EXIT_GARBAGE: Final = 1
 EXIT_LOST: Final = 3
-
-
-class WriterState(msgspec.Struct):
-    """What the writer has done since it started, for the broker; all counts only grow."""
-
-    sealed: int = 0  # records of the broker that are in segments
-    sealed_requests: int = 0  # requests that these records count
-    sealed_seq: int = 0  # the highest sequence number among them
-    dropped: int = 0  # records that the memory bound cost
-    dropped_requests: int = 0
-    segments: int = 0  # files sealed
-    next_number: int = 0  # of the next file
-    held_bytes: int = 0  # of frames that are not sealed yet
-    error: str = ""  # why the last try failed; empty: it did not
-
-
-class _Held:
-    """A checked frame and what is in it."""
-
-    __slots__ = ("first_seq", "frame", "hour", "last_seq", "records", "requests")
-
-    def __init__(self, frame: bytes, hour: int, records: int, requests: int, first_seq: int, last_seq: int) -> None:
-        self.frame: Final = frame
-        self.hour: Final = hour  # wall clock hours since the epoch when it came
-        self.records: Final = records
-        self.requests: Final = requests  # of the flow records
-        self.first_seq: Final = first_seq
-        self.last_seq: Final = last_seq
-
-
-class _Gap:
-    """Records that were dropped and not told yet."""
-
-    __slots__ = ("first_seq", "last_seq", "records", "requests")
-
-    def __init__(self, first_seq: int) -> None:
-        self.records = 0
-        self.requests = 0
-        self.first_seq: Final = first_seq
-        self.last_seq = first_seq
-
-    def add(self, held: _Held) -> None:
-        self.records += held.records
-        self.requests += held.requests
-        self.last_seq = max(self.last_seq, held.last_seq)
-
-    def told(self, wall_s: float) -> _Held:
-        """One EventsDropped event in a frame; it takes the place, and the number, of the last record that it tells."""
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            self.last_seq,
-            int(wall_s * 1000),
-            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
-            reason="folder-unwritable",
-            detail=f"{self.records} records did not fit into memory while the events folder could not be written",
-            requests=self.requests,
-        )
-        frame = msgspec.msgpack.encode([event.row()])
-        return _Held(frame, int(wall_s // SECONDS_PER_HOUR), 0, 0, self.last_seq, self.last_seq)
-
-
-class Writer:
-    """Frames in, segments out; time comes in as parameters (`now` monotonic, `wall_s` since the epoch, seconds)."""
-
-    def __init__(
-        self,
-        events: Path,
-        header: Header,
-        *,
-        disk: Disk,
-        say: Callable[[str], None],
-        roll_s: float = ROLL_S,
-        roll_bytes: int = ROLL_BYTES,
-        max_held_bytes: int = MAX_HELD_BYTES,
-    ) -> None:
-        """`say` takes sentences for people."""
-        self._events: Final = events
-        self._header: Final = header
-        self._disk: Final = disk
-        self._say: Final = say
-        self._roll_s: Final = roll_s
-        self._roll_bytes: Final = min(roll_bytes, max_held_bytes)
-        self._max_held_bytes: Final = max_held_bytes
-        self._held: Final[deque[_Held]] = deque()  # not in a batch yet; with the batch at most max_held_bytes
-        self._batch: Final[list[_Held]] = []  # being sealed
-        self._unsealed: Final[list[tuple[str, str, pa.Table]]] = []  # source, file name, records: the batch's rest
-        self._roll_at = float("inf")  # monotonic; when the oldest held frame is due
-        self._retry_s = 0.0  # pause until the next try; 0: the last one succeeded
-        self._failing_since = 0.0  # monotonic, meaningful while _retry_s > 0
-        self._known: Final[dict[int, Any]] = {}  # definitions by flow number
-        self._gap: _Gap | None = None  # since the bound was reached, until it is told
-        self.state: Final = WriterState(next_number=self._first_number())
-
-    def take(self, frame: bytes, now: float, wall_s: float) -> None:
-        """A frame of rows. BadFrame: it is none; nothing of it is kept."""
-        held = _checked(frame, int(wall_s // SECONDS_PER_HOUR))
-        if held.records == 0:
-            return
-        is_full = self.state.held_bytes + len(frame) > self._max_held_bytes
-        is_next_hour = bool(self._held) and self._held[-1].hour != held.hour
-        if (is_full or is_next_hour) and not self._retry_s:
-            self.seal_all(now, wall_s)
-        # While a gap is open everything is dropped, so that one event tells one gap.
-        if self._gap is not None or self.state.held_bytes + len(frame) > self._max_held_bytes:
-            self._drop(held, now)
-            return
-        self._hold(held, now)
-        if self.state.held_bytes >= self._roll_bytes and not self._retry_s:
-            self.seal_all(now, wall_s)
-
-    def tick(self, now: float, wall_s: float) -> None:
-        """Time passed: seal what is due."""
-        if now >= self._roll_at:
-            self.seal_all(now, wall_s)
-
-    def next_deadline(self) -> float:
-        """When to tick at the latest, monotonic; inf: nothing waits."""
-        return self._roll_at
-
-    def seal_all(self, now: float, wall_s: float) -> bool:
-        """Seal everything that is held, and tell a gap. False: the folder cannot be written, the rest is still held."""
-        while self._next_batch(now, wall_s):
-            if not self._seal_batch(now):
-                return False
-        self._roll_at = float("inf")
-        return True
-
-    def _first_number(self) -> int:
-        """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""
-        sources = (FLOWS, LIFECYCLES)
-        in_folder = (next_number(self._events / one, self._header.broker_id, self._header.epoch) for one in sources)
-        return max(self._header.first_number, *in_folder)
-
-    def _hold(self, held: _Held, now: float) -> None:
-        if not self._held and not self._batch:
-            self._roll_at = now + self._roll_s
-        self._held.append(held)
-        self.state.held_bytes += len(held.frame)
-
-    def _drop(self, held: _Held, now: float) -> None:
-        self.state.dropped += held.records
-        self.state.dropped_requests += held.requests
-        if self._gap is None:
-            self._gap = _Gap(held.first_seq)
-        self._gap.add(held)
-        if not self._retry_s:
-            self._roll_at = min(self._roll_at, now + self._roll_s)  # a gap must be told even when nothing else is held
-
-    def _next_batch(self, now: float, wall_s: float) -> bool:
-        """Make a batch of what is held, unless one is under way. False: nothing is left to seal."""
-        if self._batch:
-            return True
-        if not self._held and self._gap is not None:
-            self._hold(self._gap.told(wall_s), now)
-            self._gap = None
-        batch_bytes = 0
-        while (
-            self._held
-            and batch_bytes < self._roll_bytes
-            and (not self._batch or self._batch[0].hour == self._held[0].hour)
-        ):
-            held = self._held.popleft()
-            self._batch.append(held)
-            batch_bytes += len(held.frame)
-        frames = [FrameRows(decode_rows(held.frame), self._known) for held in self._batch]
-        for source, table in tables_of(self._header, frames, self._known).items():
-            name = segment_name(self._header.broker_id, self._header.epoch, self.state.next_number)
-            self._unsealed.append((source, name, table))
-            self.state.next_number += 1
-        return bool(self._batch)
-
-    def _seal_batch(self, now: float) -> bool:
-        while self._unsealed:
-            source, name, table = self._unsealed[0]
-            try:
-                data = parquet_bytes(table, segment_metadata(self._header, source))
-                seal(self._events / source, name, data, self._disk)
-            except OSError as error:
-                self._failed(error, now)
-                return False
-            del self._unsealed[0]
-            self.state.segments += 1
-        for held in self._batch:
-            self.state.held_bytes -= len(held.frame)
-            self.state.sealed += held.records
-            self.state.sealed_requests += held.requests
-            self.state.sealed_seq = max(self.state.sealed_seq, held.last_seq)
-        self._batch.clear()
-        if self._retry_s:
-            lost = f"{self._gap.records} records were dropped" if self._gap is not None else "nothing was lost"
-            self._say(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
-            self._retry_s = 0.0
-            self.state.error = ""
-        return True
-
-    def _failed(self, error: OSError, now: float) -> None:
-        if not self._retry_s:  # said once per failure, not per try
-            self._failing_since = now
-            held = f"at most {self._max_held_bytes >> 20} MiB of records wait in memory"
-            self._say(f"{self._events} cannot be written ({error}); {held} and it is tried again")
-        self._retry_s = min(max(FIRST_RETRY_S, self._retry_s * 2), LAST_RETRY_S)
-        self._roll_at = now + self._retry_s
-        self.state.error = str(error)
-
-
-def _checked(frame: bytes, hour: int) -> _Held:
-    rows = decode_rows(frame)
-    seqs = [row.seq for row in rows if type(row) is not DefinitionRow and row.seq > 0]
-    requests = sum(row.requests for row in rows if type(row) is FlowRow)
-    return _Held(frame, hour, len(rows), requests, min(seqs, default=0), max(seqs, default=0))
 
 
 class StateLines:
@@ -293,7 +70,7 @@ def drain(fd: int, splitter: FrameSplitter, writer: Writer, states: StateLines) 
         writer.tick(time.monotonic(), time.time())
         states.tell(writer.state)
         deadline = writer.next_deadline()
-        timeout_s = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+        timeout_s = None if deadline == NEVER else max(0.0, deadline - time.monotonic())
         if select.select([fd], [], [], timeout_s)[0]:
             data = os.read(fd, READ_BYTES)
             if not data:
@@ -312,6 +89,8 @@ def finish(writer: Writer, states: StateLines) -> bool:
             return False
         time.sleep(FIRST_RETRY_S)
     states.tell(writer.state)
+    with contextlib.suppress(OSError):  # the next writer removes it
+        writer.end()
     return True
 
 
@@ -327,7 +106,7 @@ def first_frame(fd: int, splitter: FrameSplitter) -> bytes | None:
     return frame
 
 
-def run(fd: int, events: Path, roll_s: float, roll_bytes: int, state_fd: int, errors: TextIO) -> int:
+def run(fd: int, events: Path, settings: Settings, state_fd: int, errors: TextIO) -> int:
     """The life of the process: exit status."""
 
     def say(sentence: str) -> None:
@@ -343,10 +122,8 @@ def run(fd: int, events: Path, roll_s: float, roll_bytes: int, state_fd: int, er
     except BadFrame as error:
         say(f"{error}")
         return EXIT_GARBAGE
-    disk = Disk()
-    for source in (FLOWS, LIFECYCLES):
-        recover(events / source, f"{header.broker_id}-", time.time(), disk)
-    writer = Writer(events, header, disk=disk, say=say, roll_s=roll_s, roll_bytes=roll_bytes)
+    writer = Writer(events, header, disk=Disk(), say=say, settings=settings)
+    writer.begin(time.monotonic(), time.time())
     status = 0
     try:
         drain(fd, splitter, writer, states)
@@ -354,7 +131,11 @@ def run(fd: int, events: Path, roll_s: float, roll_bytes: int, state_fd: int, er
         say(f"{error}; all before it is kept")
         status = EXIT_GARBAGE
     if not finish(writer, states):
-        say(f"{events} cannot be written ({writer.state.error}); {writer.state.held_bytes} bytes of records are lost")
+        state = writer.state
+        say(
+            f"{events} cannot be written ({state.error}); {state.held_bytes} bytes of records are lost, "
+            f"{state.wal_bytes} wait for the next writer"
+        )
         status = EXIT_LOST
     return status
 
@@ -363,14 +144,17 @@ def run(fd: int, events: Path, roll_s: float, roll_bytes: int, state_fd: int, er
 @click.option("--events", type=click.Path(path_type=Path), required=True, help="Folder of event files.")
 @click.option("--roll-s", type=click.FloatRange(min=0.01), default=ROLL_S, show_default=True, help="Seconds per file.")
 @click.option("--roll-bytes", type=click.IntRange(min=1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
-def main(events: Path, roll_s: float, roll_bytes: int) -> None:
+@click.option("--min-free-bytes", type=click.IntRange(min=0), default=0, help="Of the file system; left to others.")
+@click.option("--sync-s", type=click.FloatRange(min=0), default=0.0, help="How often the log is synced; 0: never.")
+def main(events: Path, roll_s: float, roll_bytes: int, min_free_bytes: int, sync_s: float) -> None:
     """Write the frames of a broker, from standard input, into event files."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(5)
     gc.disable()  # rows are trees without cycles; walking them costs more than all the encoding (measured: 2x)
     warm_up()
-    sys.exit(run(sys.stdin.fileno(), events, roll_s, roll_bytes, sys.stdout.fileno(), sys.stderr))
+    settings = Settings(roll_s=roll_s, roll_bytes=roll_bytes, min_free_bytes=min_free_bytes, sync_s=sync_s)
+    sys.exit(run(sys.stdin.fileno(), events, settings, sys.stdout.fileno(), sys.stderr))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
 
 
 async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
-    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "disk full")
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "disk full", 30, 7, 2, 1 << 30, 4, 50, 1)
     body = await get(client, "/api/v1/status")
     assert body["event_files"] == {
         "pid": 42,
@@ -148,6 +148,13 @@ async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, client: Te
         "segments": 3,
         "restarts": 1,
         "error": "disk full",
+        "wal_bytes": 30,
+        "recovered": 7,
+        "torn_bytes": 2,
+        "free_bytes": 1 << 30,
+        "removed": 4,
+        "unread_bytes": 50,
+        "silent_readers": 1,
     }
 
 

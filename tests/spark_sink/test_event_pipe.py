@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -10,11 +11,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.edge import event_pipe
-from broker.edge.event_pipe import Backlog, EventPipe
+from broker.edge import event_backlog, event_pipe
+from broker.edge.event_backlog import Backlog
+from broker.edge.event_pipe import EventPipe
 from broker.events import BROKER_STARTED, LifecycleEvent
 from spark_sink.frames import FrameSplitter, decode_header, decode_rows
-from tests.spark_sink.records import HEADER, NOON_MS, PROJECT, Event, events, requests_of, sealed, sealed_seqs
+from tests.spark_sink.records import (
+    HEADER,
+    NOON_MS,
+    PROJECT,
+    Event,
+    definition,
+    events,
+    request,
+    requests_of,
+    sealed_seqs,
+)
 
 HEAD: dict[str, object] = {
     "broker_id": HEADER.broker_id,
@@ -158,14 +170,14 @@ def test_only_strangers_leave_only_their_gaps() -> None:
 
 def test_many_events_ask_to_be_encoded_at_once_and_become_several_frames() -> None:
     backlog, reader = Backlog(), Reader()
-    assert backlog.append(events(1, 1) * (event_pipe.MAX_FRAME_RECORDS * 2 + 5))
+    assert backlog.append(events(1, 1) * (event_backlog.MAX_FRAME_RECORDS * 2 + 5))
     backlog.encode(NOON_MS)
     backlog.push(reader.write)
-    assert len(reader.rows()) == event_pipe.MAX_FRAME_RECORDS * 2 + 5
+    assert len(reader.rows()) == event_backlog.MAX_FRAME_RECORDS * 2 + 5
 
 
 def test_frame_of_large_records_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_pipe, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(event_backlog, "MAX_FRAME_BYTES", 1000)
     backlog, lengths = Backlog(), []
 
     def write(data: bytes | memoryview) -> int:
@@ -179,17 +191,120 @@ def test_frame_of_large_records_is_split(monkeypatch: pytest.MonkeyPatch) -> Non
     assert backlog.written == 40
 
 
-def test_written_records_of_a_writer_that_died_are_told() -> None:
+def pushed(backlog: Backlog, records: Iterable[Event], reader: Reader) -> None:
+    backlog.append(records)
+    backlog.encode(NOON_MS)
+    assert backlog.push(reader.write)
+
+
+def test_new_reader_gets_what_the_old_one_has_not_confirmed_and_nothing_is_counted_twice() -> None:
+    backlog, old, new = Backlog(), Reader(), Reader()
+    for first_seq in (1, 11, 21):
+        pushed(backlog, events(1, 10, first_seq=first_seq), old)
+    backlog.confirmed(1)
+    backlog.append(events(1, 5, first_seq=31))
+    backlog.rewind()
+    backlog.encode(NOON_MS)
+    assert backlog.first_number == 2
+    assert backlog.push(new.write)
+    assert [row.seq for row in new.rows()] == list(range(11, 36))
+    assert (backlog.written, backlog.dropped, backlog.bytes) == (35, 0, 0)
+
+
+def test_confirmed_frames_are_not_kept() -> None:
+    backlog = Backlog()
+    pushed(backlog, events(1, 10), Reader())
+    pushed(backlog, events(1, 10, first_seq=11), Reader())
+    assert backlog.sent_bytes > 0
+    backlog.confirmed(2)
+    assert (backlog.sent_bytes, backlog.first_number) == (0, 3)
+
+
+def test_unconfirmed_frames_beyond_the_bound_are_told_when_the_writer_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_backlog, "MAX_SENT_BYTES", 3000)
     backlog, reader = Backlog(), Reader()
-    backlog.append(events(1, 10))
+    records = events(1, 100)
+    for start in range(0, 100, 5):
+        pushed(backlog, records[start : start + 5], Reader())
+        assert backlog.sent_bytes <= 3000
+    backlog.rewind()
+    backlog.encode(NOON_MS)
+    assert backlog.push(reader.write)
+    *rows, gap = reader.rows()
+    lost = 100 - len(rows)
+    assert 0 < lost < 100
+    assert [row.seq for row in rows] == list(range(lost + 1, 101))
+    expected = {"records": str(lost), "first_seq": "1", "last_seq": str(lost)}
+    assert told(gap) == (lost, "writer-died", requests_of(records[:lost]), expected)
+    assert backlog.dropped == lost
+
+
+def test_unconfirmed_frames_beyond_the_bound_that_are_confirmed_later_are_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_backlog, "MAX_SENT_BYTES", 1)
+    backlog, reader = Backlog(), Reader()
+    pushed(backlog, events(1, 10), Reader())
+    backlog.confirmed(1)
+    backlog.rewind()
+    backlog.encode(NOON_MS)
+    assert backlog.push(reader.write)
+    assert (reader.rows(), backlog.dropped) == ([], 0)
+
+
+def test_requests_come_behind_the_definition_of_their_flow_and_a_new_reader_gets_it_again() -> None:
+    dice = random.Random(1)
+    backlog, old, new = Backlog(), Reader(), Reader()
+    backlog.define(definition(7))
+    backlog.append_rows([request(dice, 1, 7), request(dice, 2, 7)])
+    backlog.encode(NOON_MS)
+    assert backlog.push(old.write)
+    backlog.confirmed(1)
+    backlog.rewind()
+    backlog.append_rows([request(dice, 3, 7)])
+    backlog.encode(NOON_MS)
+    assert backlog.push(new.write)
+    assert [(type(row).__name__, row.flow) for row in old.rows()] == [
+        ("DefinitionRow", 7),
+        ("RequestRow", 7),
+        ("RequestRow", 7),
+    ]
+    assert [(type(row).__name__, row.flow) for row in new.rows()] == [("DefinitionRow", 7), ("RequestRow", 7)]
+    assert backlog.written == 3
+
+
+def test_forgotten_flow_is_defined_again_as_long_as_a_frame_of_it_is_not_confirmed() -> None:
+    dice = random.Random(1)
+    backlog = Backlog()
+    backlog.define(definition(7))
+    backlog.append_rows([request(dice, 1, 7)])
     backlog.encode(NOON_MS)
     backlog.push(Reader().write)
-    backlog.lost(4, 17, 7, "it died")
+    backlog.forget(7)
+    first, second = Reader(), Reader()
+    backlog.rewind()
+    backlog.push(first.write)
+    pushed(backlog, events(1, 1, first_seq=2), first)
+    backlog.confirmed(2)
+    backlog.rewind()
+    backlog.push(second.write)
+    assert [type(row).__name__ for row in first.rows()] == ["DefinitionRow", "DefinitionRow", "RequestRow", "FlowRow"]
+    assert second.rows() == []
+
+
+def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None:
+    dice = random.Random(1)
+    backlog, reader = Backlog(max_bytes=100), Reader()
+    for number in range(1, 4):
+        backlog.define(definition(number))
+        backlog.append_rows([request(dice, number * 10 + place, number) for place in range(10)])
+        backlog.encode(NOON_MS)
+    backlog.push(reader.write)
     backlog.encode(NOON_MS)
     backlog.push(reader.write)
-    [gap] = reader.rows()
-    assert told(gap) == (10, "writer-died", 17, {"records": "4", "first_seq": "7", "last_seq": "10"})
-    assert backlog.dropped == 4
+    *definitions, gap = reader.rows()
+    assert [row.flow for row in definitions] == [1, 2, 3]
+    assert told(gap) == (39, "backlog-full", 0, {"records": "30", "first_seq": "10", "last_seq": "39"})
 
 
 # EventPipe: real processes
@@ -235,29 +350,39 @@ async def test_events_reach_files_while_the_broker_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_killed_writer_is_replaced_and_the_loss_is_told(
+async def test_killed_writer_is_replaced_and_nothing_is_lost_or_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(event_pipe, "FIRST_RESTART_S", 0.01)
     pipe = EventPipe()
-    await pipe.start(tmp_path, HEAD, 0.01)
+    await pipe.start(tmp_path, HEAD, 60.0)
     pipe.append(events(1, 20))
-    await until(lambda: pipe.state().sealed == 20)
+    await until(lambda: pipe.state().wal_bytes > 0)  # in its log
     first = pipe.state().pid
-    os.kill(first, signal.SIGSTOP)  # it takes what comes into its pipe and never seals it
-    lost = events(2, 10, first_seq=21)
-    pipe.append(lost)
+    os.kill(first, signal.SIGSTOP)
+    pipe.append(events(2, 10, first_seq=21))  # these stay in the pipe and go with it
     await until(lambda: pipe.state().written == 30)
     os.kill(first, signal.SIGKILL)
     await until(lambda: pipe.state().restarts == 1)
     pipe.append(events(3, 5, first_seq=31))
     assert await pipe.stop(60.0)
-    assert sealed_seqs(tmp_path) == [*range(1, 21), 30, *range(31, 36)]
-    [gap] = [row for row in sealed(tmp_path, "lifecycle") if row["seq"] == 30]
-    assert (gap["event"], gap["reason"], gap["requests"]) == ("EventsDropped", "writer-died", requests_of(lost))
-    assert dict(gap["tags"]) == {"records": "10", "first_seq": "21", "last_seq": "30"}
-    assert (pipe.state().dropped, pipe.state().sealed) == (10, 26)
+    assert sealed_seqs(tmp_path) == list(range(1, 36))
+    state = pipe.state()
+    assert (state.written, state.sealed, state.dropped, state.recovered) == (35, 35, 0, 20)
     assert f"the writer (pid {first}) ended with -9" in caplog.text
+
+
+@pytest.mark.slow
+async def test_writer_that_is_killed_while_the_broker_stops_is_replaced_once_more(tmp_path: Path) -> None:
+    pipe = EventPipe()
+    await pipe.start(tmp_path, HEAD, 60.0)
+    pipe.append(events(1, 20))
+    await until(lambda: pipe.state().wal_bytes > 0)
+    os.kill(pipe.state().pid, signal.SIGKILL)
+    pipe.append(events(1, 20, first_seq=21))
+    assert await pipe.stop(60.0)
+    assert sealed_seqs(tmp_path) == list(range(1, 41))
+    assert (pipe.state().sealed, pipe.state().dropped) == (40, 0)
 
 
 def stand_in(tmp_path: Path, script: str) -> list[str]:

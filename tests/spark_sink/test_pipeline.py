@@ -14,7 +14,8 @@ from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, SPARK_SCHEMAS
 from spark_sink.pipeline import BatchWriter, Pipeline, check_folders, is_every, read_segments, remove_leftovers
 from spark_sink.segments import Disk
 from spark_sink.tables import CALLERS, LIFECYCLE, TRAFFIC, read_table
-from spark_sink.writer import Writer
+from spark_sink.writing.state import Settings
+from spark_sink.writing.writer import Writer
 from tests.spark_sink.records import HEADER, NOON_MS, Event, events, rows_frame, sealed
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 
@@ -23,10 +24,11 @@ BEFORE_MIDNIGHT_MS = NOON_MS + 12 * 3_600_000 - 100_000  # records of 200 s arou
 
 def seal(folder: Path, records: list[Event], each: int = 100) -> None:
     """Segments of `each` records, as the writer makes them."""
-    writer = Writer(folder, HEADER, disk=Disk(), say=print)
+    writer = Writer(folder, HEADER, disk=Disk(), say=print, settings=Settings())
     for start in range(0, len(records), each):
         writer.take(rows_frame(records[start : start + each]), 0.0, NOON_MS / 1000)
         assert writer.seal_all(0.0, NOON_MS / 1000)
+    writer.end()
 
 
 def run_once(spark: Any, folder: Path, tables: Path) -> None:

@@ -1,0 +1,283 @@
+"""Events in, bytes for the pipe to the writer out: what waits, what is dropped, what is sent once more.
+
+Decides all that and knows neither clock nor file descriptor. Beyond `MAX_BACKLOG_BYTES` the newest records are dropped,
+and as soon as there is room an EventsDropped event tells the gap. A frame that the pipe took is kept until the writer
+has confirmed it, and given to the next writer if it never does.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from broker.events import DEFINITION, EVENTS_DROPPED, FlowRecord, LifecycleEvent
+
+Event = LifecycleEvent | FlowRecord
+Row = tuple[object, ...]  # what `row()` of an event gives; a request is one from the beginning
+
+MAX_BACKLOG_BYTES: Final = 64 << 20
+MAX_SENT_BYTES: Final = 64 << 20  # of frames that the pipe took and the writer has not confirmed
+MAX_FRAME_RECORDS: Final = 10_000  # so many are encoded at once, without waiting: some 2 MiB, 10 ms
+MAX_FRAME_BYTES: Final = 8 << 20  # a larger frame is split; the writer takes 64 MiB
+
+# What msgspec raises for a text that is no Unicode, a number beyond 64 bits, a value of a foreign type.
+ENCODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, OverflowError, TypeError)
+
+
+class _Frame:
+    """Encoded records and what is in them."""
+
+    __slots__ = ("data", "first_seq", "is_counted", "last_seq", "number", "records", "requests")
+
+    def __init__(self, number: int, data: bytes, records: int, requests: int, first_seq: int, last_seq: int) -> None:
+        self.number: Final = number  # 1, 2, 3 … over the frames with records; 0: definitions alone
+        self.data: Final = data
+        self.records: Final = records
+        self.requests: Final = requests
+        self.first_seq: Final = first_seq
+        self.last_seq: Final = last_seq
+        self.is_counted = False  # among `written`
+
+
+class _Gap:
+    """Records that are lost and not told yet."""
+
+    __slots__ = ("detail", "first_seq", "last_seq", "reason", "records", "requests")
+
+    def __init__(self, reason: str, detail: str, first_seq: int) -> None:
+        self.reason: Final = reason
+        self.detail: Final = detail
+        self.records = 0
+        self.requests = 0
+        self.first_seq: Final = first_seq
+        self.last_seq = first_seq
+
+    def add(self, records: int, requests: int, last_seq: int) -> None:
+        self.records += records
+        self.requests += requests
+        self.last_seq = max(self.last_seq, last_seq)
+
+    def told(self, at_ms: int) -> LifecycleEvent:
+        """It takes the place, and the number, of the last record that it tells."""
+        return LifecycleEvent(
+            EVENTS_DROPPED,
+            self.last_seq,
+            at_ms,
+            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
+            reason=self.reason,
+            detail=f"{self.records} records are missing: {self.detail}",
+            requests=self.requests,
+        )
+
+
+class Backlog:
+    """Events in, bytes out; bounded. `write(data) -> int` takes some of the bytes or raises BlockingIOError."""
+
+    def __init__(self, max_bytes: int = MAX_BACKLOG_BYTES) -> None:
+        self._max_bytes: Final = max_bytes
+        self._pending: list[Event | Row] = []  # until the next encode
+        self._frames: Final[deque[_Frame]] = deque()
+        self._next_number = 1
+        self._sent: Final[deque[_Frame]] = deque()  # taken by the pipe, not confirmed by the writer
+        self._unkept: _Gap | None = None  # of those, what there was no room to keep
+        self._unkept_number = 0  # of the last frame among them
+        self._definitions: Final[dict[int, Row]] = {}  # by flow number
+        self._forgotten: Final[deque[tuple[int, int]]] = deque()  # flow number, and the frame that may be its last
+        self.sent_bytes = 0  # of `_sent`
+        self._sent_bytes = 0  # of the first frame
+        self._full: _Gap | None = None  # open: everything is dropped until half of the room is free
+        self._gaps: Final[list[_Gap]] = []  # closed, to be told with the next encode
+        self.bytes = 0  # of the frames
+        self.written = 0  # records handed over whole
+        self.dropped = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits, to be encoded or to be written."""
+        return not (self._pending or self._frames or self._gaps or self._full)
+
+    @property
+    def is_done(self) -> bool:
+        """All is confirmed as well."""
+        return self.is_empty and not self._sent and self._unkept is None
+
+    def append(self, events: Iterable[Event]) -> bool:
+        """Take them. True: so many wait that they should be encoded at once."""
+        self._pending.extend(events)
+        return len(self._pending) >= MAX_FRAME_RECORDS
+
+    def append_rows(self, rows: Iterable[Row]) -> bool:
+        """The same for rows of single requests, which name flows that are defined."""
+        self._pending.extend(rows)
+        return len(self._pending) >= MAX_FRAME_RECORDS
+
+    def define(self, definition: Row) -> None:
+        """A row that says what a flow number means, before its first use. The number is never given to another flow."""
+        flow = definition[1]
+        assert isinstance(flow, int)  # our own row
+        self._definitions[flow] = definition
+        self._pending.append(definition)
+
+    def forget(self, flow: int) -> None:
+        """No request of this flow comes any more."""
+        self._forgotten.append((flow, self._next_number))
+
+    @property
+    def first_number(self) -> int:
+        """Of the first frame with records that will be pushed."""
+        return next((frame.number for frame in self._frames if frame.number), self._next_number)
+
+    def encode(self, at_ms: int, *, last: bool = False) -> None:
+        """Make frames of what was appended, or drop it when there is no room; tell gaps when there is. `last`: tell an
+        open gap in any case, for nothing comes after it. `at_ms` is wall time."""
+        if self._full is not None and self.bytes <= self._max_bytes // 2:
+            self._close_gap(self._full)
+        events, self._pending = self._pending, []
+        for start in range(0, len(events), MAX_FRAME_RECORDS):
+            self._encode_some(events[start : start + MAX_FRAME_RECORDS])
+        if self._full is not None and last:
+            self._close_gap(self._full)
+        if self._gaps:
+            told = [gap.told(at_ms) for gap in self._gaps]
+            self._gaps.clear()
+            self._add(framed([event.row() for event in told]), told)
+
+    def push(self, write: Callable[[bytes | memoryview], int]) -> bool:
+        """Write frames until none is left (True) or the pipe is full (False). OSError of `write` passes through."""
+        while self._frames:
+            frame = self._frames[0]
+            try:
+                self._sent_bytes += write(memoryview(frame.data)[self._sent_bytes :])
+            except BlockingIOError:
+                return False
+            if self._sent_bytes == len(frame.data):
+                self._frames.popleft()
+                self._sent_bytes = 0
+                self.bytes -= len(frame.data)
+                if not frame.is_counted:
+                    self.written += frame.records
+                    frame.is_counted = True
+                if frame.number:
+                    self._keep(frame)
+        return True
+
+    def confirmed(self, number: int) -> None:
+        """The writer has all frames up to this one where they survive it."""
+        while self._sent and self._sent[0].number <= number:
+            self.sent_bytes -= len(self._sent.popleft().data)
+        if self._unkept is not None and self._unkept_number <= number:
+            self._unkept = None
+        while self._forgotten and self._forgotten[0][1] <= number:
+            self._definitions.pop(self._forgotten.popleft()[0], None)
+
+    def rewind(self) -> None:
+        """The reader is another one: it gets all that the old one has not confirmed, and all definitions before."""
+        self._sent_bytes = 0
+        if self._unkept is not None:
+            self._gaps.append(self._unkept)
+            self.dropped += self._unkept.records
+            self._unkept = None
+        while self._sent:
+            frame = self._sent.pop()
+            self._frames.appendleft(frame)
+            self.bytes += len(frame.data)
+        self.sent_bytes = 0
+        while self._frames and not self._frames[0].number:
+            self.bytes -= len(self._frames.popleft().data)
+        rows = list(self._definitions.values())
+        for start in range(0, len(rows), MAX_FRAME_RECORDS):
+            data = framed(rows[start : start + MAX_FRAME_RECORDS])
+            self._frames.appendleft(_Frame(0, data, 0, 0, 0, 0))
+            self.bytes += len(data)
+
+    def _keep(self, frame: _Frame) -> None:
+        self._sent.append(frame)
+        self.sent_bytes += len(frame.data)
+        while self.sent_bytes > MAX_SENT_BYTES:
+            oldest = self._sent.popleft()
+            self.sent_bytes -= len(oldest.data)
+            if self._unkept is None:
+                detail = "the writer ended before it had confirmed them; some may be in the files"
+                self._unkept = _Gap("writer-died", detail, oldest.first_seq)
+            self._unkept.add(oldest.records, oldest.requests, oldest.last_seq)
+            self._unkept_number = oldest.number
+
+    def _close_gap(self, gap: _Gap) -> None:
+        self._gaps.append(gap)
+        self._full = None
+
+    def _encode_some(self, events: Sequence[Event | Row]) -> None:
+        try:
+            data = framed([_row(event) for event in events])
+        except ENCODE_ERRORS:
+            events = self._without_strangers(events)
+            data = framed([_row(event) for event in events])
+        if not events:
+            return
+        if len(data) > MAX_FRAME_BYTES and len(events) > 1:
+            half = len(events) // 2
+            self._encode_some(events[:half])
+            self._encode_some(events[half:])
+            return
+        if self._full is None and self.bytes + len(data) > self._max_bytes:
+            detail = f"the pipe to the writer is stuck and {self._max_bytes >> 20} MiB wait for it"
+            seqs = [_seq(event) for event in events if _seq(event)]
+            if seqs:
+                self._full = _Gap("backlog-full", detail, min(seqs))
+        if self._full is not None:
+            seqs = [_seq(event) for event in events if _seq(event)]
+            self._full.add(len(seqs), _requests(events), max(seqs, default=0))
+            self.dropped += len(seqs)
+            definitions = [event for event in events if not _seq(event)]
+            if definitions:  # they are few, bounded by the flows, and what comes after the gap needs them
+                self._add(framed(definitions), definitions)
+            return
+        self._add(data, events)
+
+    def _add(self, data: bytes, events: Sequence[Event | Row]) -> None:
+        seqs = [seq for seq in map(_seq, events) if seq]
+        number = self._next_number if seqs else 0
+        if seqs:
+            self._next_number += 1
+        requests, first_seq, last_seq = _requests(events), min(seqs, default=0), max(seqs, default=0)
+        self._frames.append(_Frame(number, data, len(seqs), requests, first_seq, last_seq))
+        self.bytes += len(data)
+
+    def _without_strangers(self, events: Sequence[Event | Row]) -> Sequence[Event | Row]:
+        """Those that can be encoded: one that cannot must not cost the others."""
+        kept = []
+        for event in events:
+            try:
+                framed([_row(event)])
+            except ENCODE_ERRORS as error:
+                gap = _Gap("unencodable", f"a record cannot be encoded ({type(error).__name__})", _seq(event))
+                gap.add(1, _requests([event]), _seq(event))
+                self._gaps.append(gap)
+                self.dropped += 1
+            else:
+                kept.append(event)
+        return kept
+
+
+def framed(value: object) -> bytes:
+    """A value as it goes over the pipe: its length, then MessagePack."""
+    data = msgspec.msgpack.encode(value)
+    return len(data).to_bytes(4, "big") + data
+
+
+def _row(event: Event | Row) -> Row:
+    return event if isinstance(event, tuple) else event.row()
+
+
+def _seq(event: Event | Row) -> int:
+    """0: a definition, which has none."""
+    if not isinstance(event, tuple):
+        return event.seq
+    seq = event[1]
+    assert isinstance(seq, int)  # our own row
+    return seq if event[0] != DEFINITION else 0
+
+
+def _requests(events: Iterable[Event | Row]) -> int:
+    return sum(event.requests for event in events if isinstance(event, FlowRecord))
