@@ -41,6 +41,7 @@ from broker.rsocket.frames import (
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
+    REQUEST_STREAM,
     encode_metadata_push,
     initial_n,
 )
@@ -139,7 +140,7 @@ class Relays:
         at += HEADER_BYTES + 3  # behind the length of the metadata
         if kind != REQUEST_RESPONSE:
             at += 4
-            if kind == REQUEST_FNF or kind > REQUEST_CHANNEL or at > end or not initial_n(data, frame.start):
+            if kind < REQUEST_STREAM or kind > REQUEST_CHANNEL or at > end or not initial_n(data, frame.start):
                 return False
         elif at > end:
             return False

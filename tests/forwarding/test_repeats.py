@@ -164,6 +164,19 @@ def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: 
         assert Last(warm).outcome(raw, []) == Last(b"").outcome(raw, [])
 
 
+@pytest.mark.parametrize("kind", [kind for kind in range(64) if kind not in KINDS])
+@pytest.mark.parametrize("model", KINDS)
+def test_what_is_no_request_is_none_though_it_looks_like_the_latest(model: int, kind: int) -> None:
+    """ "All other received frames that are not accounted for in previous sections MUST be ignored", or end the link."""
+    raw = bytearray(encode_request(model, 21, b"data", HEAD + REST, 8))
+    raw[4] = kind << 2 | raw[4] & 3
+    warm, cold = Last(HEAD), Last(b"")
+    found = warm.outcome(bytes(raw), [])
+    assert found == cold.outcome(bytes(raw), [])
+    assert [name for name, *_ in found if name != warm.link.peer.name] == []
+    assert warm.link.is_closed == cold.link.is_closed
+
+
 def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
     last = Last(b"")
     for number in (21, 23, 25):
