@@ -18,6 +18,7 @@ IDEMPOTENT_S = 12.0  # deadline of calls that are made until they succeed: more 
 SLACK_S = 1.5  # for a call to end after its deadline, on a machine that starts brokers meanwhile
 BACK_S = 2.0  # for a service, after a broker listens
 PAUSE_S = 0.005  # between two calls of one task: brokers want to start beside them
+FAILED_PAUSE_S = 0.03  # after one that failed
 ITEMS = 20
 MAX_FAULTS = 10  # that are told; one is too many
 AGAIN = RetryPolicy(
@@ -159,7 +160,7 @@ class Load:
         while True:
             await self._may_run.wait()
             number += 1
-            began_at = loop.time()
+            began_at, pause_s = loop.time(), PAUSE_S
             deadline_s = IDEMPOTENT_S if work == self._sure else PLAIN_S
             self._busy += 1
             try:
@@ -168,6 +169,7 @@ class Load:
                 self.ended["ok"] += 1
             except ClientError as error:
                 self.ended[type(error).__name__] += 1
+                pause_s = FAILED_PAUSE_S
                 if work == self._sure:
                     self._blame(f"an idempotent call failed: {error!r}")
             except Exception as error:
@@ -177,7 +179,7 @@ class Load:
             took_s = loop.time() - began_at
             if took_s > deadline_s + SLACK_S:
                 self._blame(f"{work.__name__} took {took_s:.1f} s, its deadline is {deadline_s:g} s")
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s)
 
     async def _sure(self, client: Client, data: bytes) -> None:
         answer = await client.request_response(
