@@ -50,16 +50,19 @@ class StateLines:
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             os.set_blocking(fd, False)
 
-    def tell(self, state: WriterState) -> None:
-        """Write it if it changed."""
+    def tell(self, state: WriterState) -> bool:
+        """Write it if it changed. False: there is no room for it."""
         line = msgspec.json.encode(state) + b"\n"
         if line == self._last:
-            return
+            return True
         try:
             os.write(self._fd, line)  # shorter than PIPE_BUF: all or nothing
-        except (BlockingIOError, BrokenPipeError):
-            return
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:  # the broker is gone: nobody will ask for it
+            return True
         self._last = line
+        return True
 
 
 def drain(fd: int, splitter: FrameSplitter, writer: Writer, states: StateLines) -> None:
@@ -88,9 +91,9 @@ def finish(writer: Writer, states: StateLines) -> bool:
         if time.monotonic() >= give_up_at:
             return False
         time.sleep(FIRST_RETRY_S)
-    states.tell(writer.state)
-    with contextlib.suppress(OSError):  # the next writer removes it
-        writer.end()
+    if states.tell(writer.state):  # or else the log must tell the next writer what the broker does not know
+        with contextlib.suppress(OSError):  # the next writer removes it
+            writer.end()
     return True
 
 
