@@ -74,7 +74,7 @@ class Connection:
         self._is_leased: Final = setup.wants_lease
         self._handling: Final = Handling(self, responder)
         self._pumps: Final[set[asyncio.Task[None]]] = set()  # one per channel of ours
-        self._opening: Final[set[asyncio.Task[None]]] = set()  # those of them that wait for their first item
+        self._opening: Final[dict[asyncio.Task[None], Inflow]] = {}  # those of them that wait for their first item
         self._unsent_n = 0  # requests of ours that wait for room
         self._is_paused = False  # the wire takes nothing
         self._is_flush_due = False
@@ -255,7 +255,7 @@ class Connection:
         task = self._loop.create_task(self._open_channel(items, metadata, initial_n, inflow))
         self._pumps.add(task)
         task.add_done_callback(self._pumps.discard)
-        self._opening.add(task)
+        self._opening[task] = inflow
         task.add_done_callback(self._opened)
         inflow.attach(_no_credit_yet, _Cancel(task))  # until the first item is there
 
@@ -537,7 +537,9 @@ class Connection:
 
     def _opened(self, task: asyncio.Task[None]) -> None:
         """A channel of ours has been asked for, or never will be."""
-        self._opening.discard(task)
+        inflow = self._opening.pop(task, None)
+        if inflow is not None and task.done():  # perhaps cancelled before it began, and then it has told nobody
+            inflow.ended(None if self.reason is None else self._loss())
         self._say_moved()
 
     def _say_moved(self) -> None:

@@ -30,7 +30,7 @@ class Heads:
     def of(self, address: Address, route: str | None, timeout_s: float | None) -> bytes:
         """The head of a request that has so many seconds (None: it waits for ever).
 
-        TypeError for an address that is none, ValueError for a route name that cannot be sent.
+        TypeError for an address that is none, ValueError for a route name that cannot be sent, or a time that is none.
         """
         head = self._kept.get((address, route, timeout_s))
         return self._build(address, route, timeout_s) if head is None else head
@@ -56,7 +56,9 @@ class Heads:
         return head
 
     def _deadline_ms(self, timeout_s: float | None) -> int | None:
-        """Never less than the caller waits: who is first to give up is the caller."""
+        """Never less than the caller waits: who is first to give up is the caller. ValueError for what is no time."""
+        if timeout_s is not None and not timeout_s > -math.inf:
+            raise ValueError(f"timeout_s is {timeout_s}, it must be a number of seconds, or None")
         if timeout_s is None or not self._says_deadlines or timeout_s * 1000 >= MAX_DEADLINE_MS:
             return None
         return max(1, math.ceil(timeout_s * 1000))

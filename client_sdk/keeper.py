@@ -56,15 +56,20 @@ class Keeper:
     async def close(self, farewell: Callable[[], Awaitable[None]] | None = None) -> None:
         """Ends all connections, for ever; `farewell` is awaited when there will be no other one."""
         self._is_closing = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if farewell is not None:
-            await farewell()
-        for connection in [self.connection, *self._retired]:
-            if connection is not None:
-                await connection.close()
-        self._end()
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            if farewell is not None:
+                await farewell()
+            for connection in [self.connection, *self._retired]:
+                if connection is not None:
+                    await connection.close()
+        finally:
+            for connection in [self.connection, *self._retired]:
+                if connection is not None:
+                    connection.give_up("this client was closed")  # it is still there when this was cut short
+            self._end()
 
     def connected(self) -> Connection:
         """The connection for what is new; NotConnected when there is none."""
