@@ -1,0 +1,446 @@
+"""What a broker remembers of the latest request of its links, callers and routes changes nothing but what it costs.
+
+Two brokers between others get the same frames in the same order, while services, links, leases, names and redirects
+come and go. One of them forgets all that it may forget before each step. Nobody may tell them apart: not by a byte on
+any connection, nor by a counter, nor by an event.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.forwarding.peers import Peer
+from broker.forwarding.remotes import Remote
+from broker.routing.policies import Policy
+from broker.rsocket.frames import (
+    COMPLETE,
+    EXT,
+    FOLLOWS,
+    IGNORE,
+    MAX_STREAM_ID,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Resume,
+    Setup,
+    encode_cancel,
+    encode_error,
+    encode_lease,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from broker.wire.keys import SHARD_KEY, Key
+from tests.fakes import Frame, Wire, address, addressed, composite, route_id, tags_of
+from tests.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
+
+DEADLINE = Key.text("deadline_ms")
+MODELS = (REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_FNF)
+PAIRS = ((COMPOSITE_MIME, DATA_MIME), (COMPOSITE_MIME, DATA_MIME), (COMPOSITE_MIME, "text/plain"), (MIME_TYPE, "a/b"))
+NEIGHBOURS = ("b1", "b1", "b3")
+SETTINGS = (
+    CoreSettings(policy=Policy(max_in_flight_per_route=3, eject_after_errors=2), resume_ttl_s=5.0),
+    CoreSettings(annotations_to_clients="keep", annotations_from_clients="accept", max_streams_per_connection=9),
+    CoreSettings(
+        annotations_from_clients="strip", max_hops=1, locality="even", no_route="wait", max_metadata_bytes=300
+    ),
+    CoreSettings(annotations_from_clients="accept", policy=Policy("peak_ewma"), require_annotations=False),
+)
+CODES = ((0x201, "broken"), (0x202, "stale-route: moved"), (0x202, "over-limit: full"), (0x203, "gone"), (0x204, "odd"))
+
+
+class Twin:
+    """b2, with routes of its own and of others; connections are known by their place in `wires`."""
+
+    def __init__(self, settings: CoreSettings, forgets: bool) -> None:
+        self.broker = Broker("b2", settings)
+        self.forgets = forgets
+        self.wires: list[Wire] = []
+        self.remotes: list[Remote] = []
+        self.far_n = 20
+
+    def forget(self) -> None:
+        """Nothing is remembered of any request, and ids are looked up."""
+        if not self.forgets:
+            return
+        hops = self.broker.hops
+        hops.near = hops.latest = None
+        hops.near_head = hops.latest_entry = b""
+        hops.sections.clear()
+        hops._prefixes.clear()
+        hops._names_prefixes.clear()
+        for route in self.broker.core.table.routes():
+            route.prefix_key = -1
+            route.prefix = b""
+        for wire in self.wires:
+            wire.peer.latest_target = wire.peer.latest_flow = None
+            wire.peer.latest_metadata = b""
+            wire.peer._has_wrapped = True
+
+    def link(self, name: str, version: int) -> None:
+        """A link to that broker, which has two routes that this one knows."""
+        wire = self.broker.link(name, version=version)
+        self.wires.append(wire)
+        remote = self.broker.remote(name, wire)
+        self.remotes.append(remote)
+        for service in ("orders", "stock"):
+            self.far_n += 1
+            self.broker.far(remote, service, self.far_n)
+
+    def unlink(self, place: int) -> None:
+        """The link breaks."""
+        self.wires[place].lose()
+        self.tidy()
+
+    def tidy(self) -> None:
+        """What was ended goes, and no way leads over a link that is gone."""
+        for wire in self.wires:
+            if wire.is_closed and not wire.is_lost:
+                wire.lose()
+        for remote in self.remotes:
+            if remote.via is not None and (remote.via.is_lost or remote.via.is_ending):
+                remote.via = None
+
+    def serve(self, number: int, pair: tuple[str, str], framed: bool, leases: bool, token: bytes) -> None:
+        raw = RouteSetup(route_id(number), "orders", tags_of({})).encode()
+        metadata = composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw
+        wire = self.broker.connect(framed)
+        self.wires.append(wire)
+        wire.send(Setup(*pair, 20_000, 90_000, metadata, b"", leases, wants_resume=bool(token), token=token).encode())
+
+    def call(self, pair: tuple[str, str]) -> None:
+        self.wires.append(self.broker.caller(True, *pair))
+
+    def resume(self, token: bytes) -> None:
+        wire = self.broker.connect()
+        wire.send(Resume(token, 0, 0).encode())
+        self.wires.append(wire)
+
+    def told(self) -> list[tuple[int, list[Frame], bool]]:
+        """What all connections got since the last call."""
+        return [(place, wire.received(), wire.is_closed) for place, wire in enumerate(self.wires)]
+
+    def state(self) -> object:
+        """Everything that anybody could see or count."""
+        core, hops = self.broker.core, self.broker.hops
+        return (
+            [(path.ingress, path.way, path.hops_n, path.requests, path.last_at) for path in hops.paths.values()],
+            (hops.hop_counts, hops.loops_refused, hops.refused, hops.retried_n, hops.stripped_n, core.engine.ignored),
+            [self._of(wire.peer) for wire in self.wires],
+            [
+                (one.id, one.slot, one.load.requests, one.load.in_flight, one.load.awaited_n, one.load.errors_n)
+                for one in core.table.routes()
+            ],
+            [(one.load.ejected_until, one.load.ewma_us, one.load.lease is None) for one in core.table.routes()],
+            (core.engine.waiting.size, core.frames_in, core.closed_by_reason),
+        )
+
+    def _of(self, peer: Peer) -> object:
+        streams = {number: type(stream).__name__ for number, stream in peer.streams.items()}
+        return (
+            (streams, peer.begun, peer.requests, peer.bytes_in, peer.bytes_out, peer.buffered_bytes),
+            (peer._next_id, peer.waiting_bytes, peer.end_reason, peer.end_detail, sorted(peer.feeds)),
+        )
+
+    def happened(self) -> list[tuple[object, ...]]:
+        """Events and flow records, with all that they say."""
+        return [tuple(event.row()) for event in self.broker.core.take_events()]
+
+
+class Story:
+    """What happens to both."""
+
+    def __init__(self, settings: CoreSettings, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.twins = [Twin(settings, False), Twin(settings, True)]
+        self.kinds: list[str] = []  # of each connection
+        self.next_ids: list[int] = []
+        self.asked: list[tuple[int, int]] = []  # who may answer, and on which stream
+        self.asking: list[tuple[int, int]] = []  # who has asked, on which stream
+        self.latest: tuple[int, int, bytes] | None = None
+        self.joined_at_once_n = 0  # requests over a link while one like them was remembered, nearly
+        for name in ("b1", "b3"):
+            self.link(name, 1)
+        self.serve(7, PAIRS[0])
+        self.call()
+
+    def both(self, what: str, *args: object) -> None:
+        for twin in self.twins:
+            getattr(twin, what)(*args)
+
+    def link(self, name: str, version: int) -> None:
+        self.both("link", name, version)
+        self._entered("link")
+
+    def serve(self, number: int, pair: tuple[str, str]) -> None:
+        token = b"t%d" % len(self.kinds) if self.dice.random() < 0.3 else b""
+        self.both("serve", number, pair, self.dice.random() < 0.7, self.dice.random() < 0.2, token)
+        self._entered(f"service {token.decode()}")
+
+    def call(self) -> None:
+        self.both("call", self.dice.choice(PAIRS))
+        self._entered("caller")
+
+    def step(self) -> None:
+        """One thing, and what comes of it."""
+        self.both("tidy")
+        self.both("forget")
+        near_n = self.twins[0].broker.hops.near_n if self.twins[0].broker.hops.near is not None else -1
+        roll = self.dice.random()
+        if roll < 0.55:
+            self._ask_over_link()
+        elif roll < 0.63:
+            self._ask_as_client()
+        elif roll < 0.85:
+            self._answer()
+        elif roll < 0.93:
+            self._go_on()
+        else:
+            self._trouble()
+        self.joined_at_once_n += near_n >= 0 and self.twins[0].broker.hops.near_n > near_n
+        told = [twin.told() for twin in self.twins]
+        assert told[0] == told[1]
+        for place, frames, _ in told[0]:
+            self.asked += [(place, one.stream_id) for one in frames if REQUEST_RESPONSE <= one.kind <= REQUEST_CHANNEL]
+        states = [twin.state() for twin in self.twins]
+        assert states[0] == states[1]
+        happened = [twin.happened() for twin in self.twins]
+        assert happened[0] == happened[1]
+
+    def settle(self) -> None:
+        """All connections break, and whoever might come back does not: every end was counted once."""
+        for twin in self.twins:
+            for wire in twin.wires:
+                wire.peer.unsent_bytes = 0
+                wire.lose()
+            twin.broker.advance(10.0)
+            assert twin.broker.left_over() == []
+            assert [wire.peer.waiting_bytes for wire in twin.wires if wire.peer.waiting_bytes] == []
+            assert [route.id for route in twin.broker.core.table.routes() if route.load.in_flight] == []
+            assert twin.broker.core.engine.timers.take_due(1e12) is None
+
+    def _entered(self, kind: str) -> None:
+        self.kinds.append(kind)
+        self.next_ids.append(1)
+
+    def _send(self, place: int, raw: bytes) -> None:
+        for twin in self.twins:
+            wire = twin.wires[place]
+            if not wire.is_closed and not wire.is_paused:
+                wire.send(raw)
+            twin.tidy()
+
+    def _places(self, kind: str) -> list[int]:
+        return [
+            place
+            for place, one in enumerate(self.kinds)
+            if one.startswith(kind) and not self.twins[0].wires[place].is_lost
+        ]
+
+    def _section(self) -> bytes:
+        dice = self.dice
+        if dice.random() < 0.7:
+            return annotated(section(to_route(7), "b1"))
+        to = dice.choice([to_route(7), to_route(7), to_route(8), to_route(99), to_route(21), to_route(24), None])
+        to = dice.choice(
+            [to, to, f"service:stock {to}" if to else "service:stock", "broker:b2,b3", "broker:b2", "what"]
+        )
+        trace = dice.choice([["b1"], ["b1"], ["b3"], ["b5", "b1"], ["b1", "b2"], ["b1", "b6"], ["b2"]])
+        extra = dice.choice([(b"", 0), (b"", 0), (b"\x40", 1), (b"\x53\x07\x41", 2)])
+        ingress = dice.choice(["", "", "b5", "b2"])
+        return annotated(
+            section(
+                to, *trace, ingress=ingress, flags=dice.choice([0, 0, 1, 2, 0x83]), extra=extra[0], extra_n=extra[1]
+            )
+        )
+
+    def _metadata(self) -> bytes:
+        dice = self.dice
+        metadata = self._section() if dice.random() < 0.97 else b""
+        while dice.random() < 0.2:
+            metadata += composite(caller_mimes(*dice.choice([*PAIRS, ("", ""), ("x/y", "z")])))
+        routing = dice.choice([UNICAST, UNICAST, SHARD, MULTICAST])
+        hints = [(SHARD_KEY, "RouteId")] if routing == SHARD else []
+        raw = address(routing, hints, service=dice.choice(["orders", "orders", "stock", "none"]))
+        metadata += dice.choice(
+            [addressed(raw), addressed(raw, ("text/plain", b"more")), addressed(raw), b"", raw, b"\x1b"]
+        )
+        return metadata if dice.random() < 0.95 else metadata[: dice.randrange(len(metadata) + 1)]
+
+    def _ask_over_link(self) -> None:
+        dice = self.dice
+        links = self._places("link")
+        if not links:
+            self.link("b1", 1)
+            return
+        place = dice.choice(links)
+        model = dice.choice(MODELS) if dice.random() < 0.9 else dice.randrange(20)
+        flags = dice.choice([0, 0, 0, 0, 0, FOLLOWS, COMPLETE, IGNORE, FOLLOWS | COMPLETE])
+        metadata = self._metadata()
+        if self.latest is not None and dice.random() < 0.5:
+            model, flags, metadata = self.latest
+        self.latest = model, flags, metadata
+        self._ask(place, model, flags, metadata)
+
+    def _ask_as_client(self) -> None:
+        dice = self.dice
+        places = self._places("caller")
+        if not places:
+            self.call()
+            return
+        place = dice.choice(places)
+        setup = self.twins[0].wires[place].peer.connection.setup
+        assert setup is not None
+        hints = [(DEADLINE, "900")] if dice.random() < 0.3 else []
+        routing = dice.choice([UNICAST, UNICAST, UNICAST, MULTICAST])
+        raw = address(routing, hints, service=dice.choice(["orders", "stock", "stock"]))
+        metadata = raw
+        if setup.metadata_mime == COMPOSITE_MIME:
+            metadata = self._metadata() if dice.random() < 0.3 else addressed(raw)
+        self._ask(place, dice.choice(MODELS), dice.choice([0, 0, FOLLOWS]), metadata)
+
+    def _ask(self, place: int, model: int, flags: int, metadata: bytes) -> None:
+        dice = self.dice
+        stream_id = self.next_ids[place]
+        if dice.random() < 0.05:
+            stream_id = dice.randrange(1, stream_id + 3)
+        else:
+            self.next_ids[place] += 2
+        n = dice.choice([8, 8, 1, 0])
+        raw = bytearray(
+            encode_request(REQUEST_STREAM if model not in MODELS else model, stream_id, b"data", metadata, n, flags)
+        )
+        raw[4] = model << 2 | raw[4] & 3
+        if dice.random() < 0.02:
+            del raw[dice.randrange(6, len(raw)) :]
+        self.asking.append((place, stream_id))
+        self._send(place, bytes(raw))
+        if model == REQUEST_FNF and dice.random() < 0.1:
+            self._send(place, encode_metadata_push(metadata))
+
+    def _answer(self) -> None:
+        dice = self.dice
+        if not self.asked:
+            return
+        place, stream_id = dice.choice(self.asked[-8:])
+        raw = dice.choice(
+            [
+                encode_payload(stream_id, NEXT | COMPLETE, b"answer"),
+                encode_payload(stream_id, NEXT | COMPLETE, b"answer"),
+                encode_payload(stream_id, NEXT, b"item"),
+                encode_payload(stream_id, NEXT | FOLLOWS, b"it"),
+                encode_error(stream_id, *dice.choice(CODES)),
+                encode_request_n(stream_id, dice.choice([0, 3])),
+                encode_cancel(stream_id),
+                stream_id.to_bytes(4, "big") + bytes([EXT << 2 | 2, 0, 0, 0, 0, 9]),
+            ]
+        )
+        self._send(place, raw)
+
+    def _go_on(self) -> None:
+        dice = self.dice
+        if not self.asking:
+            return
+        place, stream_id = dice.choice(self.asking[-8:])
+        self._send(
+            place,
+            dice.choice(
+                [
+                    encode_payload(stream_id, NEXT, b"next"),
+                    encode_payload(stream_id, NEXT | COMPLETE, b"last"),
+                    encode_payload(stream_id, FOLLOWS | NEXT, b"", b"\x09text/plain"),
+                    encode_payload(stream_id, 0, b"", b"\x00\x00\x00"),
+                    encode_request_n(stream_id, 2),
+                    encode_cancel(stream_id),
+                    encode_error(stream_id, 0x201, "no more"),
+                ]
+            ),
+        )
+
+    def _trouble(self) -> None:
+        dice = self.dice
+        what = dice.choice(
+            [
+                "lose",
+                "serve",
+                "serve",
+                "link",
+                "lease",
+                "full",
+                "congest",
+                "rename",
+                "redirect",
+                "time",
+                "wrap",
+                "resume",
+            ]
+        )
+        services = self._places("service")
+        if what == "serve":
+            self.serve(dice.choice([7, 7, 8]), dice.choice(PAIRS))
+        elif what == "link":
+            links = self._places("link")
+            if links and dice.random() < 0.7:
+                self.both("unlink", dice.choice(links))
+            self.link(dice.choice(NEIGHBOURS), dice.choice([1, 1, 0]))
+        elif what == "time":
+            seconds = dice.choice([0.1, 1.0, 4.0])
+            for twin in self.twins:
+                twin.broker.advance(seconds)
+        elif what == "rename":
+            name = dice.choice(["b2", "b2", "b2", "b1", "b7"])
+            for twin in self.twins:
+                twin.broker.hops.rename(name)
+        elif what == "redirect":
+            redirects = dice.choice([{}, {"orders": "stock"}, {"stock": "orders"}])
+            for twin in self.twins:
+                twin.broker.core.engine.query.set_redirects(redirects)
+        elif what == "wrap":
+            place = dice.randrange(len(self.kinds))
+            for twin in self.twins:
+                peer = twin.wires[place].peer
+                peer._next_id = MAX_STREAM_ID - peer.begins  # the last one before they wrap
+        elif what == "resume":
+            gone = [kind for place, kind in enumerate(self.kinds) if kind.startswith("service t")]
+            if gone:
+                self.both("resume", dice.choice(gone)[8:].encode())
+                self._entered("resumed")
+        elif services:
+            place = dice.choice(services)
+            for_lease = encode_lease(5000, dice.choice([0, 1, 3]))
+            is_on = dice.random() < 0.5
+            if what == "lease":
+                self._send(place, for_lease)
+            for twin in self.twins:
+                wire = twin.wires[place]
+                if what == "lose":
+                    wire.lose()
+                elif what == "full":
+                    wire.peer.unsent_bytes = wire.peer.settings.max_pending_bytes if is_on else 0
+                elif what == "congest" and is_on:
+                    twin.broker.core.congested(wire.peer)
+                elif what == "congest":
+                    twin.broker.core.relieved(wire.peer, twin.broker.now)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_nobody_can_tell_who_remembers_from_who_forgets(settings: CoreSettings) -> None:
+    joined_at_once_n = 0
+    for seed in range(8):
+        story = Story(settings, seed)
+        for _ in range(150):
+            story.step()
+        story.settle()
+        joined_at_once_n += story.joined_at_once_n
+    if settings.annotations_to_clients == "keep":  # then none is like the latest
+        assert joined_at_once_n == 0
+    else:
+        assert joined_at_once_n > 50
