@@ -6,6 +6,7 @@ Decides when a service is out. Who then tells the broker is `offer`'s matter.
 """
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -39,16 +40,18 @@ class Check:
 class Health:
     """Of one service, for all of its connections."""
 
-    __slots__ = ("_is_begun", "_reasons", "_service", "_tell", "_watching", "checks", "is_out")
+    __slots__ = ("_is_begun", "_loop", "_reasons", "_service", "_tell", "_watching", "checks", "is_out")
 
     def __init__(self, service: str, tell: Callable[[], Awaitable[None]]) -> None:
         """`tell` is called when `is_out` has changed through a check."""
         self._service: Final = service
         self._tell: Final = tell
-        self._reasons: Final[dict[str, str]] = {}  # one at most for each check, and one of the program
+        # By who gave them: the program by its name, each check by itself, since two functions may have one name.
+        self._reasons: Final[dict[str | Check, str]] = {}
         self._watching: list[asyncio.Task[None]] = []  # one for each check while the service is offered
         self.checks: Final[list[Check]] = []
         self._is_begun = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # where the checks are asked; set while they are
         self.is_out = False
 
     @property
@@ -56,7 +59,7 @@ class Health:
         """Why it is out; empty while it is not."""
         return "; ".join(self._reasons.values())
 
-    def set(self, source: str, reason: str | None) -> bool:
+    def set(self, source: str | Check, reason: str | None) -> bool:
         """What `source` has to say against the service, None: nothing. Whether `is_out` has changed by it."""
         if reason is None:
             self._reasons.pop(source, None)
@@ -83,36 +86,59 @@ class Health:
             self._is_begun = False
             raise
         if self._is_begun:
-            self._watching = [asyncio.create_task(self._watch(check), name=check.name) for check in self.checks]
+            self._loop = asyncio.get_running_loop()
+            self._watching = [self._watched(check, check.every_s) for check in self.checks]
 
     async def end(self) -> None:
         """The checks end."""
         self._is_begun = False
+        self._loop = None
         watching, self._watching = self._watching, []
         for task in watching:
             task.cancel()
         if watching:
             await asyncio.wait(watching)
 
-    async def _watch(self, check: Check) -> None:
+    def add(self, check: Check) -> None:
+        """Asked from the next `begin` on; at once while the service is offered. From any thread."""
+        self.checks.append(check)
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile: the next `begin` asks it
+                loop.call_soon_threadsafe(self._watch_too, check)
+
+    def _watch_too(self, check: Check) -> None:
+        if self._loop is not None:
+            self._watching.append(self._watched(check, 0.0))
+
+    def _watched(self, check: Check, in_s: float) -> asyncio.Task[None]:
+        return asyncio.create_task(self._watch(check, in_s), name=check.name)
+
+    async def _watch(self, check: Check, in_s: float) -> None:
         while True:
-            await asyncio.sleep(check.every_s)
+            await asyncio.sleep(in_s)
+            in_s = check.every_s
             if await self._look(check):
                 await self._tell()
 
     async def _look(self, check: Check) -> bool:
         """Whether `is_out` has changed."""
         reason: str | None = None
+        task = asyncio.current_task()
+        cancels_n = 0 if task is None else task.cancelling()
+        clock = asyncio.timeout(check.timeout_s)
         try:
-            async with asyncio.timeout(check.timeout_s):
+            async with clock:
                 if not await check.look():
                     reason = f"{check.name} says no"
-        except TimeoutError:
-            reason = f"{check.name} took over {check.timeout_s:g} s"
         except Refused as error:
             reason = f"{check.name}: {error.message}"
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > cancels_n:
+                raise  # we are meant; else something that the check waited for was cancelled
             reason = f"{check.name} failed: {type(error).__name__}"
-            if check.name not in self._reasons:
+            if clock.expired():
+                reason = f"{check.name} took over {check.timeout_s:g} s"
+            elif check not in self._reasons:
                 _log.exception("service %s: %s", self._service, reason)
-        return self.set(check.name, reason)
+        return self.set(check, reason)

@@ -257,7 +257,7 @@ class Service:
         """
 
         def add(look: HealthCheck) -> HealthCheck:
-            self.health.checks.append(Check(look, every_s, every_s if timeout_s is None else timeout_s))
+            self.health.add(Check(look, every_s, every_s if timeout_s is None else timeout_s))
             return look
 
         return add

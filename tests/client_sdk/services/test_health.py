@@ -253,3 +253,74 @@ async def test_broker_asks_others_while_one_is_out_and_the_lone_one_refuses() ->
             await client.request_response(to, b"first", timeout_s=5)
         await first.set_health(True)
         assert (await client.request_response(to, b"first", timeout_s=5)).data == b"first"
+
+
+async def test_two_checks_whose_functions_have_one_name_have_their_say_each() -> None:
+    service = Service("s")
+    oks = [False, True]
+
+    def checking(place: int) -> None:
+        @service.health_check()
+        async def reachable() -> bool:
+            return oks[place]
+
+    checking(0)
+    checking(1)
+    await service.health.begin()
+    assert (service.is_healthy, service.health.reason) == (False, "check reachable says no")
+    await service.health.end()
+
+
+async def test_a_check_that_waits_for_something_cancelled_says_no_and_is_asked_again() -> None:
+    service = Service("s")
+    asked: asyncio.Queue[int] = asyncio.Queue()
+    looks_n = 0
+
+    @service.health_check(every_s=0.001)
+    async def upstream() -> bool:
+        nonlocal looks_n
+        looks_n += 1
+        asked.put_nowait(looks_n)
+        if looks_n == 1:
+            gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            gone.cancel()
+            await gone
+        return True
+
+    async with asyncio.timeout(5):
+        await service.health.begin()
+        assert service.health.reason == "check upstream failed: CancelledError"
+        while await asked.get() < 3:
+            pass
+    assert service.is_healthy
+    await service.health.end()
+
+
+async def test_a_time_out_of_the_checks_own_is_not_said_to_be_ours() -> None:
+    service = Service("s")
+
+    @service.health_check(every_s=60)
+    async def upstream() -> bool:
+        raise TimeoutError
+
+    await service.health.begin()
+    assert service.health.reason == "check upstream failed: TimeoutError"
+    await service.health.end()
+
+
+async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_once(broker: FakeBroker) -> None:
+    service = echo_service()
+    async with connect(broker.url, service=service):
+        asked = asyncio.Event()
+
+        @service.health_check(every_s=60)
+        async def late() -> bool:
+            asked.set()
+            return False
+
+        peer = await broker.peer(0)
+        async with asyncio.timeout(5):
+            await asked.wait()
+        async with asyncio.timeout(5):
+            assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [OUT]
+    assert service.health.reason == "check late says no"
