@@ -4,6 +4,7 @@ All that can be known of a function is looked up when it is written (`handler_of
 Does not know which handler a request gets, that is `routes`'.
 """
 
+import asyncio
 import functools
 import inspect
 import typing
@@ -108,7 +109,7 @@ class Handler:
         limit = self.limit
         if limit is not None and not limit.try_enter():
             await limit.wait_for_turn()
-        is_lent = False  # the turn is a thread's, until that has returned
+        lent: Lent | None = None  # set when the turn is a thread's, until that has returned
         try:
             codec = self.codec_of(request)
             arguments = self.arguments(request, None, codec)
@@ -116,15 +117,37 @@ class Handler:
                 value = await self.function(*arguments)
             else:
                 assert limit is not None  # `handler_of`: there are no threads without
-                result = self.threads.start(functools.partial(self.function, *arguments), limit.leave)
-                is_lent = True
+                lending = Lent(limit)
+                result = self.threads.start(functools.partial(self.function, *arguments), lending.ended)
+                lending.result = result
+                lent = lending
                 value = await result
                 if inspect.isawaitable(value):  # a function that is async and does not look so
                     value = await value
         finally:
-            if limit is not None and not is_lent:
+            if limit is not None and (lent is None or lent.is_back):
                 limit.leave()
         return encoded(codec, value)
+
+
+class Lent:
+    """A turn that a thread has. It comes back when what the thread gave has yet to be awaited, else it ends there."""
+
+    __slots__ = ("_limit", "is_back", "result")
+
+    def __init__(self, limit: Limit) -> None:
+        self._limit: Final = limit
+        self.result: asyncio.Future[Any] | None = None  # None until the thread has begun
+        self.is_back = False  # who has waited for the thread owes the `leave`
+
+    def ended(self) -> None:
+        """The thread has returned."""
+        result = self.result
+        is_given = result is not None and result.done() and not result.cancelled() and result.exception() is None
+        if result is not None and is_given and inspect.isawaitable(result.result()):
+            self.is_back = True
+        else:
+            self._limit.leave()
 
 
 class Items:

@@ -7,7 +7,6 @@ many there are is bounded by the `Limit` of the handler. Knows nothing of reques
 """
 
 import asyncio
-import contextlib
 import contextvars
 import queue
 import threading
@@ -41,8 +40,10 @@ class Job:
 
     def hand_over(self) -> None:
         """In the thread: the event loop gets the result."""
-        with contextlib.suppress(RuntimeError):  # it is closed: nobody waits
+        try:
             self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:  # it is closed: nobody waits, but the handler may be used in another one
+            self.ended()
 
     def _deliver(self) -> None:
         if not self.future.done():
@@ -67,7 +68,10 @@ class Threads:
         self._idle_n = 0  # threads that wait and have no job yet
 
     def start(self, call: Callable[[], Any], ended: Callable[[], None]) -> asyncio.Future[Any]:
-        """What the call gives; `ended` is called when the thread has returned, also if nobody waits any more."""
+        """What the call gives; `ended` is called when the thread has returned, also if nobody waits any more.
+
+        In the event loop, behind the result; in the thread when the loop has been closed.
+        """
         job = Job(call, ended)
         with self._lock:
             is_new = self._idle_n == 0

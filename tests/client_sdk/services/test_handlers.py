@@ -1,5 +1,6 @@
 """Handlers: what they are given, what becomes of what they give, and which are refused when they are written."""
 
+import asyncio
 import dataclasses
 import functools
 import threading
@@ -343,6 +344,38 @@ async def test_async_function_that_does_not_look_so_is_awaited() -> None:
         return data
 
     assert await ask(service, b"x") == Payload(b"x")
+
+
+async def test_async_function_that_does_not_look_so_keeps_its_turn_until_it_ends() -> None:
+    service = Service("s")
+    go = asyncio.Event()
+    began: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def work(data: bytes) -> bytes:
+        began.put_nowait(data)
+        await go.wait()
+        return data
+
+    @service.request_response(max_concurrency=1, max_waiting=0)
+    @functools.wraps(work)
+    def call(data: bytes) -> Any:
+        return work(data)
+
+    async with asyncio.timeout(5):
+        first = asyncio.create_task(ask(service, b"1"))
+        assert await began.get() == b"1"
+        with pytest.raises(Refused, match="over-limit"):
+            await ask(service, b"2")
+        go.set()
+        assert await first == Payload(b"1")
+        assert await ask(service, b"3") == Payload(b"3")
+        go.clear()
+        last = asyncio.create_task(ask(service, b"4"))
+        assert [await began.get(), await began.get()] == [b"3", b"4"]
+        last.cancel()
+        await asyncio.wait([last])
+        go.set()
+        assert await ask(service, b"5") == Payload(b"5")
 
 
 def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> None:

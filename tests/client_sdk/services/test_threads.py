@@ -179,3 +179,44 @@ async def test_threads_are_used_again_and_end_when_there_is_nothing_to_do(monkey
     await asyncio.to_thread(first.join, 10)
     assert (first.is_alive(), first.daemon) == (False, True)
     assert await pool.start(threading.current_thread, nothing) is not first
+
+
+def test_a_thread_that_returns_when_its_event_loop_has_ended_gives_its_turn_back() -> None:
+    service = Service("s")
+    began, go, waits = threading.Event(), threading.Event(), threading.Event()
+
+    @service.request_response(max_concurrency=1)
+    def answer(data: bytes) -> bytes:
+        began.set()
+        go.wait()
+        return data
+
+    limit = service.routes[REQUEST_RESPONSE].find(None).limit
+    assert limit is not None
+
+    async def give_up() -> None:
+        task = asyncio.create_task(ask(service, b"1"))
+        await asyncio.to_thread(began.wait)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def ask_again() -> Payload:
+        async with asyncio.timeout(5):
+            task = asyncio.create_task(ask(service, b"2"))
+            while not limit.waiting_n:
+                await asyncio.sleep(0)
+            waits.set()
+            return await task
+
+    def let_it_return() -> None:
+        waits.wait()
+        go.set()
+
+    asyncio.run(give_up())
+    assert limit.working_n == 1
+    threading.Thread(target=let_it_return).start()
+    try:
+        assert asyncio.run(ask_again()) == Payload(b"2")
+    finally:
+        waits.set()
+    assert limit.working_n == 0
