@@ -31,6 +31,8 @@ ShardMethod = Literal["rendezvous", "maglev", "ring", "jump", "modulo"]
 NoRoute = Literal["reject", "wait"]
 Changes = Literal["local", "all", "off"]
 OnLeave = Literal["ignore", "error"]
+Sync = Literal["none", "second"]
+SilentReaders = Literal["keep", "ignore"]
 TlsVersion = Literal["1.2", "1.3"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
@@ -174,6 +176,48 @@ class EventOptions:
         "10.0",
         "seconds",
         within=(0.1, 3600),
+    )
+    min_free_bytes: int = option(
+        64 << 20,
+        "As much of the file system of events.dir is left to others: Spark's checkpoint may share it. Records then "
+        "wait in memory, and beyond a bound they are dropped and counted.",
+        "1073741824",
+        "bytes",
+        within=(0, 1 << 50),
+    )
+    sync: Sync = option(
+        "none",
+        "How often the log that records go to first is synced to the disk: none, when the kernel likes; second, each "
+        "second. Only a power failure makes a difference; killed processes lose nothing either way.",
+        '"second"',
+    )
+    keep_s: float = option(
+        0.0,
+        "How long a file is kept after it was sealed, unless a declared reader has not read it. 0: for ever.",
+        "604800.0",
+        "seconds",
+        within=(0, 3_153_600_000),
+    )
+    keep_bytes: int = option(
+        0,
+        "While all files are larger together the oldest is removed, unless a declared reader has not read it. 0: no "
+        "bound.",
+        "10737418240",
+        "bytes",
+        within=(0, 1 << 50),
+    )
+    reader_timeout_s: float = option(
+        86_400.0,
+        "A declared reader that says nothing for so long is told of in the log and counted.",
+        "3600.0",
+        "seconds",
+        within=(1, 31_536_000),
+    )
+    silent_readers: SilentReaders = option(
+        "keep",
+        "What such a reader has not read: keep, which may fill the disk up to min_free_bytes; ignore, it is removed "
+        "like everything else.",
+        '"ignore"',
     )
 
 

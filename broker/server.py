@@ -30,7 +30,7 @@ from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.listen import Listen
 from broker.log import Refusals, log_event
-from broker.options import SERVICE_KEYS, Config
+from broker.options import SERVICE_KEYS, Config, EventOptions
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import DialView, Moment
@@ -100,7 +100,8 @@ class Server:
                     "epoch": self.core.started_at_ms,
                     "version": VERSION,
                 }
-                await self.event_pipe.start(config.events.dir, header, config.events.roll_s)
+                arguments = writer_arguments(config.events)
+                await self.event_pipe.start(config.events.dir, header, config.events.roll_s, arguments)
             for listen in config.server.listen:
                 await self._listen(listen, context)
             if self._link_path:
@@ -335,6 +336,14 @@ def _make_folder(path: str) -> None:
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise BrokerError("bad-config", f"events.dir: {path}: {reason}") from None
+
+
+def writer_arguments(events: EventOptions) -> list[str]:
+    """The options of the writer's command line, beside those that every writer gets."""
+    arguments = ["--min-free-bytes", str(events.min_free_bytes), "--sync-s", "1" if events.sync == "second" else "0"]
+    arguments += ["--keep-s", str(events.keep_s), "--keep-bytes", str(events.keep_bytes)]
+    arguments += ["--reader-timeout-s", str(events.reader_timeout_s)]
+    return arguments + (["--ignore-silent-readers"] if events.silent_readers == "ignore" else [])
 
 
 def settings_of(config: Config) -> CoreSettings:

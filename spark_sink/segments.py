@@ -21,7 +21,7 @@ STALE_S: Final = 3600.0  # a hidden file of somebody else that nobody touched fo
 
 ARCHIVE: Final = "_archive"  # below the events folder: where a reader may put segments that it has read
 
-_SEGMENT: Final = re.compile(r".+-\d+-\d{10,}" + re.escape(SUFFIX))
+_SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10,})" + re.escape(SUFFIX))
 _NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
 
 
@@ -140,6 +140,12 @@ def recover(folder: Path, owner: str, now_s: float, disk: Disk) -> list[str]:
 def is_segment(name: str) -> bool:
     """Is it the name of a segment?"""
     return _SEGMENT.fullmatch(name) is not None
+
+
+def parts_of(name: str) -> tuple[str, int]:
+    """`<broker>-<epoch>` and the number in the name of a segment; "" and 0: it is none, or hidden."""
+    match = _SEGMENT.fullmatch(name)
+    return (match[1], int(match[2])) if match is not None else ("", 0)
 
 
 def is_published(events: Path, source: str, name: str) -> bool:

@@ -28,6 +28,7 @@ from spark_sink.batches import warm_up
 from spark_sink.errors import BadFrame
 from spark_sink.frames import FrameSplitter, decode_header
 from spark_sink.segments import Disk
+from spark_sink.writing.retention import Keep
 from spark_sink.writing.state import ROLL_BYTES, ROLL_S, Settings, WriterState
 from spark_sink.writing.writer import FIRST_RETRY_S, NEVER, Writer
 
@@ -109,7 +110,7 @@ def first_frame(fd: int, splitter: FrameSplitter) -> bytes | None:
     return frame
 
 
-def run(fd: int, events: Path, settings: Settings, state_fd: int, errors: TextIO) -> int:
+def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int, errors: TextIO) -> int:
     """The life of the process: exit status."""
 
     def say(sentence: str) -> None:
@@ -125,7 +126,7 @@ def run(fd: int, events: Path, settings: Settings, state_fd: int, errors: TextIO
     except BadFrame as error:
         say(f"{error}")
         return EXIT_GARBAGE
-    writer = Writer(events, header, disk=Disk(), say=say, settings=settings)
+    writer = Writer(events, header, disk=Disk(), say=say, settings=settings, keep=keep)
     writer.begin(time.monotonic(), time.time())
     status = 0
     try:
@@ -149,7 +150,23 @@ def run(fd: int, events: Path, settings: Settings, state_fd: int, errors: TextIO
 @click.option("--roll-bytes", type=click.IntRange(min=1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
 @click.option("--min-free-bytes", type=click.IntRange(min=0), default=0, help="Of the file system; left to others.")
 @click.option("--sync-s", type=click.FloatRange(min=0), default=0.0, help="How often the log is synced; 0: never.")
-def main(events: Path, roll_s: float, roll_bytes: int, min_free_bytes: int, sync_s: float) -> None:
+@click.option("--keep-s", type=click.FloatRange(min=0), default=0.0, help="Seconds that files are kept; 0: for ever.")
+@click.option("--keep-bytes", type=click.IntRange(min=0), default=0, help="Bytes of all files; 0: no bound.")
+@click.option(
+    "--reader-timeout-s", type=click.FloatRange(min=0), default=Keep().reader_timeout_s, help="Until it is told."
+)
+@click.option("--ignore-silent-readers", is_flag=True, help="Nothing is kept for a reader that is silent for so long.")
+def main(
+    events: Path,
+    roll_s: float,
+    roll_bytes: int,
+    min_free_bytes: int,
+    sync_s: float,
+    keep_s: float,
+    keep_bytes: int,
+    reader_timeout_s: float,
+    ignore_silent_readers: bool,
+) -> None:
     """Write the frames of a broker, from standard input, into event files."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -157,7 +174,8 @@ def main(events: Path, roll_s: float, roll_bytes: int, min_free_bytes: int, sync
     gc.disable()  # rows are trees without cycles; walking them costs more than all the encoding (measured: 2x)
     warm_up()
     settings = Settings(roll_s=roll_s, roll_bytes=roll_bytes, min_free_bytes=min_free_bytes, sync_s=sync_s)
-    sys.exit(run(sys.stdin.fileno(), events, settings, sys.stdout.fileno(), sys.stderr))
+    keep = Keep(keep_s, keep_bytes, reader_timeout_s, ignore_silent_readers)
+    sys.exit(run(sys.stdin.fileno(), events, settings, keep, sys.stdout.fileno(), sys.stderr))
 
 
 if __name__ == "__main__":

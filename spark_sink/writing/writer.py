@@ -26,6 +26,7 @@ from spark_sink.errors import BadFrame
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import Disk, is_published, is_segment, next_number, recover, seal, segment_name
+from spark_sink.writing.retention import Keep, Retention
 from spark_sink.writing.state import MAX_ERROR_TEXT, Settings, WriterState
 from spark_sink.writing.wal import (
     WAL_FOLDER,
@@ -44,9 +45,11 @@ from spark_sink.writing.wal import (
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
 MAX_DEFINITIONS: Final = 200_000  # of flows; three times what a broker has in use, the longest unused are forgotten
+LOOK_S: Final = 30.0  # between looks at what need not be kept
 MAX_NAMED: Final = 5  # files that are named in one sentence
 SECONDS_PER_HOUR: Final = 3600
 NEVER: Final = float("inf")
+KEEP_ALL: Final = Keep()
 
 
 class _Waiting:
@@ -134,7 +137,14 @@ class Writer:
     """Time comes in as parameters (`now` monotonic, `wall_s` since the epoch, seconds)."""
 
     def __init__(
-        self, events: Path, header: Header, *, disk: Disk, say: Callable[[str], None], settings: Settings
+        self,
+        events: Path,
+        header: Header,
+        *,
+        disk: Disk,
+        say: Callable[[str], None],
+        settings: Settings,
+        keep: Keep = KEEP_ALL,
     ) -> None:
         """`say` takes sentences for people. Call `begin` before the first frame."""
         self._events: Final = events
@@ -154,6 +164,8 @@ class Writer:
         self._sync_at = NEVER  # monotonic; inf: the log has nothing that is not on the disk
         self._closed: Final[deque[_Closed]] = deque()
         self._total = Ledger()  # of the epoch, up to the end of the open log
+        self._retention: Final = Retention(events, keep, disk, say)
+        self._look_at = 0.0 if keep.is_bounded else NEVER  # monotonic
         self._appending: Final = _Retry()
         self._sealing: Final = _Retry()
         self._dropped = 0  # told since the failure began
@@ -195,6 +207,9 @@ class Writer:
             self._seal_closed(now)
         elif now >= self._sealing.at:
             self._seal_closed(now)
+        if now >= self._look_at:
+            self._retention.look(wall_s, self.state)
+            self._look_at = now + LOOK_S
         if now >= self._sync_at and self._wal is not None:
             self._sync(self._wal, now)
         self._refresh()
@@ -202,7 +217,7 @@ class Writer:
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic; inf: nothing waits."""
         roll_at = self._roll_at if self._sealing.at == NEVER else NEVER
-        return min(roll_at, self._appending.at, self._sealing.at, self._sync_at)
+        return min(roll_at, self._appending.at, self._sealing.at, self._sync_at, self._look_at)
 
     def seal_all(self, now: float, wall_s: float) -> bool:
         """Make segments of all that came, and tell a gap. False: it cannot be done now."""
@@ -342,6 +357,8 @@ class Writer:
                 self.state.sealed_seq = max(self.state.sealed_seq, closed.ledger.seq)
         self._sealing.succeeded()
         self._healed(now)
+        with contextlib.suppress(OSError):
+            self.state.free_bytes = self._disk.free_bytes(_existing(self._events))
         return True
 
     def _seal(self, closed: _Closed) -> int:

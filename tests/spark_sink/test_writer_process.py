@@ -11,10 +11,13 @@ from typing import IO, Any
 
 import pytest
 
+from broker.options import EventOptions
+from broker.server import writer_arguments
 from spark_sink import writer as writer_module
 from spark_sink.frames import FrameSplitter
 from spark_sink.segments import Disk
 from spark_sink.writer import EXIT_GARBAGE, EXIT_LOST, StateLines, run
+from spark_sink.writing.retention import Keep
 from spark_sink.writing.state import Settings, WriterState
 from spark_sink.writing.writer import Writer
 from tests.spark_sink.records import (
@@ -137,7 +140,7 @@ def run_on(stream: bytes, folder: Path) -> tuple[int, str]:
     with open(os.devnull, "wb") as states, os.fdopen(read_end, "rb"):
         os.write(write_end, stream)
         os.close(write_end)
-        return run(read_end, folder, Settings(roll_s=60.0), states.fileno(), errors), errors.getvalue()
+        return run(read_end, folder, Settings(roll_s=60.0), Keep(), states.fileno(), errors), errors.getvalue()
 
 
 def test_input_without_a_byte_ends_well_and_silently(tmp_path: Path) -> None:
@@ -206,6 +209,24 @@ class ClosingDisk(Disk):
         super().sync_folder(folder)
         if folder.name == "lifecycle":
             os.close(self._write_end)
+
+
+def test_options_of_the_broker_are_understood() -> None:
+    options = EventOptions(
+        min_free_bytes=5, sync="second", keep_s=7.5, keep_bytes=11, reader_timeout_s=13.0, silent_readers="ignore"
+    )
+    context = writer_module.main.make_context("writer", ["--events", "x", *writer_arguments(options)])
+    assert context.params == {
+        "events": Path("x"),
+        "roll_s": 1.0,
+        "roll_bytes": 16 << 20,
+        "min_free_bytes": 5,
+        "sync_s": 1.0,
+        "keep_s": 7.5,
+        "keep_bytes": 11,
+        "reader_timeout_s": 13.0,
+        "ignore_silent_readers": True,
+    }
 
 
 def test_writer_is_nice_to_the_broker(tmp_path: Path) -> None:
