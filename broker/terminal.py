@@ -84,10 +84,26 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         status = EXIT_PIPE
+    except OSError as error:  # a full disk, a file that cannot be read
+        complain(_why(error))
+        _drop_output()
+        status = EXIT_FAILED
+    except ValueError as error:  # an argument that the SDK refuses: a URL, a mime type, a time
+        complain(str(error))
+        status = click.UsageError.exit_code
     sys.exit(status)
+
+
+def _drop_output() -> None:
+    """Python would complain once more when it flushes at exit."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def complain(text: str) -> None:
@@ -112,14 +128,17 @@ def split_tag(text: str) -> tuple[str, str | None]:
 def read_text(option: str, text: str) -> bytes:
     """What TEXT, @FILE or - (standard input) stands for; @@ for a text that begins with @."""
     if text == "-":
+        if sys.stdin is None:
+            raise click.UsageError(f"{option} -: standard input is closed")
         return sys.stdin.buffer.read()
     if text.startswith("@@") or not text.startswith("@"):
-        return text.removeprefix("@").encode() if text.startswith("@@") else text.encode()
+        # The bytes that the shell gave, UTF-8 or not.
+        return os.fsencode(text.removeprefix("@") if text.startswith("@@") else text)
     try:
         with open(text[1:], "rb") as file:
             return file.read()
     except OSError as error:
-        raise click.UsageError(f"{option} {text}: {(error.strerror or str(error)).lower()}") from None
+        raise click.UsageError(f"{option} {text}: {_why(error)}") from None
 
 
 def read_lines(option: str, text: str) -> Iterator[bytes]:
@@ -130,7 +149,7 @@ def read_lines(option: str, text: str) -> Iterator[bytes]:
     try:
         descriptor = 0 if text == "-" else os.open(text[1:], os.O_RDONLY)
     except OSError as error:
-        raise click.UsageError(f"{option} {text}: {(error.strerror or str(error)).lower()}") from None
+        raise click.UsageError(f"{option} {text}: {_why(error)}") from None
     try:
         yield from _lines_of(descriptor)
     finally:
@@ -141,7 +160,7 @@ def read_lines(option: str, text: str) -> Iterator[bytes]:
 def _lines_of(descriptor: int) -> Iterator[bytes]:
     """Read without Python's buffer, whose lock a thread that waits for a line would keep when the process ends."""
     rest = b""
-    while chunk := os.read(descriptor, READ_BYTES):
+    while chunk := _read(descriptor):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield line.removesuffix(b"\r")
@@ -149,6 +168,13 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
             raise BadRequest(f"a line has more than {MAX_LINE_BYTES} bytes", word="too-large")
     if rest:
         yield rest
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except OSError as error:  # a folder, or standard input that is closed: no mistake of ours
+        raise click.ClickException(f"the items cannot be read: {_why(error)}") from None
 
 
 def checked_json(option: str, data: bytes) -> bytes:
@@ -173,6 +199,8 @@ def shown_json(data: bytes, is_pretty: bool) -> bytes:
 
 def put_line(line: bytes) -> None:
     """One line on standard output, at once."""
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 

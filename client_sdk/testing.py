@@ -71,6 +71,10 @@ class LocalBroker(str):
         broker.urls = {url.partition("://")[0]: url for url in reversed(host.urls)}
         return broker
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # For another process, as multiprocessing starts it, it is the URL and nothing else.
+        return str, (str.__str__(self),)
+
     @property
     def connections(self) -> int:
         """Connections that are open now.
@@ -171,6 +175,9 @@ class SyncLocalBroker(str):
         made._thread = thread
         made.urls = broker.urls
         return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str.__str__(self),)
 
     @property
     def connections(self) -> int:

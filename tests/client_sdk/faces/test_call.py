@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from broker import terminal
 from broker.cli import main
-from client_sdk import address, sync
+from client_sdk import Service, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.client_sdk.faces.services import Orders
 
@@ -294,3 +294,53 @@ def test_offer_answers_with_json_until_it_is_interrupted(broker: SyncLocalBroker
         command.process.send_signal(signal.SIGINT)
         assert command.end()[0] == terminal.EXIT_INTERRUPTED
     assert run("offer", "stock", broker, "--json", "--answer", "{").exit_code == 2
+
+
+# What can go wrong outside of it: one line, no traceback
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nonsense"], 2, b"begins with none of tcp://"),
+        (["URL", "--meta", "text/pl\xe4in=1"], 2, b"characters of ASCII"),
+        (["URL", "--timeout", "nan"], 2, b"must be a number of seconds"),
+        (["URL", "--channel", "--n", "99999999999", "--data", "x"], 2, b"it must be 1..2147483647"),
+        (["URL", "--route", "\udcff"], 2, b"can't encode"),
+        (["URL", "--channel", "--data", "@/"], 1, b"is a directory"),
+    ],
+)
+def test_what_cannot_be_said_or_read_is_one_line_and_a_status(
+    broker: SyncLocalBroker, arguments: list[str], status: int, said: bytes
+) -> None:
+    given = [broker if each == "URL" else each for each in arguments]
+    with Command("call", *given, "--service", "orders") as command:
+        seen, output, errors = command.end()
+    assert (seen, output, b"Traceback" in errors, said in errors) == (status, b"", False, True), errors
+
+
+def test_bytes_that_are_no_text_go_as_they_are(broker: SyncLocalBroker) -> None:
+    with sync.connect(broker, service=_echo()), Command("call", broker, "--service", "echo", "--data", "\udcff") as run:
+        assert run.end() == (0, b"\xff\n", b"")
+
+
+@pytest.mark.parametrize("to", ["/dev/full", "closed"])
+def test_output_that_cannot_be_written_is_one_line(broker: SyncLocalBroker, to: str) -> None:
+    line = 'exec "$@" >&-' if to == "closed" else f'exec "$@" >{to}'
+    with sync.connect(broker, service=_echo()):
+        command = [sys.executable, "-m", "broker.cli", "call", broker, "--service", "echo"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        done = subprocess.run(
+            ["/bin/sh", "-c", line, "sh", *command], env=environment, capture_output=True, timeout=RUN_S
+        )
+    assert (done.returncode, done.stderr.count(b"\n"), done.stderr[:16]) == (1, 1, b"rsocket-broker: "), done.stderr
+
+
+def _echo() -> Service:
+    service = Service("echo")
+
+    @service.request_response()
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    return service

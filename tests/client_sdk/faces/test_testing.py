@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import pickle
 import socket
 from collections.abc import Callable, Coroutine
 from inspect import signature
@@ -225,3 +226,11 @@ async def test_stop_is_that_of_the_server(monkeypatch: pytest.MonkeyPatch) -> No
     async with local_broker():
         assert stopped == []
     assert [server.is_ready for server in stopped] == [False]
+
+
+async def test_for_another_process_the_broker_is_its_url() -> None:
+    with sync_local_broker() as blocking:
+        async with local_broker() as broker:
+            for each in (broker, blocking):
+                there = pickle.loads(pickle.dumps(each))
+                assert (type(there), there) == (str, str(each))
