@@ -5,10 +5,12 @@ Does not know which handler a request gets, that is `routes`'.
 """
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 from broker.errors import INVALID
@@ -34,6 +36,8 @@ REQUEST_BODY: Final = 2
 
 _ITERATORS: Final = (AsyncIterator, AsyncIterable, AsyncGenerator)
 _UNKNOWN: Final = inspect.Parameter.empty
+# Names in annotations that a module may import for type checkers only.
+_KNOWN: Final = {each.__name__: each for each in (*_ITERATORS, Payload, Request)}
 
 
 class Handler:
@@ -240,6 +244,8 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
     ]
     if not 1 <= len(parameters) <= 2 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters):
         raise TypeError(f"a {model} handler takes 1 or 2 parameters: the data, the Request, or both")
+    if parameters[0].name in ("self", "cls"):
+        raise TypeError(f"a {model} handler is no function of a class: give the decorator a method, as obj.method")
     types = [hints.get(parameter.name, parameter.annotation) for parameter in parameters]
     places = [place for place, type in enumerate(types) if type is Request or type == "Request"]
     if len(parameters) == 1:
@@ -264,8 +270,10 @@ def _shape_of_body(type: Any, order: int) -> Shape:
 
 
 def _shape_of_items(type: Any, order: int) -> Shape:
+    if isinstance(type, str):
+        _check_type(type, ())
     if typing.get_origin(type) in _ITERATORS:
-        of = typing.get_args(type)
+        of = tuple(map(_bare, typing.get_args(type)))
         if of and of[0] is bytes:
             return Shape(AS_DATA, bytes, order)
         if of and of[0] is not Payload:
@@ -285,13 +293,27 @@ def _check_type(type: Any, codecs: Sequence[Codec]) -> None:
 
 
 def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations as types; those that cannot be found stay what they are, text."""
+    """Annotations as types; those that cannot be found stay what they are, text.
+
+    One by one: what only type checkers import (often that which a handler returns) does not hide the others.
+    """
     while isinstance(function, functools.partial):
         function = function.func
-    try:
-        return typing.get_type_hints(function if inspect.isroutine(function) else type(function).__call__)
-    except (NameError, TypeError, AttributeError):
-        return {}
+    of = function if inspect.isroutine(function) else type(function).__call__
+    names = {**_KNOWN, **getattr(inspect.unwrap(of), "__globals__", {})}
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(of, "__annotations__", {}).items():
+        one = SimpleNamespace(__annotations__={name: annotation})
+        with contextlib.suppress(NameError, TypeError, AttributeError, SyntaxError):
+            hints[name] = _bare(typing.get_type_hints(one, names, include_extras=True)[name])
+    return hints
+
+
+def _bare(type: Any) -> Any:
+    """Remarks (`Annotated`) are for codecs: of what needs none they mean nothing."""
+    if typing.get_origin(type) is typing.Annotated and typing.get_args(type)[0] in (bytes, Payload, Request):
+        return typing.get_args(type)[0]
+    return type
 
 
 def _is(test: Callable[[Any], bool], function: Callable[..., Any]) -> bool:

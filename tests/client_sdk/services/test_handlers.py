@@ -3,9 +3,10 @@
 import asyncio
 import dataclasses
 import functools
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from client_sdk.errors import Refused
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
 from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, stream
+from tests.client_sdk.services.postponed import postponed
 
 
 class Book(msgspec.Struct):
@@ -429,3 +431,45 @@ async def test_stream_handler_that_yields_nothing_is_a_mistake_that_is_told() ->
 
     with pytest.raises(TypeError, match="gave list, it must yield its items"):
         await stream(service)
+
+
+async def test_annotations_are_read_one_by_one_though_some_are_for_type_checkers_only() -> None:
+    assert await ask(postponed, b'{"name":"a book"}', "price") == Payload(b"0.5")
+    assert await channel(postponed, b"1", b"2", metadata=route_bytes("double")) == [b"2", b"4"]
+
+
+def test_items_of_a_type_that_is_not_known_are_refused_when_the_handler_is_written() -> None:
+    async def handle(items: "AsyncIterator[Nowhere]") -> AsyncIterator[bytes]:  # type: ignore[name-defined]  # noqa: F821
+        async for _ in items:
+            yield b""
+
+    with pytest.raises(TypeError, match=re.escape("AsyncIterator[Nowhere]")):
+        Service("s", codec=JSON).request_channel()(handle)
+
+
+async def test_what_a_type_is_annotated_with_is_checked_and_means_nothing_for_bytes() -> None:
+    service = Service("s", codec=JSON)
+
+    @service.request_response("few")
+    async def few(numbers: list[Annotated[int, msgspec.Meta(gt=0)]]) -> int:
+        return len(numbers)
+
+    @service.request_response("raw")
+    async def raw(data: Annotated[bytes, "as it came"]) -> bytes:
+        return data
+
+    assert await ask(service, b"[1,2]", "few") == Payload(b"2")
+    with pytest.raises(Refused, match="Expected `int` >= 1") as caught:
+        await ask(service, b"[1,0]", "few")
+    assert refusal(caught)[:2] == ("bad-payload", INVALID)
+    assert await ask(service, b"{", "raw") == Payload(b"{")
+
+
+def test_a_function_in_a_class_is_refused_with_what_to_write() -> None:
+    service = Service("s")
+    with pytest.raises(TypeError, match=re.escape("as obj.method")):
+
+        class Shop:
+            @service.request_response()
+            async def sell(self, request: Request) -> bytes:
+                return request.data
