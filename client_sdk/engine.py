@@ -174,6 +174,8 @@ class Connection:
     def retire(self) -> None:
         """Nothing new goes this way: the broker is told, and ends the connection when nothing runs on it any more."""
         self.is_retired = True
+        if self._machine.is_suspended or self._machine.is_resuming:
+            self.give_up("its session broke off while the client moved")  # nobody goes back there
         self._say_moved()
 
     def leave(self) -> None:

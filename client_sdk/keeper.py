@@ -205,6 +205,10 @@ class Keeper:
         self._show(State.MOVING)
         await _wait_for_turn(connection, self._backoff.part_s(connection.notice.move_within_ms / 1000))
         while True:
+            if connection.is_suspended:
+                await self._resume(connection)  # what runs on it may end there
+                if connection.reason is None:
+                    self._show(State.MOVING)
             reason = connection.reason
             is_replaced = reason is not None and reason.word == "replaced" and not connection.has_rival
             if not connection.is_told_to_move or is_replaced or connection.ended.is_set():
@@ -250,9 +254,9 @@ class Keeper:
 
 
 async def _wait_for_turn(connection: Connection, delay_s: float) -> None:
-    """Until the delay is over, the connection is about to end, or nobody is asked to move any more."""
+    """Until the delay is over, the connection has broken or is about to end, or nobody is asked to move any more."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(delay_s):
-            while connection.reason is None and connection.is_told_to_move:
+            while connection.reason is None and connection.is_told_to_move and not connection.is_suspended:
                 await connection.news.wait()
                 connection.news.clear()

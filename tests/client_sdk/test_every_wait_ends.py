@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import ConnectionLost, NotConnected, address, connect
-from tests.client_sdk.fake_broker import RESPONSE, FakeBroker
+from tests.client_sdk.fake_broker import KEEPALIVE, RESPONSE, SETUP, FakeBroker, header
 
 
 async def items() -> AsyncIterator[bytes]:
@@ -68,3 +68,50 @@ async def test_calls_end_though_the_close_of_their_client_was_cut_short(broker: 
         with pytest.raises(ConnectionLost):
             await calling
         await (await broker.peer(0)).gone.wait()
+
+
+@pytest.fixture
+async def other(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
+    fake = await FakeBroker().start()
+    yield fake
+    await fake.stop()
+
+
+async def test_a_call_ends_whose_session_breaks_before_it_is_the_clients_turn_to_move(
+    broker: FakeBroker, other: FakeBroker
+) -> None:
+    broker.answer = other.answer = lambda *_: None
+    async with connect(broker.url, resume=True) as client:
+        peer = await broker.peer(0)
+        calling = asyncio.ensure_future(client.request_response(address("x")))
+        await peer.expect(RESPONSE)
+        peer.tell(other.url, state="draining", move_within_ms="900000")
+        await client.wait_for("moving")
+        await broker.stop()  # nobody is there to resume it
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionLost):
+                await calling
+            await other.peer(0)
+
+
+async def test_a_call_ends_whose_session_breaks_while_its_client_is_on_the_way_to_another_broker(
+    broker: FakeBroker, other: FakeBroker
+) -> None:
+    broker.answer = lambda *_: None
+    other.is_silent = True
+    async with connect(broker.url, resume=True) as client:
+        peer = await broker.peer(0)
+        calling = asyncio.ensure_future(client.request_response(address("x")))
+        await peer.expect(RESPONSE)
+        peer.tell(other.url, state="draining", move_within_ms="0")
+        successor = await other.peer(0)
+        await successor.expect(SETUP)
+        peer.abort()
+        while not client._keeper.connected().is_suspended:
+            await asyncio.sleep(0)
+        other.is_silent = False
+        successor.send(header(0, KEEPALIVE) + bytes(8))  # accepted
+        async with asyncio.timeout(2):
+            with pytest.raises(ConnectionLost):
+                await calling
+        assert (client.broker, client.is_connected) == (other.url, True)
