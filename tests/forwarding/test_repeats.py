@@ -177,6 +177,47 @@ def test_what_is_no_request_is_none_though_it_looks_like_the_latest(model: int, 
     assert warm.link.is_closed == cold.link.is_closed
 
 
+@pytest.mark.parametrize("model", KINDS)
+def test_data_that_looks_like_the_metadata_of_the_latest_is_none(model: int) -> None:
+    raw = bytearray(encode_request(model, 21, b"data", HEAD + REST, 8))
+    raw[4] &= 0xFE  # the M flag
+    warm, cold = Last(HEAD), Last(b"")
+    assert warm.outcome(bytes(raw), []) == cold.outcome(bytes(raw), [])
+    assert warm.broker.refusals() == cold.broker.refusals() == {"missing": 1}
+
+
+def test_a_link_that_has_as_many_streams_as_it_may_gets_no_more_of_the_same() -> None:
+    last = Last(HEAD)
+    last.link.peer.max_streams = 1
+    for number in (21, 23):
+        last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
+    text = "over-limit: 1 streams of this connection are open, the limit is 1"
+    assert (len(last.service.received()), last.link.received()) == (1, [error(23, REJECTED, text)])
+
+
+def test_what_came_over_two_links_is_counted_so_each_time() -> None:
+    last = Last(b"")
+    far = annotated(section(to_route(7), "b0", "b1"))
+    for number in (21, 23, 25):
+        last.link.send(encode_request(REQUEST_STREAM, number, b"", far + REST, 8))
+    assert last.broker.hops.hop_counts == [0, 0, 3]
+
+
+def test_a_link_is_not_taken_for_the_client_whose_annotations_were_the_latest() -> None:
+    """The client has the mime types of the service, the link has its own."""
+    found: list[list[tuple[bytes | None, bytes]]] = []
+    for is_asked in (False, True):
+        broker = Broker("b2", CoreSettings(annotations_from_clients="accept"))
+        service, link, client = broker.service("orders", 7), broker.link("b1"), broker.caller()
+        if is_asked:
+            client.send(encode_request(REQUEST_RESPONSE, 1, b"warm", HEAD + REST))
+            assert service.one().metadata == REST
+        link.send(encode_request(REQUEST_RESPONSE, 21, b"data", HEAD + REST))
+        found.append([(frame.metadata, frame.data) for frame in service.received()])
+    assert found[0] == found[1] != [(REST, b"data")]
+    assert len(found[0]) == 1
+
+
 def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
     last = Last(b"")
     for number in (21, 23, 25):

@@ -48,11 +48,11 @@ PAIRS = ((COMPOSITE_MIME, DATA_MIME), (COMPOSITE_MIME, DATA_MIME), (COMPOSITE_MI
 NEIGHBOURS = ("b1", "b1", "b3")
 SETTINGS = (
     CoreSettings(policy=Policy(max_in_flight_per_route=3, eject_after_errors=2), resume_ttl_s=5.0),
-    CoreSettings(annotations_to_clients="keep", annotations_from_clients="accept", max_streams_per_connection=9),
+    CoreSettings(annotations_to_clients="keep", annotations_from_clients="accept"),
     CoreSettings(
         annotations_from_clients="strip", max_hops=1, locality="even", no_route="wait", max_metadata_bytes=300
     ),
-    CoreSettings(annotations_from_clients="accept", policy=Policy("peak_ewma"), require_annotations=False),
+    CoreSettings(annotations_from_clients="accept", policy=Policy("peak_ewma"), max_streams_per_connection=9),
 )
 CODES = ((0x201, "broken"), (0x202, "stale-route: moved"), (0x202, "over-limit: full"), (0x203, "gone"), (0x204, "odd"))
 
@@ -247,8 +247,9 @@ class Story:
 
     def _section(self) -> bytes:
         dice = self.dice
-        if dice.random() < 0.7:
-            return annotated(section(to_route(7), "b1"))
+        roll = dice.random()
+        if roll < 0.7:
+            return annotated(section(to_route(7), *(["b1"] if roll < 0.6 else ["b5", "b1"])))
         to = dice.choice([to_route(7), to_route(7), to_route(8), to_route(99), to_route(21), to_route(24), None])
         to = dice.choice(
             [to, to, f"service:stock {to}" if to else "service:stock", "broker:b2,b3", "broker:b2", "what"]
@@ -319,6 +320,8 @@ class Story:
             encode_request(REQUEST_STREAM if model not in MODELS else model, stream_id, b"data", metadata, n, flags)
         )
         raw[4] = model << 2 | raw[4] & 3
+        if dice.random() < 0.02:
+            raw[4] &= 0xFE  # no metadata, only data that looks like it
         if dice.random() < 0.02:
             del raw[dice.randrange(6, len(raw)) :]
         self.asking.append((place, stream_id))
