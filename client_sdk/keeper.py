@@ -150,8 +150,14 @@ class Keeper:
         while True:
             connection = self.connection
             assert connection is not None  # `start`, and the end of this loop
-            if await self._stay(connection):
-                continue
+            try:
+                if await self._stay(connection):
+                    continue
+            except Exception as error:  # whatever it is, the client comes back
+                _log.error("route %s: the connection is given up", self.route_id, exc_info=error)
+                connection = self.connection or connection
+                connection.give_up(f"{type(error).__name__}: {error}")
+                await connection.ended.wait()
             self._reason = reason = connection.reason or ConnectionLost("the connection ended")
             self.connection = None
             if reason.word == "replaced" and not connection.has_rival:
@@ -243,7 +249,8 @@ class Keeper:
             await self._clock.sleep(self._backoff.next_s())
             try:
                 await self._connect()
-            except ClientError as error:
+            except Exception as failure:
+                error = failure if isinstance(failure, ClientError) else _unforeseen(failure)
                 if self._reason is None or self._reason.text != error.text:
                     _log.warning("route %s: cannot reconnect: %s: %s", self.route_id, error.word, error.text)
                 self._reason = error
@@ -251,6 +258,11 @@ class Keeper:
                 self._backoff.reset()
                 _log.info("route %s: connected again", self.route_id)
                 return
+
+
+def _unforeseen(error: Exception) -> NotConnected:
+    """Of a resolver, an SSL context, a library: it is tried again like any other failure."""
+    return NotConnected(f"{type(error).__name__}: {error}", word="connect-failed")
 
 
 async def _wait_for_turn(connection: Connection, delay_s: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import ConnectionLost, NotConnected, address, connect
+from client_sdk.engine import Connection
 from tests.client_sdk.fake_broker import KEEPALIVE, RESPONSE, SETUP, FakeBroker, header
 
 
@@ -115,3 +116,37 @@ async def test_a_call_ends_whose_session_breaks_while_its_client_is_on_the_way_t
             with pytest.raises(ConnectionLost):
                 await calling
         assert (client.broker, client.is_connected) == (other.url, True)
+
+
+async def test_a_client_comes_back_though_connecting_fails_in_a_way_that_nobody_thought_of(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connect(broker.url) as client:
+        brokers = client._keeper.brokers
+        look_up, failures = brokers._look_up, [RuntimeError("a resolver of its own"), KeyError("likewise")]
+
+        async def fails_at_first(host: str, port: int) -> list[str]:
+            if failures:
+                raise failures.pop()
+            return await look_up(host, port)
+
+        monkeypatch.setattr(brokers, "_look_up", fails_at_first)
+        (await broker.peer(0)).abort()
+        await client.wait_for("reconnecting")
+        await client.wait_connected(5)
+        assert failures == []
+
+
+async def test_a_client_comes_back_though_moving_fails_in_a_way_that_nobody_thought_of(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connect(broker.url) as client:
+
+        async def fails() -> Connection:
+            raise RuntimeError("nobody thought of it")
+
+        monkeypatch.setattr(client._keeper.brokers, "dial_elsewhere", fails)
+        (await broker.peer(0)).tell(broker.url, state="draining", move_within_ms="0")
+        await broker.peer(1)
+        await client.wait_connected(5)
+        assert client.is_connected
