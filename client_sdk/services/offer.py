@@ -8,6 +8,7 @@ the same connection may send ROUTE_SETUP again; D-34: the tag `health` = `out`; 
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
@@ -68,6 +69,7 @@ class Offer:
         self._said_in_setup = b""  # likewise; empty when it was not what is offered now
         self._say_at = 0.0  # event loop's time; not earlier
         self._saying: Final = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None  # the client's; None before `begin`
         self._mending: asyncio.Task[None] | None = None  # set while a connection is told what its SETUP could not say
         self.drain_client: Callable[[float], Awaitable[None]] = _nobody  # set by `begin`
         self.entry()
@@ -132,7 +134,8 @@ class Offer:
 
     async def begin(self, drain_client: Callable[[float], Awaitable[None]]) -> None:
         """The client is about to connect; health checks have looked once when this returns."""
-        self.drain_client = drain_client
+        self._loop = asyncio.get_running_loop()
+        self.drain_client = functools.partial(self._drain_at_home, drain_client)
         if self._service is not None:
             await self._service.began(self)
 
@@ -149,7 +152,22 @@ class Offer:
         """Tells the broker what has changed since this connection was told, if anything has.
 
         Without a connection the next one says it. Changes that come faster than a broker hears them are told together.
+        In any event loop: a service of a blocking client is often told from that of another thread.
         """
+        await self._at_home(self._tell)
+
+    async def _drain_at_home(self, drain_client: Callable[[float], Awaitable[None]], timeout_s: float) -> None:
+        await self._at_home(functools.partial(drain_client, timeout_s))
+
+    async def _at_home(self, work: Callable[[], Awaitable[None]]) -> None:
+        """In the event loop of the client: connections belong to it."""
+        loop = self._loop
+        if loop is None or loop is asyncio.get_running_loop():
+            await work()
+        elif not loop.is_closed():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), loop))
+
+    async def _tell(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._saying:
             if self._line is None or self.entry() == self._said:
@@ -195,6 +213,10 @@ class Offer:
             return entry_bytes(self._mime_type, RouteSetup(self._route_id, self._name, route_tags(tags)).encode())
         except BrokerError as error:
             raise BadAddress(error.text, word=error.word) from None
+
+
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
 
 
 async def _nobody(timeout_s: float) -> None:

@@ -1,16 +1,17 @@
 """What a client offers: changed tags are told on the same connection, and said again by each reconnect."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from broker.rsocket.frames import Setup
-from client_sdk import Address, BadAddress, Client, NoRoute, Service, address, connect
+from client_sdk import Address, BadAddress, Client, NoRoute, Service, address, connect, sync
 from client_sdk.errors import ConnectionLost
 from client_sdk.services import offer as module
 from client_sdk.services.offer import Offer
-from client_sdk.testing import local_broker
+from client_sdk.testing import local_broker, sync_local_broker
 from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
 from tests.client_sdk.services.test_health import tags_in, tags_of
 from tests.client_sdk.test_resumption import Relay
@@ -204,3 +205,19 @@ async def test_tags_that_change_while_a_session_is_broken_are_those_of_the_resum
                 else:
                     break
         assert answer.data == b"2"
+
+
+def test_a_service_of_a_blocking_client_is_told_from_any_event_loop() -> None:
+    service = Service("s", tags={"version": "1"})
+
+    async def ended(work: Coroutine[Any, Any, None]) -> None:
+        async with asyncio.timeout(5):
+            await work
+
+    with sync_local_broker() as broker, sync.connect(broker, service=service) as client:
+        asyncio.run(ended(service.set_tags({"version": "2"})))
+        broker.wait_for_routes("s", version="2")
+        asyncio.run(ended(service.set_health(False, "the disk is full")))
+        broker.wait_for_routes("s", health="out")
+        asyncio.run(ended(service.drain(1)))
+        assert (client.state, broker.routes("s")) == ("closed", [])
