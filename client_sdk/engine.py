@@ -132,7 +132,11 @@ class Connection:
         Raises ConnectionLost: when the wire broke (then it is suspended again, and this may be tried again), or when
         the other side has no such session any more (then `reason` says so).
         """
-        link = self._link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        if self.reason is not None:  # it has ended while the wire was made
+            await link.close()
+            raise self._loss()
+        self._link = link
         self._is_paused = False
         self._resumed = self._create_future()
         self._machine.resume(link.is_framed, self._loop.time())

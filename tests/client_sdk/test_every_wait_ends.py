@@ -8,6 +8,7 @@ import pytest
 
 from client_sdk import ConnectionLost, NotConnected, address, connect
 from client_sdk.engine import Connection
+from client_sdk.transports import Target, dial
 from tests.client_sdk.fake_broker import KEEPALIVE, RESPONSE, SETUP, FakeBroker, header
 
 
@@ -150,3 +151,19 @@ async def test_a_client_comes_back_though_moving_fails_in_a_way_that_nobody_thou
         await broker.peer(1)
         await client.wait_connected(5)
         assert client.is_connected
+
+
+async def test_a_session_that_ends_while_its_new_socket_is_opened_is_not_waited_for(broker: FakeBroker) -> None:
+    async with connect(broker.url, resume=True) as client:
+        connection = client._keeper.connected()
+        (await broker.peer(0)).abort()
+        while not connection.is_suspended:
+            await asyncio.sleep(0)
+        wire = await dial(Target(broker.url), None)
+        connection.give_up("its time is over")
+        async with asyncio.timeout(1):
+            with pytest.raises(ConnectionLost, match="its time is over"):
+                await connection.resume(wire)
+            peer = await broker.peer(1)
+            await peer.gone.wait()
+        assert peer.frames == []
