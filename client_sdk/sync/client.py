@@ -41,8 +41,12 @@ class Client:
     b'order 42'
     """
 
-    def __init__(self, opening: Opening, client: AsyncClient) -> None:
-        """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed."""
+    def __init__(self, opening: Opening, client: AsyncClient, timeout_s: float | None = None) -> None:
+        """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed.
+
+        `timeout_s`: of calls that say none.
+        """
+        self._timeout_s: Final = timeout_s
         self._thread: Final = opening.thread
         self._opening: Final = opening
         self._client: Final = client
@@ -241,7 +245,7 @@ class Client:
             hedging=hedging,
             wait_for_reconnect=wait_for_reconnect,
         )
-        return self._thread.run(work, timeout_s)
+        return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
 
     def fire_and_forget(
         self,
@@ -268,7 +272,7 @@ class Client:
             timeout_s=timeout_s,
             wait_for_reconnect=wait_for_reconnect,
         )
-        self._thread.run(work, timeout_s)
+        self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
 
     def request_stream(
         self,
@@ -367,7 +371,7 @@ class Client:
             timeout_s=timeout_s,
             wait_for_reconnect=wait_for_reconnect,
         )
-        self._thread.run(work, timeout_s)
+        self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
 
     def gather(
         self,

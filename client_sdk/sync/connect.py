@@ -72,7 +72,7 @@ def connect(
             lease=lease,
         )
         opening = Opening(thread, connecting)
-        return Client(opening, thread.run(opening.open))
+        return Client(opening, thread.run(opening.open), timeout_s)
     except BaseException:
         try:
             if opening is not None:  # it may have succeeded just when this thread was interrupted

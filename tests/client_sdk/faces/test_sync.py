@@ -483,3 +483,25 @@ def test_result_of_a_coroutine_in_no_loop_is_the_other_clients(broker: SyncLocal
             return (await client.request_response(ORDERS, b"both")).data
 
     assert asyncio.run(ask()) == b"both"
+
+
+def test_deadline_of_the_client_ends_a_call_even_if_a_handler_blocks_the_loop(
+    broker: SyncLocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "BLOCKED_S", 0.0)
+    go, returned = threading.Event(), threading.Event()
+    rude = Service("rude")
+
+    @rude.request_response()
+    async def block(data: bytes) -> bytes:
+        go.wait(SOON_S)
+        returned.set()
+        return b""
+
+    with sync.connect(broker, service=rude), sync.connect(broker, timeout_s=0.05) as client:
+        try:
+            with pytest.raises(DeadlineExceeded, match="event loop of sync clients is blocked"):
+                client.request_response(address("rude"))
+            assert not returned.is_set()
+        finally:
+            go.set()
