@@ -38,7 +38,7 @@ class Hedging:
         self, after_s: float | None = None, *, quantile: float = 0.95, budget: RetryBudget | None = None
     ) -> None:
         """ValueError for numbers that make no sense."""
-        if after_s is not None and after_s <= 0:
+        if after_s is not None and not after_s > 0:
             raise ValueError(f"after_s is {after_s}, it must be more than 0")
         if not 0 < quantile < 1:
             raise ValueError(f"quantile is {quantile}, it must be between 0 and 1")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import ConnectionLost, NotConnected, address, connect
+from client_sdk import ConnectionLost, Hedging, NotConnected, RetryBudget, RetryPolicy, address, connect
 from client_sdk.engine import Connection
 from client_sdk.transports import Target, dial
 from tests.client_sdk.fake_broker import KEEPALIVE, RESPONSE, SETUP, FakeBroker, header
@@ -167,3 +167,14 @@ async def test_a_session_that_ends_while_its_new_socket_is_opened_is_not_waited_
             peer = await broker.peer(1)
             await peer.gone.wait()
         assert peer.frames == []
+
+
+def test_times_and_budgets_that_are_no_numbers_are_refused() -> None:
+    for make in (
+        lambda: RetryPolicy(try_timeout_s=math.nan),
+        lambda: Hedging(after_s=math.nan),
+        lambda: RetryBudget(math.nan),
+        lambda: RetryBudget(min_per_s=math.nan),
+    ):
+        with pytest.raises(ValueError, match="nan"):
+            make()
