@@ -328,6 +328,9 @@ class Connection:
         machine = self._machine
         while news := machine.take_news():
             self._pass_on(news)
+        failure = machine.failure
+        if failure is not None and not machine.is_over and not machine.open_streams_n and not machine.handlers_n:
+            machine.end(failure, 0)  # the other side said CONNECTION_CLOSE, and nothing runs any more
         if machine.changes != self._changes:
             self._see_changes()
         if machine.unsent_bytes and not self._is_flush_due:

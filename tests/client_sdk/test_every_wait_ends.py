@@ -9,7 +9,7 @@ import pytest
 from client_sdk import ConnectionLost, Hedging, NotConnected, RetryBudget, RetryPolicy, address, connect
 from client_sdk.engine import Connection
 from client_sdk.transports import Target, dial
-from tests.client_sdk.fake_broker import KEEPALIVE, RESPONSE, SETUP, FakeBroker, header
+from tests.client_sdk.fake_broker import CLOSE, KEEPALIVE, PAYLOAD, RESPONSE, SETUP, FakeBroker, error_frame, header
 
 
 async def items() -> AsyncIterator[bytes]:
@@ -178,3 +178,20 @@ def test_times_and_budgets_that_are_no_numbers_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="nan"):
             make()
+
+
+async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_that_said_close_does_not(
+    broker: FakeBroker,
+) -> None:
+    broker.answer = lambda *_: None
+    async with connect(broker.url) as client:
+        peer = await broker.peer(0)
+        calling = asyncio.ensure_future(client.request_response(address("x")))
+        ((_, stream_id, _, _),) = await peer.expect(RESPONSE)
+        peer.send(error_frame(0, CLOSE, "draining: it is about to stop"))
+        await client.wait_for("reconnecting")
+        peer.send(header(stream_id, PAYLOAD, 0x60) + b"an answer")
+        assert (await calling).data == b"an answer"
+        async with asyncio.timeout(2):
+            await peer.gone.wait()
+            await client.wait_connected()
