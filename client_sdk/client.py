@@ -12,22 +12,22 @@ from typing import Final
 
 from broker.rsocket.metadata import COMPOSITE_MIME
 from client_sdk.address import Address
-from client_sdk.calls import Call, Calls, Defaults, wait_s_of
+from client_sdk.calls.calls import Call, Calls, Defaults, wait_s_of
+from client_sdk.calls.gathering import WINDOW_N, Gathering
+from client_sdk.calls.gathers import GATHER_ENTRY
+from client_sdk.calls.heads import Heads
+from client_sdk.calls.hedges import Hedging
+from client_sdk.calls.retries import RetryPolicy
+from client_sdk.calls.tried_flow import Flows
 from client_sdk.errors import ClientError
 from client_sdk.flows import DEFAULT_WINDOW_N, Flow
-from client_sdk.gathering import WINDOW_N, Gathering
-from client_sdk.gathers import GATHER_ENTRY
-from client_sdk.heads import Heads
-from client_sdk.hedges import Hedging
-from client_sdk.keeper import Keeper
+from client_sdk.keeping.keeper import Keeper
+from client_sdk.keeping.states import Change, Changes, State
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
-from client_sdk.retries import RetryPolicy
 from client_sdk.rsocket_py.view import ClientRSocket
 from client_sdk.services.offer import DEFAULT_DRAIN_S, Offer
-from client_sdk.states import Change, Changes, State
 from client_sdk.tracing import current
-from client_sdk.tried_flow import Flows
 
 
 class Client:

@@ -18,18 +18,19 @@ from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.rsocket.notices import MAY_BE_TOLD_ENTRY
 from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
 from broker.wire.ids import parse_id
-from client_sdk.backoff import Backoff
-from client_sdk.brokers import Brokers
-from client_sdk.calls import Calls, Defaults
+from client_sdk.calls.calls import Calls, Defaults
+from client_sdk.calls.heads import Heads
+from client_sdk.calls.hedges import Hedging
+from client_sdk.calls.retries import NO_RETRY, RetryPolicy
 from client_sdk.client import Client
 from client_sdk.clock import Clock
-from client_sdk.engine import Responder, Settings
+from client_sdk.connection.engine import Responder, Settings
+from client_sdk.connection.transports import Target
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
-from client_sdk.heads import Heads
-from client_sdk.hedges import Hedging
-from client_sdk.keeper import Keeper
+from client_sdk.keeping.backoff import Backoff
+from client_sdk.keeping.brokers import Brokers
+from client_sdk.keeping.keeper import Keeper
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.retries import NO_RETRY, RetryPolicy
 from client_sdk.rsocket_py.faces import HandlerSource
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.services.offer import Offer
@@ -37,7 +38,6 @@ from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.spans import find_spans
 from client_sdk.tracing import use_spans
-from client_sdk.transports import Target
 
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
 _log: Final = logging.getLogger("client_sdk")

@@ -54,16 +54,15 @@ def modules() -> list[str]:
     """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, most of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
     paths += [
-        "client_sdk/engine.py",
-        "client_sdk/links.py",
-        "client_sdk/answers.py",
-        "client_sdk/handling.py",
-        "client_sdk/streams.py",
+        "client_sdk/connection/engine.py",
+        "client_sdk/connection/links.py",
+        "client_sdk/connection/answers.py",
+        "client_sdk/connection/handling.py",
+        "client_sdk/connection/streams.py",
         "client_sdk/codecs.py",
     ]
-    names = "backoff brokers calls connect gathering gathers heads hedges keeper metadata retries spans states tracing"
-    paths += [f"client_sdk/{name}.py" for name in names.split()]
-    for room in ("services", "rsocket_py"):
+    paths += [f"client_sdk/{name}.py" for name in ("connect", "metadata", "spans", "tracing")]
+    for room in ("calls", "keeping", "services", "rsocket_py"):
         paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk" / room).glob("*.py")]
     return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
 

@@ -21,7 +21,7 @@ from rsocket.extensions.mimetypes import WellKnownMimeTypes, ensure_encoding_nam
 from rsocket.request_handler import BaseRequestHandler
 
 from broker.rsocket.frames import Setup
-from client_sdk.engine import Connection
+from client_sdk.connection.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected
 from client_sdk.machine.settings import Settings
 from client_sdk.payload import Payload, as_parts

@@ -16,10 +16,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from client_sdk.errors import ClientError
+from client_sdk.keeping.states import State
 from client_sdk.payload import Payload
 from client_sdk.rsocket_py.faces import RSocketPyHandler
 from client_sdk.rsocket_py.failures import as_theirs, code_of
-from client_sdk.states import State
 
 if TYPE_CHECKING:
     from client_sdk.client import Client

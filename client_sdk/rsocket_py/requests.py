@@ -18,7 +18,7 @@ from rsocket.rsocket import RSocket
 from rsocket.streams.backpressureapi import BackpressureApi
 from rsocket.streams.null_subscrier import NullSubscriber
 
-from client_sdk.engine import Connection
+from client_sdk.connection.engine import Connection
 from client_sdk.flows import MAX_N
 from client_sdk.payload import Payload, as_bytes, as_parts
 from client_sdk.rsocket_py.delivery import Delivery

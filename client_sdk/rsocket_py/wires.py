@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from client_sdk.connection.transports import StreamWire, Target, WebSocketWire, Wire, dial
 from client_sdk.rsocket_py.faces import TheirTransport
-from client_sdk.transports import StreamWire, Target, WebSocketWire, Wire, dial
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -2,8 +2,8 @@
 
     request ──► routes: which handler ──► in service? ──► handler ──► answer, or items
 
-Decides who is refused before a handler is asked (D-56), and how a gather is answered (`client_sdk.gathers`). Counts
-what is being worked on. Does not know connections: over all those of a client it is one.
+Decides who is refused before a handler is asked (D-56), and how a gather is answered (`client_sdk.calls.gathers`).
+Counts what is being worked on. Does not know connections: over all those of a client it is one.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from broker.errors import REJECTED
 from client_sdk import tracing
-from client_sdk.answers import failure_of
+from client_sdk.calls.gathers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
+from client_sdk.connection.answers import failure_of
 from client_sdk.errors import Refused
-from client_sdk.gathers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
 from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.payload import Payload, as_parts
 from client_sdk.services.answers import Answers

@@ -14,8 +14,8 @@ import signal
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from client_sdk.backoff import Backoff
 from client_sdk.errors import ConnectionLost, NotConnected
+from client_sdk.keeping.backoff import Backoff
 from client_sdk.services.group import Group, offer
 from client_sdk.services.offer import DEFAULT_DRAIN_S
 from client_sdk.services.service import Service

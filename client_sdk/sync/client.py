@@ -14,15 +14,15 @@ from typing import Final, TypeVar
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
 from client_sdk import Flow as AsyncFlow
-from client_sdk.background import BACKGROUND
+from client_sdk.calls.hedges import Hedging
+from client_sdk.calls.retries import RetryPolicy
 from client_sdk.errors import ClientError
-from client_sdk.feeding import Fed
 from client_sdk.flows import DEFAULT_WINDOW_N
-from client_sdk.hedges import Hedging
+from client_sdk.keeping.states import Change, State
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.retries import RetryPolicy
 from client_sdk.services.offer import DEFAULT_DRAIN_S
-from client_sdk.states import Change, State
+from client_sdk.sync.background import BACKGROUND
+from client_sdk.sync.feeding import Fed
 from client_sdk.sync.items import Flow, Gathering, Items
 from client_sdk.sync.opening import Opening
 

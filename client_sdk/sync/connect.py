@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from broker.wire.frames import MIME_TYPE
 from client_sdk import Service
 from client_sdk import connect as connect_async
-from client_sdk.background import BACKGROUND
-from client_sdk.hedges import Hedging
-from client_sdk.retries import NO_RETRY, RetryPolicy
+from client_sdk.calls.hedges import Hedging
+from client_sdk.calls.retries import NO_RETRY, RetryPolicy
 from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.client import Client
 from client_sdk.sync.opening import Opening
 

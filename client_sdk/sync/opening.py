@@ -10,7 +10,7 @@ from typing import Final
 
 from client_sdk import Client as AsyncClient
 from client_sdk import Connecting
-from client_sdk.background import BACKGROUND, LoopThread
+from client_sdk.sync.background import BACKGROUND, LoopThread
 
 
 class Opening:

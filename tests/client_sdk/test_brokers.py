@@ -7,9 +7,9 @@ import pytest
 
 from broker.rsocket.frames import Setup
 from client_sdk import ClientError, NotConnected, SetupRejected
-from client_sdk.brokers import MAX_ADDRESSES, Brokers, addresses_of
-from client_sdk.links import SocketLink
-from client_sdk.transports import Target
+from client_sdk.connection.links import SocketLink
+from client_sdk.connection.transports import Target
+from client_sdk.keeping.brokers import MAX_ADDRESSES, Brokers, addresses_of
 from tests.client_sdk.fake_broker import FakeBroker
 
 SETUP = Setup("message/x.rsocket.composite-metadata.v0", "a/b", 5000, 20_000)

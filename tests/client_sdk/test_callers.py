@@ -24,7 +24,7 @@ from client_sdk import (
     address,
     connect,
 )
-from client_sdk.calls import Call
+from client_sdk.calls.calls import Call
 from client_sdk.metadata import read_entries
 from tests.client_sdk.fake_broker import (
     CANCEL,

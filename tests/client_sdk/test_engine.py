@@ -26,7 +26,7 @@ from broker.rsocket.frames import (
     Setup,
 )
 from client_sdk import ClientError, ConnectionLost, DeadlineExceeded, NotConnected, Payload, Service
-from client_sdk.engine import Connection, Settings
+from client_sdk.connection.engine import Connection, Settings
 from client_sdk.flows import Inflow
 from client_sdk.machine.settings import MAX_QUEUED_BYTES
 from client_sdk.services.responder import ServiceResponder
@@ -331,7 +331,7 @@ async def test_a_mistake_of_ours_ends_the_connection_and_nobody_waits_for_ever(m
         raise KeyError("mistake")
 
     said: list[str] = []
-    monkeypatch.setattr("client_sdk.engine._log.error", lambda text, **_: said.append(text))
+    monkeypatch.setattr("client_sdk.connection.engine._log.error", lambda text, **_: said.append(text))
     wire = ListWire()
     wire.incoming.put_nowait(ACCEPTED)
     connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), None, broken)

@@ -18,9 +18,9 @@ from client_sdk import (
     TooLarge,
     address,
     connect,
-    gathering,
     multicast,
 )
+from client_sdk.calls import gathering
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import CANCEL, STREAM, FakeBroker
 from tests.client_sdk.test_callers import Script, payload_frame

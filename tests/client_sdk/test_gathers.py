@@ -2,8 +2,7 @@
 
 import pytest
 
-from client_sdk.errors import ApplicationError, NoHandler, OverLimit
-from client_sdk.gathers import (
+from client_sdk.calls.gathers import (
     FAILED_MIME,
     GATHER_ENTRY,
     MAX_FAILURE_BYTES,
@@ -13,6 +12,7 @@ from client_sdk.gathers import (
     is_gather,
     read_answer,
 )
+from client_sdk.errors import ApplicationError, NoHandler, OverLimit
 from client_sdk.metadata import entry_bytes, read_entries
 from client_sdk.payload import Payload
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from client_sdk import Hedging, NoRoute, RetryBudget
-from client_sdk.hedges import KEPT_N, LEAST_N, MAX_KINDS, hedged
+from client_sdk.calls.hedges import KEPT_N, LEAST_N, MAX_KINDS, hedged
 from tests.client_sdk.clocks import FakeClock, rest
 
 

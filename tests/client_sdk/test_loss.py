@@ -17,7 +17,7 @@ from client_sdk import (
     address,
     connect,
 )
-from client_sdk.backoff import Backoff
+from client_sdk.keeping.backoff import Backoff
 from tests.client_sdk.fake_broker import (
     CHANNEL,
     CLOSE,

@@ -9,10 +9,10 @@ import pytest
 from broker.rsocket.frames import Setup
 from broker.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client
 from client_sdk import Client, Service, address, connect
-from client_sdk.backoff import Backoff
-from client_sdk.brokers import MAX_LEARNED_URLS, Brokers
-from client_sdk.keeper import MAX_RETIRED
-from client_sdk.transports import Target
+from client_sdk.connection.transports import Target
+from client_sdk.keeping.backoff import Backoff
+from client_sdk.keeping.brokers import MAX_LEARNED_URLS, Brokers
+from client_sdk.keeping.keeper import MAX_RETIRED
 from tests.client_sdk.fake_broker import (
     CHANNEL,
     CLOSE,

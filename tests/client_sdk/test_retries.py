@@ -21,7 +21,7 @@ from client_sdk import (
     SetupRejected,
     TooLate,
 )
-from client_sdk.retries import WINDOW_S
+from client_sdk.calls.retries import WINDOW_S
 
 
 def taken(budget: RetryBudget, now: float) -> int:

@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from client_sdk import ConnectionLost
-from client_sdk.states import MAX_KEPT_CHANGES, Board, Change, Changes, State
+from client_sdk.keeping.states import MAX_KEPT_CHANGES, Board, Change, Changes, State
 from tests.client_sdk.clocks import rest
 
 

@@ -26,10 +26,10 @@ from client_sdk import (
     Payload,
     Service,
     address,
-    background,
     multicast,
     sync,
 )
+from client_sdk.sync import background
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.client_sdk.faces.services import Orders
 

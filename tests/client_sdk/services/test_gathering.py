@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import ApplicationError, Payload, Request, Service
+from client_sdk.calls.gathers import GATHER_ENTRY, Answer, read_answer
 from client_sdk.errors import NoHandler, Rejected
-from client_sdk.gathers import GATHER_ENTRY, Answer, read_answer
 from client_sdk.metadata import route_bytes
 from client_sdk.services.responder import ServiceResponder
 from tests.client_sdk.services.asking import taken

@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 
 from client_sdk import tracing
 from client_sdk.address import Address
+from client_sdk.calls.heads import Heads
+from client_sdk.calls.hedges import Hedging, hedged
+from client_sdk.calls.retries import NO_RETRY, RetryPolicy
 from client_sdk.clock import Clock
-from client_sdk.engine import Connection
+from client_sdk.connection.engine import Connection
 from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
-from client_sdk.heads import Heads
-from client_sdk.hedges import Hedging, hedged
-from client_sdk.keeper import Keeper
+from client_sdk.keeping.keeper import Keeper
 from client_sdk.payload import Payload
-from client_sdk.retries import NO_RETRY, RetryPolicy
 from client_sdk.spans import Calling, Spans
 
 DEFAULT_WAIT_S: Final = 10.0  # for a connection, with wait_for_reconnect=True; five times what a reconnect should take

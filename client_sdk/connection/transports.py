@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from client_sdk.links import CLOSE_S, Pipe, SocketLink
+from client_sdk.connection.links import CLOSE_S, Pipe, SocketLink
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
 MAX_MESSAGE_BYTES: Final = 0xFFFFFF + 1024  # RSocket's largest frame; aiohttp's own limit is 4 MiB

@@ -6,9 +6,9 @@ Decides when there are enough. The words on the wire are `gathers`'s.
 from collections.abc import AsyncIterator, Generator
 from typing import Final
 
+from client_sdk.calls.gathers import Answer, read_answer
 from client_sdk.errors import DeadlineExceeded, TooLarge
 from client_sdk.flows import Flow
-from client_sdk.gathers import Answer, read_answer
 
 MAX_ANSWERS: Final = 16_384  # in a list; beyond, TooLarge: whoever may get more reads them as they come
 WINDOW_N: Final = 256  # answers that may be under way

@@ -18,7 +18,12 @@ from typing import Any, Final
 from broker.errors import REJECTED
 from broker.rsocket import frames
 from broker.rsocket.notices import HAS_MOVED_ENTRY, Notice
-from client_sdk.answers import CHECKED_BYTES, check_size
+from client_sdk.connection.answers import CHECKED_BYTES, check_size
+from client_sdk.connection.handling import HANDLER_GRACE_S, Handling
+from client_sdk.connection.handling import Responder as Responder
+from client_sdk.connection.links import Link, PipeLink, SocketLink
+from client_sdk.connection.streams import Exchange, close_items, is_cancelled
+from client_sdk.connection.transports import Wire
 from client_sdk.errors import (
     ClientError,
     ConnectionLost,
@@ -29,15 +34,10 @@ from client_sdk.errors import (
     split_word,
 )
 from client_sdk.flows import Inflow
-from client_sdk.handling import HANDLER_GRACE_S, Handling
-from client_sdk.handling import Responder as Responder
-from client_sdk.links import Link, PipeLink, SocketLink
 from client_sdk.machine.machine import Machine
 from client_sdk.machine.settings import Settings as Settings
 from client_sdk.machine.streams import BROKEN, LATE, LOST, REFUSED, Failure, Stream
 from client_sdk.payload import Payload, as_parts
-from client_sdk.streams import Exchange, close_items, is_cancelled
-from client_sdk.transports import Wire
 
 TURN_BYTES: Final = 256 * 1024  # of payloads in pieces that are written in one turn of the loop
 

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from client_sdk.calls.retries import RetryBudget
 from client_sdk.clock import Clock
-from client_sdk.retries import RetryBudget
 
 KEPT_N: Final = 100  # latencies of one kind of call that a quantile is taken of
 LEAST_N: Final = 20  # before there are so many, nobody knows what is usual

@@ -8,11 +8,11 @@ Decides when a stream has begun. Does not know frames.
 from collections.abc import AsyncIterable, Callable
 from typing import Final
 
-from client_sdk.calls import Call, Calls, passed_on
-from client_sdk.engine import Connection
+from client_sdk.calls.calls import Call, Calls, passed_on
+from client_sdk.calls.heads import Heads
+from client_sdk.connection.engine import Connection
 from client_sdk.flows import Flow, Inflow
-from client_sdk.heads import Heads
-from client_sdk.keeper import Keeper
+from client_sdk.keeping.keeper import Keeper
 from client_sdk.payload import Payload
 from client_sdk.spans import Calling
 

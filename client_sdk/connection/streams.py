@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from client_sdk.answers import CHECKED_BYTES, check_size, failure_of
+from client_sdk.connection.answers import CHECKED_BYTES, check_size, failure_of
 from client_sdk.errors import ClientError, DeadlineExceeded
 from client_sdk.flows import Inflow
 from client_sdk.machine.machine import Machine

@@ -1,0 +1,1 @@
+"""What happens around a call: what it says, tries and hedges, answers gathered from many."""

@@ -1,0 +1,1 @@
+"""One connection on asyncio: the hands of the machine, the links under it, and where they lead."""

@@ -1,0 +1,1 @@
+"""Staying connected: which broker, when again, and in which state."""
