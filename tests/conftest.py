@@ -6,6 +6,7 @@ environment says `CI=true` it fails instead, so that a machine that is meant to 
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ StartBroker = Callable[..., BrokerProcess]
 
 SHOWN_LINES = 100  # of what a broker said
 LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
+
+# Who is started in the background of a shell has Ctrl-C ignored, and all whom it starts: tests that send it would hang.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def missing(text: str) -> NoReturn:
