@@ -87,10 +87,8 @@ class SocketLink(asyncio.Protocol, Link):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if len(pieces) == 1:
-            transport.write(pieces[0])
-        else:
-            transport.writelines(pieces)
+        # Not writelines(): that of asyncio in 3.12.0 to 3.12.8 and 3.13.0 to 3.13.1 never pauses who writes too much.
+        transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     async def close(self) -> None:
         transport = self._transport
