@@ -108,20 +108,15 @@ class Splice(Stream):
 
     def open(self, frame: FrameCursor) -> None:
         """Enters the tables of both peers and passes the first frame on."""
-        self.caller.streams[self.caller_id] = self
-        self.server.streams[self.route_id] = self
-        self.caller.begun += 1
-        self.route.load.began(self.model == REQUEST_RESPONSE)
-        if self.model == REQUEST_CHANNEL or frame.flags & FOLLOWS:
-            self.begin(frame.flags, frame.end - frame.start)
-        else:
-            self._bytes_in = frame.end - frame.start
-            self._items_in = 1
-            self.caller_done = True
+        self._enter(frame)
         self.server.forward(frame, self.route_id)
 
     def open_stamped(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
         """As `open`, with other metadata in the first frame: see `Peer.forward_stamped`."""
+        self._enter(frame)
+        self.server.forward_stamped(frame, self.route_id, prefix, rest, metadata_bytes)
+
+    def _enter(self, frame: FrameCursor) -> None:
         self.caller.streams[self.caller_id] = self
         self.server.streams[self.route_id] = self
         self.caller.begun += 1
@@ -132,7 +127,6 @@ class Splice(Stream):
             self._bytes_in = frame.end - frame.start
             self._items_in = 1
             self.caller_done = True
-        self.server.forward_stamped(frame, self.route_id, prefix, rest, metadata_bytes)
 
     def begin(self, flags: int, size: int) -> None:
         """Notes what the first frame of the request says about its end."""
