@@ -26,7 +26,8 @@ from client_sdk.keeping.states import Change, Changes, State
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.rsocket_py.view import ClientRSocket
-from client_sdk.services.offer import DEFAULT_DRAIN_S, Offer
+from client_sdk.services.offer import Offer
+from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.tracing import current
 
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from client_sdk.client import Client
 from client_sdk.connect import connect
-from client_sdk.services.offer import DEFAULT_DRAIN_S
-from client_sdk.services.service import Service
+from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
 

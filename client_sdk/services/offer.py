@@ -27,7 +27,6 @@ OUT: Final = "out"  # D-34: not chosen while there are others
 SAY_EVERY_S: Final = 0.2  # between two ROUTE_SETUPs of one connection; a broker ends one that sends more than 10 in 1 s
 SETTLE_S: Final = 0.25  # for requests that others sent before they knew that the route is out
 GOODBYE_S: Final = 1.0  # for the broker to end the connection on which nothing runs any more
-DEFAULT_DRAIN_S: Final = 30.0
 _log: Final = logging.getLogger("client_sdk")
 
 

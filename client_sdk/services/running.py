@@ -17,8 +17,7 @@ from typing import Any, Final
 from client_sdk.errors import ConnectionLost, NotConnected
 from client_sdk.keeping.backoff import Backoff
 from client_sdk.services.group import Group, offer
-from client_sdk.services.offer import DEFAULT_DRAIN_S
-from client_sdk.services.service import Service
+from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log: Final = logging.getLogger("client_sdk")

@@ -23,6 +23,7 @@ from client_sdk.services.requests import (
 )
 from client_sdk.services.routes import Routes
 
+DEFAULT_DRAIN_S: Final = 30.0  # for what runs when a service drains
 MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -262,7 +263,7 @@ class Service:
 
         return add
 
-    async def drain(self, timeout_s: float = 30.0) -> None:
+    async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
         """Ends all its clients without losing a request: no new ones come, those that run end, the connections close.
 
         What has not ended after `timeout_s` is cancelled; the log says how many.

@@ -13,14 +13,13 @@ from typing import Final, TypeVar
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
-from client_sdk import Flow as AsyncFlow
 from client_sdk.calls.hedges import Hedging
 from client_sdk.calls.retries import RetryPolicy
 from client_sdk.errors import ClientError
 from client_sdk.flows import DEFAULT_WINDOW_N
 from client_sdk.keeping.states import Change, State
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.services.offer import DEFAULT_DRAIN_S
+from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.feeding import Fed
 from client_sdk.sync.items import Flow, Gathering, Items
@@ -145,7 +144,7 @@ class Client:
         ...         break
         connected
         """
-        return Items(self._thread, self._thread.run(functools.partial(_made, self._client.changes)))
+        return Items(self._thread, self._make(self._client.changes))
 
     def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
         """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
@@ -245,7 +244,7 @@ class Client:
             hedging=hedging,
             wait_for_reconnect=wait_for_reconnect,
         )
-        return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
+        return self._call(work, timeout_s)
 
     def fire_and_forget(
         self,
@@ -272,7 +271,7 @@ class Client:
             timeout_s=timeout_s,
             wait_for_reconnect=wait_for_reconnect,
         )
-        self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
+        self._call(work, timeout_s)
 
     def request_stream(
         self,
@@ -309,7 +308,7 @@ class Client:
             retry=retry,
             wait_for_reconnect=wait_for_reconnect,
         )
-        return self._flow(work)
+        return Flow(self._thread, self._make(work))
 
     def request_channel(
         self,
@@ -344,7 +343,7 @@ class Client:
             timeout_s=timeout_s,
             wait_for_reconnect=wait_for_reconnect,
         )
-        return self._flow(work)
+        return Flow(self._thread, self._make(work))
 
     def metadata_push(
         self,
@@ -371,7 +370,7 @@ class Client:
             timeout_s=timeout_s,
             wait_for_reconnect=wait_for_reconnect,
         )
-        self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
+        self._call(work, timeout_s)
 
     def gather(
         self,
@@ -405,10 +404,14 @@ class Client:
             enough_n=enough_n,
             wait_for_reconnect=wait_for_reconnect,
         )
-        return Gathering(self._thread, self._thread.run(functools.partial(_made, work)))
+        return Gathering(self._thread, self._make(work))
 
-    def _flow(self, work: Callable[[], AsyncFlow]) -> Flow:
-        return Flow(self._thread, self._thread.run(functools.partial(_made, work)))
+    def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
+        """What the async client's call gives; `timeout_s` None: the client's own."""
+        return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
+
+    def _make(self, work: Callable[[], T]) -> T:
+        return self._thread.run(functools.partial(_made, work))
 
     def _end(self, ending: Callable[[], Awaitable[None]]) -> None:
         """Once, whoever is first."""
