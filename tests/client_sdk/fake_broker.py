@@ -13,6 +13,7 @@ from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.frame import SetupFrame
 
 from broker.wire.frames import MIME_TYPES, Address, RouteSetup, decode_frame
+from tests.client_sdk.listener import Listener
 
 SETUP, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = (
     *range(1, 2),
@@ -128,54 +129,18 @@ class Peer:
             destination.send(there.to_bytes(4) + frame[4:])
 
 
-class FakeBroker:
+class FakeBroker(Listener[Peer]):
     def __init__(self) -> None:
-        self.peers: list[Peer] = []
+        super().__init__()
         self.refusal: tuple[int, str] | None = None  # ERROR on stream 0 instead of accepting a SETUP
         self.is_silent = False
         self.answer: Callable[[Peer, int, int, bytes], None] | None = None  # instead of passing requests on
-        self.url = ""
         self.arrived = asyncio.Condition()
-        self._server: asyncio.Server | None = None
-        self._runner: web.AppRunner | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    async def start(self, port: int = 0, host: str = "127.0.0.1", **options: Any) -> "FakeBroker":
-        self._server = await asyncio.start_server(self._serve, host, port, **options)
-        self.url = f"tcp://{host}:{self._server.sockets[0].getsockname()[1]}"
-        return self
 
     async def start_unix(self, path: str) -> "FakeBroker":
         self._server = await asyncio.start_unix_server(self._serve, path)
         self.url = f"unix://{path}"
         return self
-
-    async def start_websocket(self) -> "FakeBroker":
-        app = web.Application()
-        app.router.add_get("/", self._serve_websocket)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"ws://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
-
-    async def stop(self) -> None:
-        """No more connections, and the ends of those that are there."""
-        if self._server is not None:
-            self._server.close()
-        for peer in self.peers:
-            peer.abort()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
-        if self._server is not None:
-            await self._server.wait_closed()
 
     async def peer(self, number: int) -> Peer:
         """The peer that came as the `number`th, 0 first; waits for it."""

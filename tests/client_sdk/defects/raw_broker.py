@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from aiohttp import WSMsgType, web
 
 from client_sdk import Client, Payload, Service, address, connect
+from tests.client_sdk.listener import Listener
 
 SETUP, LEASE, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = range(1, 13)
 RESUME, RESUME_OK, EXT = 13, 14, 63
@@ -254,49 +255,14 @@ class SocketPeer(RawPeer):
             await self._socket.close()
 
 
-class RawBroker:
+class RawBroker(Listener[RawPeer]):
     """Listens, and has a RawPeer for each connection."""
 
     def __init__(self) -> None:
-        self.peers: list[RawPeer] = []
-        self.url = ""
+        super().__init__()
         self.answers_pings = True  # of peers that come
         self.greeting: tuple[Frame, ...] = ()  # what they are sent at once
         self._arrived = asyncio.Condition()
-        self._server: asyncio.Server | None = None
-        self._runner: web.AppRunner | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    async def start(self, port: int = 0) -> "RawBroker":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        self.url = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def start_websocket(self) -> "RawBroker":
-        app = web.Application()
-        app.router.add_get("/", self._serve_websocket)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"ws://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
-
-    async def stop(self) -> None:
-        """Nobody is listening any more, and all connections end."""
-        if self._server is not None:
-            self._server.close()
-        for peer in self.peers:
-            peer.abort()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
-        if self._server is not None:
-            await self._server.wait_closed()
 
     async def peer(self, number: int = 0) -> Any:
         """The one that came as the `number`th; waits for it."""
@@ -321,9 +287,9 @@ class RawBroker:
         await self._add(peer)
         await peer.run(reader)
 
-    async def _serve_websocket(self, http: web.Request) -> web.WebSocketResponse:
+    async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
-        await socket.prepare(http)
+        await socket.prepare(request)
         peer = SocketPeer(socket)
         await self._add(peer)
         await peer.run()
