@@ -42,6 +42,11 @@ ANNOTATIONS_REFUSED: Final = 21
 REDIRECT_SET: Final = 22
 REDIRECT_REMOVED: Final = 23
 DIGEST_MISMATCH: Final = 24
+ROUTE_ADDED: Final = 25
+ROUTE_REMOVED: Final = 26
+TABLE_DIGEST: Final = 27
+ROUTE_SEEN: Final = 28
+SLOW_PEER_ENDED: Final = 29
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -68,6 +73,11 @@ KIND_NAMES: Final[dict[int, str]] = {
     REDIRECT_SET: "RedirectSet",
     REDIRECT_REMOVED: "RedirectRemoved",
     DIGEST_MISMATCH: "DigestMismatch",
+    ROUTE_ADDED: "RouteAdded",
+    ROUTE_REMOVED: "RouteRemoved",
+    TABLE_DIGEST: "TableDigest",
+    ROUTE_SEEN: "RouteSeen",
+    SLOW_PEER_ENDED: "SlowPeerEnded",
 }
 
 LIFECYCLE_FIELDS: Final = (
@@ -82,6 +92,7 @@ LIFECYCLE_FIELDS: Final = (
     "detail",
     "uptime_ms",
     "requests",
+    "choices",
 )
 FLOW_FIELDS: Final = (
     "seq",
@@ -96,7 +107,9 @@ FLOW_FIELDS: Final = (
     "routing",
     "outcome",
     "word",
+    "emptied_by",
     "requests",
+    "branches",
     "items_in",
     "items_out",
     "bytes_in",
@@ -104,6 +117,7 @@ FLOW_FIELDS: Final = (
     "latency_sum_us",
     "latency_max_us",
     "histogram",
+    "address_frame",
 )
 # A request that ended, as integers; what its flow number means a definition says, sent before its first use.
 REQUEST_FIELDS: Final = (
@@ -113,6 +127,9 @@ REQUEST_FIELDS: Final = (
     "flow",
     "outcome",
     "order",
+    "ended",
+    "key_hash",
+    "branches",
     "items_in",
     "items_out",
     "bytes_in",
@@ -128,7 +145,10 @@ DEFINITION_FIELDS: Final = (
     "model",
     "routing",
     "word",
+    "emptied_by",
+    "address_frame",
 )
+NO_KEY: Final = -1  # `key_hash` of a request that is no shard request
 
 _LINEAR: Final = 32  # below this every microsecond is a bucket of its own
 MAX_BUCKET: Final = 16 * 36  # 2^40 us is twelve days: nothing real is slower
@@ -139,6 +159,7 @@ class LifecycleEvent:
 
     __slots__ = (
         "at_ms",
+        "choices",
         "detail",
         "kind",
         "peer",
@@ -164,6 +185,7 @@ class LifecycleEvent:
         detail: str = "",
         uptime_ms: int = 0,
         requests: int = 0,
+        choices: int = 0,
     ) -> None:
         self.kind: Final = kind
         self.seq: Final = seq  # 1, 2, 3 … over all records of this broker's run
@@ -176,6 +198,7 @@ class LifecycleEvent:
         self.detail: Final = detail  # a sentence for people
         self.uptime_ms: Final = uptime_ms  # of the route, connection or broker that ended
         self.requests: Final = requests  # that the route had served; whose annotations were refused
+        self.choices: Final = choices  # that the broker had made: a request of a greater `order` was chosen after it
 
     @property
     def name(self) -> str:
@@ -197,6 +220,7 @@ class LifecycleEvent:
             self.detail,
             self.uptime_ms,
             self.requests,
+            self.choices,
         )
 
 
@@ -205,11 +229,14 @@ class FlowRecord:
 
     __slots__ = (
         "address",
+        "address_frame",
         "at_ms",
+        "branches",
         "bytes_in",
         "bytes_out",
         "caller_route",
         "caller_service",
+        "emptied_by",
         "histogram",
         "interval_ms",
         "items_in",
@@ -240,7 +267,9 @@ class FlowRecord:
         routing: str,
         outcome: str,
         word: str,
+        emptied_by: str,
         requests: int,
+        branches: int,
         items_in: int,
         items_out: int,
         bytes_in: int,
@@ -248,6 +277,7 @@ class FlowRecord:
         latency_sum_us: int,
         latency_max_us: int,
         histogram: list[tuple[int, int]],
+        address_frame: str,
     ) -> None:
         self.seq: Final = seq
         self.at_ms: Final = at_ms  # when the interval ended, milliseconds since the epoch
@@ -261,7 +291,9 @@ class FlowRecord:
         self.routing: Final = routing
         self.outcome: Final = outcome
         self.word: Final = word  # code word of the broker's own error, or empty
+        self.emptied_by: Final = emptied_by  # of `no-route` the tag that no route was left with, "region=mars"
         self.requests: Final = requests
+        self.branches: Final = branches  # routes that they went to, added up
         self.items_in: Final = items_in  # payloads of the caller
         self.items_out: Final = items_out  # payloads of the route
         self.bytes_in: Final = bytes_in  # frame bytes from the caller to the route
@@ -269,6 +301,7 @@ class FlowRecord:
         self.latency_sum_us: Final = latency_sum_us  # from the first frame of a request to its end
         self.latency_max_us: Final = latency_max_us
         self.histogram: Final = histogram  # (bucket, count), ascending
+        self.address_frame: Final = address_frame  # the ADDRESS in base64, its origin zeroed; empty: none, or too long
 
     def row(self) -> tuple[object, ...]:
         """For the writer: record type, then `FLOW_FIELDS`."""
@@ -286,7 +319,9 @@ class FlowRecord:
             self.routing,
             self.outcome,
             self.word,
+            self.emptied_by,
             self.requests,
+            self.branches,
             self.items_in,
             self.items_out,
             self.bytes_in,
@@ -294,6 +329,7 @@ class FlowRecord:
             self.latency_sum_us,
             self.latency_max_us,
             self.histogram,
+            self.address_frame,
         )
 
 

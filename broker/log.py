@@ -25,7 +25,12 @@ from broker.events import (
     EVENTS_DROPPED,
     LIFECYCLE_FIELDS,
     PEER_CLOSED,
+    ROUTE_ADDED,
     ROUTE_EJECTED,
+    ROUTE_REMOVED,
+    ROUTE_SEEN,
+    SLOW_PEER_ENDED,
+    TABLE_DIGEST,
     LifecycleEvent,
 )
 from broker.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
@@ -37,6 +42,8 @@ MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them
 # Ways to go that are nobody's fault; any other code word is a warning.
 _ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator", "duplicate-link"})
 _WARNINGS: Final = frozenset({EVENTS_DROPPED, ROUTE_EJECTED, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH})
+# For event files: the routes of other brokers and of snapshots are many, and that a peer was ended its end says, too.
+QUIET: Final = frozenset({ROUTE_ADDED, ROUTE_REMOVED, ROUTE_SEEN, TABLE_DIGEST, SLOW_PEER_ENDED})
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
 MAX_REFUSALS: Final = 1000  # that are remembered; at one more all are forgotten, and said again
 _REFUSED: Final = tuple(f" ERROR on stream 0: {word}:" for word in ("bad-broker", "no-cluster", "wrong-secret"))
@@ -113,15 +120,15 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
 
 
 def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> None:
-    """The event's line: for debugging only when it is no news; a warning when events were dropped, a route was ejected,
-    a service refuses requests, a broker is out of reach or refuses this one, neighbours differ, annotations were
-    refused, or a peer or route went by its own fault; else info.
+    """The event's line: for debugging only when it is no news or for event files; a warning when events were dropped, a
+    route was ejected, a service refuses requests, a broker is out of reach or refuses this one, neighbours differ,
+    annotations were refused, or a peer or route went by its own fault; else info.
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
     is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
     is_warning = is_fault or event.kind in _WARNINGS or is_refusal(event)
-    level = logging.DEBUG if not is_news else logging.WARNING if is_warning else logging.INFO
+    level = logging.DEBUG if not is_news or event.kind in QUIET else logging.WARNING if is_warning else logging.INFO
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 
@@ -166,6 +173,16 @@ def event_line(event: LifecycleEvent) -> str:
             return _with(f"peer {event.peer}: annotations of {event.requests} requests refused", _why(event))
         case "RedirectSet":
             return _with(f"service {event.service}: redirected", event.detail)
+        case "RouteAdded":
+            return f"{route}: known from {event.peer}{_tags(event)}"
+        case "RouteRemoved":
+            return _with(f"{route}: no longer known from {event.peer}", _why(event))
+        case "RouteSeen":
+            return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
+        case "TableDigest":
+            return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
+        case "SlowPeerEnded":
+            return _with(f"peer {event.peer}: ended", _why(event))
         case "RedirectRemoved":
             return _with(f"service {event.service}: no longer redirected", event.detail)
         case "DigestMismatch":

@@ -21,6 +21,7 @@ from broker.events import (
     LIFECYCLE_FIELDS,
     REQUEST_FIELDS,
 )
+from broker.routing.digests import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, OUTCOMES, REQUESTS, SCHEMA_VERSION
 from spark_sink.frames import DefinitionRow, FlowRow, Header, LifecycleRow, RequestRow
@@ -34,9 +35,12 @@ _STARTED: Final = REQUEST_FIELDS.index("started_at_us")
 _DURATION: Final = REQUEST_FIELDS.index("duration_us")
 _FLOW: Final = REQUEST_FIELDS.index("flow")
 _OUTCOME: Final = REQUEST_FIELDS.index("outcome")
-_PLAIN_REQUEST_COLUMNS: Final = ("seq", "duration_us", "items_in", "items_out", "bytes_in", "bytes_out", "order")
+# Those that stand in the block as they are.
+_PLAIN_REQUEST_COLUMNS: Final = tuple(
+    name for name in REQUEST_FIELDS if name not in ("started_at_us", "flow", "outcome")
+)
 # Numbers that grow from row to row: their differences take a sixth of the bytes of the numbers.
-_DELTAS: Final = ("seq", "at", "started_at", "order")
+_DELTAS: Final = ("seq", "at", "started_at", "order", "ended")
 
 
 class FrameRows:
@@ -184,7 +188,7 @@ def _lifecycle_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
     columns: dict[str, Any] = {name: values for name, values in fields.items() if name not in ("at_ms", "tags")}
     columns["at"] = _times(np.array(fields["at_ms"], np.int64))
     columns["event"] = [KIND_NAMES.get(kind, f"Kind{kind}") for kind in fields["kind"]]
-    columns["tags"] = pa.array([list(_distinct(tags).items()) for tags in fields["tags"]], ARROW_TYPES[TAGS])
+    columns["tags"] = pa.array([list(distinct(tags).items()) for tags in fields["tags"]], ARROW_TYPES[TAGS])
     return columns
 
 
@@ -235,15 +239,8 @@ def _lost_row(lost: Any) -> Any:
         f"{len(lost)} records are missing: requests of flows that the broker has not defined",
         0,
         0,
+        0,
     )
-
-
-def _distinct(tags: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
-    """A map for Spark, which refuses a key twice: the values of a repeated tag stand together, "eu,us"."""
-    values: dict[str, str | None] = {}
-    for name, value in tags:
-        values[name] = f"{values[name]},{value}" if name in values else value
-    return values
 
 
 def _offsets(lists: Sequence[Sequence[Any]]) -> pa.Array:

@@ -14,7 +14,7 @@ from broker.events import DEFINITION_FIELDS, FLOW_FIELDS, LIFECYCLE_FIELDS, REQU
 from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME, Column, arrow_schema, spark_ddl
 
 SCHEMA_VERSION: Final = (
-    2  # in the metadata of every file; grows when a column changes its meaning, not when one is added
+    3  # in the metadata of every file; grows when a column changes its meaning, not when one is added
 )
 
 FLOWS: Final = "flows"
@@ -39,6 +39,8 @@ FIELD_TYPES: Final[dict[str, object]] = {
     "interval_ms": LengthMs,
     "uptime_ms": Bigint,
     "requests": Bigint,
+    "choices": Bigint,
+    "branches": Bigint,
     "items_in": Bigint,
     "items_out": Bigint,
     "bytes_in": Bigint,
@@ -74,8 +76,17 @@ LIFECYCLE_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
         Column("event", TEXT, "the same as a word, `RouteJoined`"),
     ),
     "at_ms": (Column("at", TIME, "when it happened"),),
-    "tags": (Column("tags", TAGS, "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`"),),
-    "peer": (Column("peer", TEXT, "the connection, `tcp 10.0.0.4:5123`"),),
+    "tags": (
+        Column(
+            "tags",
+            TAGS,
+            "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of BrokerStarted and "
+            "TableDigest what is said of them below",
+        ),
+    ),
+    "peer": (
+        Column("peer", TEXT, "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id"),
+    ),
     "reason": (
         Column(
             "reason",
@@ -84,7 +95,7 @@ LIFECYCLE_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
             "what is wrong with them",
         ),
     ),
-    "detail": (Column("detail", TEXT, "a sentence for people"),),
+    "detail": (Column("detail", TEXT, "a sentence for people; of RouteSeen the number of its slot"),),
     "uptime_ms": (Column("uptime_ms", BIGINT, "how long the route or connection that ended had lived"),),
     "requests": (
         Column(
@@ -92,6 +103,13 @@ LIFECYCLE_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
             BIGINT,
             "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that were "
             "refused since the last such event",
+        ),
+    ),
+    "choices": (
+        Column(
+            "choices",
+            BIGINT,
+            "choices that the broker had made by then: a request whose `order` is greater was chosen after it",
         ),
     ),
 }
@@ -108,7 +126,18 @@ FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     "routing": (Column("routing", TEXT, "`unicast`, `shard` or `multicast`"),),
     "outcome": (Column("outcome", TEXT, "`completed`, `error`, `cancelled`, `rejected`, `route_lost`, `caller_lost`"),),
     "word": (Column("word", TEXT, "code word of the broker's own error, or empty"),),
+    "emptied_by": (
+        Column("emptied_by", TEXT, "of `no-route` the tag that left no route over, `region=mars`; else empty"),
+    ),
     "requests": (Column("requests", BIGINT, "requests of this caller, route, model, routing and outcome that ended"),),
+    "branches": (
+        Column(
+            "branches",
+            BIGINT,
+            "routes that they went to, added up: 1 of each unicast and shard request, as many as matched of a "
+            "multicast, 0 of one that was refused",
+        ),
+    ),
     "items_in": (Column("items_in", BIGINT, "payloads from the caller"),),
     "items_out": (Column("items_out", BIGINT, "payloads from the route"),),
     "bytes_in": (Column("bytes_in", BIGINT, "frame bytes from the caller to the route"),),
@@ -118,6 +147,13 @@ FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     "histogram": (
         Column("latency_buckets", BIGINTS, "latency histogram: bucket numbers, ascending"),
         Column("latency_counts", BIGINTS, "requests in each of these buckets, a list of the same length"),
+    ),
+    "address_frame": (
+        Column(
+            "address_frame",
+            TEXT,
+            "the ADDRESS as the caller sent it, in base64, its origin zeroed; empty: none, or more than 2048 bytes",
+        ),
     ),
 }
 
@@ -130,9 +166,12 @@ REQUEST_COLUMNS: Final = (
     Column("at", TIME, "when it ended"),
     Column("started_at", TIME, "when its first frame came"),
     Column("duration_us", BIGINT, "from first frame to end"),
-    *(FLOW_FIELD_COLUMNS[name][0] for name in (*_FLOW_TEXTS, "outcome", "word")),
-    *(FLOW_FIELD_COLUMNS[name][0] for name in _FLOW_SIZES),
+    *(FLOW_FIELD_COLUMNS[name][0] for name in (*_FLOW_TEXTS, "outcome", "word", "emptied_by")),
+    *(FLOW_FIELD_COLUMNS[name][0] for name in ("branches", *_FLOW_SIZES)),
     Column("order", BIGINT, "which of the broker's choices it was, 1, 2, 3 … in their order; 0: refused before one"),
+    Column("ended", BIGINT, "choices that the broker had made when it ended"),
+    Column("key_hash", BIGINT, "of a shard request 31 bits of a hash of its key; -1: no shard request"),
+    *FLOW_FIELD_COLUMNS["address_frame"],
     Column("weight", BIGINT, "requests that this row stands for: N, where one of N is written"),
 )
 

@@ -32,7 +32,7 @@ from broker.events import (
 from spark_sink.errors import BadFrame
 from spark_sink.events import DEFINITION_TYPES, FIELD_TYPES, LIFECYCLE_TYPES, REQUEST_TYPES
 
-PIPE_FORMAT: Final = 2  # of the frames; the broker says in its header which one it writes
+PIPE_FORMAT: Final = 3  # of the frames; the broker says in its header which one it writes
 MAX_FRAME_BYTES: Final = 64 << 20  # a length beyond it is garbage: the broker writes some hundred KiB at most
 
 _SAFE_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.]*(-[0-9A-Za-z_.]+)*")  # becomes the beginning of a file name

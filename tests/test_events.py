@@ -109,7 +109,9 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         routing="unicast",
         outcome="completed",
         word="",
+        emptied_by="",
         requests=1,
+        branches=0,
         items_in=1,
         items_out=0,
         bytes_in=len(sent),
@@ -117,6 +119,7 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         latency_sum_us=0,
         latency_max_us=0,
         histogram=[(0, 1)],
+        address_frame="",
     )
     assert rows(first) == [
         lifecycle(1, 1, 0, detail=CORE),
@@ -229,7 +232,9 @@ def test_rows_have_the_record_type_and_then_the_fields_of_their_table() -> None:
         name: getattr(event, name) for name in LIFECYCLE_FIELDS
     }
     assert event.row()[0] == LIFECYCLE
-    record = FlowRecord(1, 2, 3, "a", "b", "c", "d", "e", "f", "g", "h", "i", 4, 5, 6, 7, 8, 9, 10, [(1, 2)])
+    record = FlowRecord(
+        *(1, 2, 3, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", 4, 11, 5, 6, 7, 8, 9, 10), [(1, 2)], "k"
+    )
     assert dict(zip(FLOW_FIELDS, record.row()[1:], strict=True)) == {
         name: getattr(record, name) for name in FLOW_FIELDS
     }

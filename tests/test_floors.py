@@ -42,7 +42,7 @@ NEIGHBOURS = {
         "broker.errors",
         "broker.wire",
     ],
-    "spark_sink": ["broker.events", "broker.errors"],
+    "spark_sink": ["broker.events", "broker.errors", "broker.routing.digests"],
 }
 # Modules that know more than their package, and why.
 MORE = {

@@ -29,11 +29,16 @@ from broker.events import (
     PEER_SUSPENDED,
     REDIRECT_REMOVED,
     REDIRECT_SET,
+    ROUTE_ADDED,
     ROUTE_EJECTED,
     ROUTE_JOINED,
     ROUTE_LEFT,
     ROUTE_RELIEVED,
+    ROUTE_REMOVED,
     ROUTE_REPLACED,
+    ROUTE_SEEN,
+    SLOW_PEER_ENDED,
+    TABLE_DIGEST,
     LifecycleEvent,
 )
 from broker.log import (
@@ -41,6 +46,7 @@ from broker.log import (
     LOGGER,
     MAX_REFUSALS,
     OUR_LOGGERS,
+    QUIET,
     JsonFormatter,
     Refusals,
     TextFormatter,
@@ -143,6 +149,26 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
         (
             LifecycleEvent(REDIRECT_SET, 20, 0, service="orders", detail="requests go to green"),
             "service orders: redirected: requests go to green",
+        ),
+        (
+            LifecycleEvent(ROUTE_ADDED, 23, 0, ROUTE, "orders", [("region", "eu")], "broker 7"),
+            f"route {ROUTE} (orders): known from broker 7, region=eu",
+        ),
+        (
+            LifecycleEvent(ROUTE_REMOVED, 24, 0, ROUTE, "orders", [], "broker 7", "left"),
+            f"route {ROUTE} (orders): no longer known from broker 7: left",
+        ),
+        (
+            LifecycleEvent(ROUTE_SEEN, 25, 0, ROUTE, "orders", peer=PEER, detail="3", uptime_ms=1_500),
+            f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}",
+        ),
+        (
+            LifecycleEvent(TABLE_DIGEST, 26, 0, tags=[("digest", "0f"), ("routes", "2")]),
+            "table: digest=0f routes=2",
+        ),
+        (
+            LifecycleEvent(SLOW_PEER_ENDED, 27, 0, peer=PEER, reason="slow-peer", detail="9 bytes wait"),
+            f"peer {PEER}: ended: slow-peer: 9 bytes wait",
         ),
         (LifecycleEvent(REDIRECT_REMOVED, 21, 0, service="orders"), "service orders: no longer redirected"),
         (
@@ -298,6 +324,16 @@ def test_ends_that_are_a_peers_fault_ejections_refusals_and_dropped_events_are_w
         "warning route 7 (orders): ejected",
         "warning service orders: requests are refused",
     ]
+
+
+def test_what_is_for_event_files_alone_is_said_only_for_debugging(out: io.StringIO) -> None:
+    setup("info", "text", out)
+    for kind in QUIET:
+        log_event(LifecycleEvent(kind, 1, 0, ROUTE, reason="slow-peer"))
+    assert out.getvalue() == ""
+    setup("debug", "text", out)
+    log_event(LifecycleEvent(TABLE_DIGEST, 1, 0, tags=[("routes", "2")]))
+    assert [line[25:] for line in out.getvalue().splitlines()] == ["debug   table: routes=2"]
 
 
 def test_other_libraries_speak_from_warning_on_and_we_from_the_level_that_was_set(out: io.StringIO) -> None:

@@ -266,7 +266,7 @@ class EventPipe:
         header = self._header | {
             "first_number": next_number + NUMBERS_SKIPPED if next_number else 1,
             "first_frame": self._backlog.first_number,
-            "format": 2,
+            "format": 3,
         }
         try:
             header_frame = framed(header)

@@ -257,7 +257,7 @@ class Engine(Desk):
             return
         routes: list[Route]
         if target.routing == MULTICAST:
-            routes = self.query.members(target)
+            routes = self.query.choose_all(target)
         else:
             chosen = self.query.choose(target, peer.zone, peer.origin, frame.now)
             routes = [chosen] if chosen is not None else []
@@ -386,7 +386,7 @@ class Engine(Desk):
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
-        routes = self.query.members(target)
+        routes = self.query.choose_all(target)
         if not routes:
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return

@@ -255,7 +255,9 @@ def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, inte
         flow.routing,
         OUTCOME_NAMES[outcome],
         flow.word,
+        "",
         counts.requests,
+        0,
         counts.items_in,
         counts.items_out,
         counts.bytes_in,
@@ -263,4 +265,5 @@ def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, inte
         counts.latency_sum_us,
         counts.latency_max_us,
         sorted(counts.histogram.items()),
+        "",
     )

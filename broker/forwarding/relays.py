@@ -319,7 +319,7 @@ class Relays:
             if target is None:
                 return
             if target.refusal is None:
-                local = [route for route in self._desk.query.members(target) if isinstance(route.owner, Peer)]
+                local = [route for route in self._desk.query.choose_all(target) if isinstance(route.owner, Peer)]
         groups = Groups()
         for name in section.brokers:
             remote = self.hops.remotes.get(name)
@@ -333,7 +333,7 @@ class Relays:
         """A multicast about which nothing was decided: ours, and copies towards brokers that had it not."""
         local: list[Route] = []
         groups = Groups()
-        for route in self._desk.query.members(target):
+        for route in self._desk.query.choose_all(target):
             owner = route.owner
             if isinstance(owner, Peer):
                 local.append(route)

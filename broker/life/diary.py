@@ -66,7 +66,20 @@ class Diary:
         """Something happened."""
         self.seq += 1
         self._add(
-            LifecycleEvent(kind, self.seq, at_ms, route_id, service, tags, peer, reason, detail, uptime_ms, requests)
+            LifecycleEvent(
+                kind,
+                self.seq,
+                at_ms,
+                route_id,
+                service,
+                tags,
+                peer,
+                reason,
+                detail,
+                uptime_ms,
+                requests,
+                0,
+            )
         )
 
     def add_flows(self, records: list[FlowRecord]) -> None:

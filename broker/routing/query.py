@@ -44,6 +44,7 @@ class Query:
         "_limits_services",
         "_masks",
         "_table",
+        "choices",
         "hits",
         "misses",
         "owners",
@@ -67,6 +68,7 @@ class Query:
         self.prefers_local = True  # routes of other brokers get unicast requests only when this one has none (D-52)
         self.owners: Final = Owners()
         self.sticky: Final = Sticky()
+        self.choices = 0  # made so far, see `choose`
         self.hits = 0
         self.misses = 0
         self.panics = 0  # requests whose candidates were chosen from as if none was ejected or unhealthy
@@ -139,7 +141,11 @@ class Query:
 
         `zone`: of the caller, empty if unknown. `origin`: 16 bytes that stand for the caller. `now`: seconds,
         monotonic. None when nobody may get the request; then `target.blocked` says why.
+
+        `choices` counts it in either case, and so it counts each `choose_besides` and `choose_all`: whoever does the
+        same with the same table, in the same order, comes to the same routes.
         """
+        self.choices += 1
         if target.masked_at != self._masks.generation:
             self._mask(target, now)
         if target.routing == SHARD:
@@ -167,13 +173,14 @@ class Query:
     def choose_besides(self, target: Target, barred: Slots, zone: bytes, origin: bytes, now: float) -> Route | None:
         """As `choose`, but none of the routes in the slots `barred`: a shard's owner is nobody else's then. D-50"""
         if target.routing == SHARD:
-            owner = self.choose(target, zone, origin, now)
+            owner = self.choose(target, zone, origin, now)  # counts it
             if owner is None or not barred.has(owner.slot):
                 return owner
             text = f"the route that owns the key among those with {target.label} cannot be reached from here"
             target.blocked = Refusal("no-route", text)
             target.blocked_service = None
             return None
+        self.choices += 1
         candidates = target.candidates
         policy = target.policy
         chooser = target.chooser
@@ -198,6 +205,11 @@ class Query:
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
+
+    def choose_all(self, target: Target) -> list[Route]:
+        """All that a multicast goes to now, see `members`: a choice like one of `choose`."""
+        self.choices += 1
+        return self.members(target)
 
     def members(self, target: Target) -> list[Route]:
         """All that a multicast goes to, for a target without a refusal. Empty: `target.blocked` says why.

@@ -64,7 +64,9 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
             routing="unicast",
             outcome="completed",
             word="",
+            emptied_by="",
             requests=1,
+            branches=0,
             items_in=1,
             items_out=1,
             bytes_in=len(raw),
@@ -72,6 +74,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
             latency_sum_us=250_000,
             latency_max_us=250_000,
             histogram=[(bucket_of(250_000), 1)],
+            address_frame="",
         ).row()
     )
 

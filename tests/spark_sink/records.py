@@ -18,8 +18,8 @@ from spark_sink.batches import FrameRows, tables_of
 from spark_sink.frames import Header, decode_rows
 
 Event = FlowRecord | LifecycleEvent
-RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int]
-DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str, str]
+RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str, str, str, str]
 
 HEADER = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_name="one", epoch=1_700_000_000_000)
 NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
@@ -32,7 +32,8 @@ def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
     counts: dict[int, int] = {}
     for latency in latencies:
         counts[bucket_of(latency)] = counts.get(bucket_of(latency), 0) + 1
-    outcome, word = dice.choice([("completed", ""), ("error", ""), ("rejected", "no-route"), ("cancelled", "")])
+    ends = [("completed", "", ""), ("error", "", ""), ("rejected", "no-route", "region=mars"), ("cancelled", "", "")]
+    outcome, word, emptied_by = dice.choice(ends)
     return FlowRecord(
         seq,
         at_ms + dice.randint(0, 200_000),
@@ -46,7 +47,9 @@ def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
         dice.choice(["unicast", "multicast"]),
         outcome,
         word,
+        emptied_by,
         len(latencies),
+        dice.randint(0, 9) if not word else 0,
         dice.randint(0, 9),
         dice.randint(0, 9),
         dice.randint(0, 2**40),
@@ -54,6 +57,7 @@ def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
         sum(latencies),
         max(latencies, default=0),
         sorted(counts.items()),
+        dice.choice(["", "AAAEFA=="]),
     )
 
 
@@ -70,20 +74,23 @@ def lifecycle(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleE
         detail="ein Satz",
         uptime_ms=dice.randint(0, 10**7),
         requests=dice.randint(0, 100),
+        choices=dice.randint(0, 10**6),
     )
 
 
 def definition(flow: int, service: str = "orders") -> DefinitionFields:
     route, address = f"route-{flow}", f"service={service}"
-    return (3, flow, "caller-1", "web", route, service, address, "request_response", "unicast", "")
+    return (3, flow, "caller-1", "web", route, service, address, "request_response", "unicast", "", "", "AAAEFA==")
 
 
 def request(dice: random.Random, seq: int, flow: int, at_ms: int = NOON_MS) -> RequestFields:
     started_us = at_ms * 1000 + dice.randint(0, 10**6)
     duration_us, outcome = int(dice.lognormvariate(6.5, 1.2)), dice.randint(0, 5)
-    order, items_in, items_out = dice.randint(0, 9), dice.randint(0, 9), dice.randint(0, 9)
+    order, key_hash, branches = dice.randint(0, 9), dice.choice([-1, dice.randint(0, 2**31 - 1)]), dice.randint(0, 3)
+    choice = order, order + dice.randint(0, 9), key_hash, branches
+    items_in, items_out = dice.randint(0, 9), dice.randint(0, 9)
     bytes_in, bytes_out = dice.randint(0, 2**40), dice.randint(0, 2**40)
-    return (2, seq, started_us, duration_us, flow, outcome, order, items_in, items_out, bytes_in, bytes_out)
+    return (2, seq, started_us, duration_us, flow, outcome, *choice, items_in, items_out, bytes_in, bytes_out)
 
 
 def events(seed: int, count: int, at_ms: int = NOON_MS, first_seq: int = 1) -> list[Event]:

@@ -29,7 +29,8 @@ ORIGIN = {"broker_id": HEADER.broker_id, "broker_name": HEADER.broker_name, "epo
 def flow_row(record: FlowRecord) -> dict[str, Any]:
     """What must stand in the file, said in plain Python."""
     names = ["caller_route", "caller_service", "route_id", "service", "address", "model", "routing", "outcome", "word"]
-    names += ["requests", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us", "latency_max_us"]
+    names += ["emptied_by", "requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out"]
+    names += ["latency_sum_us", "latency_max_us", "address_frame"]
     return ORIGIN | {
         "seq": record.seq,
         "at": EPOCH + timedelta(milliseconds=record.at_ms),
@@ -42,7 +43,8 @@ def flow_row(record: FlowRecord) -> dict[str, Any]:
 
 
 def request_row(row: RequestFields, flow: DefinitionFields) -> dict[str, Any]:
-    _, seq, started_us, duration_us, _, outcome, order, items_in, items_out, bytes_in, bytes_out = row
+    _, seq, started_us, duration_us, _, outcome, order, ended, key_hash, branches, *sizes = row
+    items_in, items_out, bytes_in, bytes_out = sizes
     return ORIGIN | {
         "seq": seq,
         "at": EPOCH + timedelta(microseconds=started_us + duration_us),
@@ -50,17 +52,20 @@ def request_row(row: RequestFields, flow: DefinitionFields) -> dict[str, Any]:
         "duration_us": duration_us,
         **dict(zip(DEFINITION_FIELDS[1:], flow[2:], strict=True)),
         "outcome": OUTCOMES[outcome],
+        "branches": branches,
         "items_in": items_in,
         "items_out": items_out,
         "bytes_in": bytes_in,
         "bytes_out": bytes_out,
         "order": order,
+        "ended": ended,
+        "key_hash": key_hash,
         "weight": 10,
     }
 
 
 def lifecycle_row(event: LifecycleEvent) -> dict[str, Any]:
-    names = ["seq", "kind", "route_id", "service", "peer", "reason", "detail", "uptime_ms", "requests"]
+    names = ["seq", "kind", "route_id", "service", "peer", "reason", "detail", "uptime_ms", "requests", "choices"]
     return ORIGIN | {
         "at": EPOCH + timedelta(milliseconds=event.at_ms),
         "event": KIND_NAMES[event.kind],
@@ -105,7 +110,7 @@ def test_requests_of_an_unknown_flow_are_told_as_a_gap() -> None:
 
 
 def test_outcome_of_a_newer_broker_is_kept_with_its_number() -> None:
-    row = (2, 1, NOON_MS * 1000, 5, 1, 77, 0, 0, 0, 0, 0)
+    row = (2, 1, NOON_MS * 1000, 5, 1, 77, 0, 0, -1, 0, 0, 0, 0, 0)
     assert made_of([[definition(1), row]])["requests"]["outcome"].to_pylist() == ["outcome77"]
 
 
@@ -131,7 +136,7 @@ def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
     file = pq.ParquetFile(pa.BufferReader(parquet_bytes(table, segment_metadata(HEADER, "flows"))))
     metadata = {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
     assert metadata == {
-        "rsocket_broker.schema_version": "2",
+        "rsocket_broker.schema_version": "3",
         "rsocket_broker.source": "flows",
         "rsocket_broker.broker_id": HEADER.broker_id,
         "rsocket_broker.broker_name": HEADER.broker_name,

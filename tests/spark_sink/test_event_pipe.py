@@ -127,7 +127,7 @@ def test_stuck_pipe_drops_the_newest_and_tells_the_gap_when_half_is_free() -> No
 
 
 def test_while_less_than_half_is_free_the_gap_only_grows() -> None:
-    backlog, reader = Backlog(max_bytes=4000), Reader(room=1500)
+    backlog, reader = Backlog(max_bytes=5000), Reader(room=1500)
     for first_seq in range(1, 202, 10):
         backlog.append(events(1, 10, first_seq=first_seq))
         backlog.encode(NOON_MS)

@@ -43,7 +43,7 @@ def test_header_is_read() -> None:
 @pytest.mark.parametrize(
     "change, text",
     [
-        ({"format": 3}, "format 3"),
+        ({"format": 2}, "format 2"),
         ({"broker_id": "../x"}, "cannot begin a file name"),
         ({"broker_id": ""}, "cannot begin a file name"),
         ({"broker_id": ".x"}, "cannot begin a file name"),

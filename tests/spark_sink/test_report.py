@@ -88,9 +88,9 @@ def one_flow(latencies: list[int], seq: int = 1) -> FlowRecord:
     counts: dict[int, int] = {}
     for latency in latencies:
         counts[bucket_of(latency)] = counts.get(bucket_of(latency), 0) + 1
-    names = ("", "", "r", "orders", "service=orders", "request_response", "unicast", "completed", "")
-    numbers = (len(latencies), 0, 0, 0, 0, sum(latencies), max(latencies))
-    return FlowRecord(seq, NOON_MS, 1000, *names, *numbers, sorted(counts.items()))
+    names = ("", "", "r", "orders", "service=orders", "request_response", "unicast", "completed", "", "")
+    numbers = (len(latencies), len(latencies), 0, 0, 0, 0, sum(latencies), max(latencies))
+    return FlowRecord(seq, NOON_MS, 1000, *names, *numbers, sorted(counts.items()), "")
 
 
 def test_percentiles_are_of_all_requests_and_not_of_batches(tmp_path: Path) -> None:
