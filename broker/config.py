@@ -33,6 +33,7 @@ from broker.options import (
     Config,
     OptionDoc,
     is_chooser,
+    one_of_requests,
 )
 from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake, toml_key
 from broker.wire.ids import id_text, parse_id
@@ -306,6 +307,8 @@ def _read_value(doc: OptionDoc, raw: object) -> object:
         fits = isinstance(raw, str) and raw.isprintable() and low <= len(raw.encode()) <= high
     if fits and doc.option.form == "chooser":
         fits = is_chooser(str(raw))
+    if fits and doc.option.form == "requests":
+        fits = one_of_requests(str(raw)) >= 0
     if fits and doc.option.form == "HOST:PORT":
         return None if raw == "off" else Listen.parse_host_port(str(raw))
     try:

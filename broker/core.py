@@ -26,6 +26,7 @@ from broker.forwarding.engine import MAX_MIMES, Engine
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
+from broker.forwarding.singles import SingleRequests
 from broker.life.closed import ClosedPeer
 from broker.life.crowd import Crowd
 from broker.life.deadlines import NEVER, Deadlines
@@ -37,7 +38,10 @@ from broker.life.farewell import Farewell
 from broker.life.guards import SPENT, Rate
 from broker.life.offers import Offers
 from broker.life.protection import Protection
+from broker.life.route_events import tell_slow
 from broker.life.sessions import Move, Sessions
+from broker.life.snapshots import Snapshots
+from broker.life.started import started_tags
 from broker.routing.dice import Dice
 from broker.routing.policies import Policies
 from broker.routing.query import Query
@@ -96,6 +100,7 @@ class Core(Ends):
         "_refused",
         "_relays",
         "_small_bytes",
+        "_snapshots",
         "_suspects",
         "_turned",
         "_offers",
@@ -136,9 +141,11 @@ class Core(Ends):
         self.id_text: Final = id_text(broker_id)
         self.started_at_ms: Final = at_ms
         self.table: Final = Table(Policies(settings.policy, settings.policies))
-        self.query: Final = Query(self.table, dice, settings.strict_hints, settings.max_lookup_cache)
+        seed = dice.below(1 << 32)
+        # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
+        self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._diary: Final = Diary(now, at_ms)
+        self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
@@ -177,7 +184,9 @@ class Core(Ends):
         self.lag: Final = Durations()  # how late its ticks are
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
-        self._diary.tell(BROKER_STARTED, at_ms, detail="compiled" if COMPILED else "interpreted")
+        self._snapshots: Final = Snapshots(self.table, self.query, self._diary, settings.snapshot_s, now)
+        tags = started_tags(settings, seed, COMPILED)
+        self._diary.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
 
     # What happens outside
 
@@ -317,7 +326,12 @@ class Core(Ends):
         if peer.session is not None:
             self._suspend(peer, "slow-peer", text, now)
         else:
-            self.end(peer, "slow-peer", text, now)
+            self.end_slow(peer, "slow-peer", text, now)
+
+    def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
+        if not peer.is_ending and not peer.is_lost:
+            tell_slow(self._diary, peer, self._diary.wall(now), word, text)
+        self.end(peer, word, text, now)
 
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once.
@@ -349,6 +363,7 @@ class Core(Ends):
         for peer in self.peers():
             self.end(peer, "broker-stopped", text, now)
         self._take_flows(now)
+        self._snapshots.finish()
         at_ms = self._diary.wall(now)
         uptime_ms = max(0, at_ms - self.started_at_ms)
         self._diary.tell(BROKER_STOPPED, at_ms, detail=text, uptime_ms=uptime_ms)
@@ -397,11 +412,12 @@ class Core(Ends):
         self._end_overrun(now)
         if now >= self._flow_at:
             self._take_flows(now)
+        self._snapshots.tick(now)
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
         rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
-        rooms_at = min(rooms_at, self.farewell.next_at())
+        rooms_at = min(rooms_at, self.farewell.next_at(), self._snapshots.next_at())
         return min(self._flow_at, self._deadlines.first(), rooms_at, self.cluster.next_at())
 
     # What comes out
@@ -421,8 +437,12 @@ class Core(Ends):
         return self.sessions.take_moves()
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
-        """What happened since the last call, in order."""
+        """What happened since the last call; in order, but for the routes of a snapshot."""
         return self._diary.take()
+
+    def take_requests(self) -> SingleRequests | None:
+        """Single requests that ended since the last call; None where there are none."""
+        return self.engine.singles.take()
 
     @property
     def events_dropped(self) -> int:
@@ -695,7 +715,7 @@ class Core(Ends):
             session = peer.session
             if session is not None and session.is_overrun:
                 text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
-                self.end(peer, "resume-overrun", text, now)
+                self.end_slow(peer, "resume-overrun", text, now)
 
     def _forget(self, peer: Peer, now: float) -> None:
         """The peer is no more."""
@@ -794,6 +814,6 @@ class Core(Ends):
     def _take_flows(self, now: float) -> None:
         at_ms = self._diary.wall(now)
         interval_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
-        self._diary.add_flows(self.engine.flows.take_records(self._diary.seq + 1, at_ms, interval_ms))
+        self._diary.add_flows(self.engine.flows.take_records(self._diary.next_seq, at_ms, interval_ms))
         self._flow_from = now
         self._flow_at = now + self.settings.flow_interval_s

@@ -22,6 +22,7 @@ from broker.wire.tags import MAX_VALUE_BYTES
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a service's name can hold
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
+MAX_ONE_OF: Final = 1_000_000  # requests, of which one is written
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 
@@ -176,6 +177,21 @@ class EventOptions:
         "10.0",
         "seconds",
         within=(0.1, 3600),
+    )
+    requests: str = option(
+        "flows",
+        "What is written of requests. flows: the counts alone; all: each request that ended as a row of its own, too, "
+        "some 0.3 ms of CPU for a thousand; 1/N: one of N of them, each as likely as any other.",
+        '"1/100"',
+        form="requests",
+    )
+    snapshot_s: float = option(
+        60.0,
+        "So often all routes of the table are written, with a digest of it: whoever wants to know a table of the past "
+        "begins with one of these. 0: never.",
+        "600.0",
+        "seconds",
+        within=(0, 86_400),
     )
     min_free_bytes: int = option(
         64 << 20,
@@ -656,6 +672,7 @@ class OptionDoc:
             "": f"printable text of {low} to {high} bytes",
             "chooser": f"{either([toml_text(word) for word in (*CHOOSERS, *WRAPPERS)])}, the last two with or without "
             'another behind a colon ("sticky:random")',
+            "requests": '"flows", "all" or "1/N" with N from 2 to 1000000',
             "uuid": "a uuid or empty",
             "file": "the path of a file or empty",
             "directory": "the path of a directory or empty",
@@ -673,6 +690,15 @@ def is_chooser(text: str) -> bool:
     if not colon:
         return outer in CHOOSERS or outer in WRAPPERS
     return outer in WRAPPERS and (inner in CHOOSERS or text == "sticky:zone_first")
+
+
+def one_of_requests(text: str) -> int:
+    """Of how many requests one is written: 0 for `flows`, 1 for `all`, N for `1/N`; -1: it is none of these."""
+    if text in ("flows", "all"):
+        return int(text == "all")
+    number = text.removeprefix("1/")
+    is_number = text.startswith("1/") and number.isascii() and number.isdigit() and len(number) <= 7
+    return int(number) if is_number and 2 <= int(number) <= MAX_ONE_OF else -1
 
 
 def describe() -> list[OptionDoc]:

@@ -28,9 +28,10 @@ from broker.edge.tls import client_context, server_context
 from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
+from broker.forwarding.singles import SingleRequests
 from broker.listen import Listen
 from broker.log import Refusals, log_event
-from broker.options import SERVICE_KEYS, Config, EventOptions
+from broker.options import SERVICE_KEYS, Config, EventOptions, one_of_requests
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import DialView, Moment
@@ -88,7 +89,13 @@ class Server:
     async def start(self) -> None:
         """Listens on everything that is configured, or raises BrokerError and listens on nothing."""
         config = self.config
-        self._shell = Shell(self.core, config.limits.max_pending_bytes, config.limits.stuck_s, self._take_events)
+        self._shell = Shell(
+            self.core,
+            config.limits.max_pending_bytes,
+            config.limits.stuck_s,
+            self._take_events,
+            on_requests=self._take_requests if self.core.settings.single_requests else None,
+        )
         try:
             context = self._context()
             if config.events.dir:
@@ -99,6 +106,7 @@ class Server:
                     "broker_name": config.broker.name,
                     "epoch": self.core.started_at_ms,
                     "version": VERSION,
+                    "weight": max(1, self.core.settings.single_requests),
                 }
                 arguments = writer_arguments(config.events)
                 await self.event_pipe.start(config.events.dir, header, config.events.roll_s, arguments)
@@ -271,6 +279,10 @@ class Server:
         if self.event_pipe is not None:
             self.event_pipe.append(events)
 
+    def _take_requests(self, requests: SingleRequests) -> None:
+        if self.event_pipe is not None:
+            self.event_pipe.append_requests(requests)
+
     def _context(self) -> ssl.SSLContext | None:
         tls = self.config.tls
         if not any(listen.is_tls for listen in self.config.server.listen):
@@ -392,6 +404,9 @@ def settings_of(config: Config) -> CoreSettings:
         max_hops=config.annotations.max_hops,
         locality=config.cluster.locality,
         max_pending_bytes=limits.max_pending_bytes,
+        # Without event files nobody would take them.
+        single_requests=one_of_requests(config.events.requests) if config.events.dir else 0,
+        snapshot_s=config.events.snapshot_s if config.events.dir else 0.0,
     )
 
 

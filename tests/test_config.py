@@ -389,6 +389,7 @@ CALLED = {  # options whose settings have other names
     "annotations.to_clients": "annotations_to_clients",
     "annotations.require": "require_annotations",
     "annotations.max_hops": "max_hops",
+    "events.requests": "single_requests",
 }
 
 

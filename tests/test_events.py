@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker import VERSION
 from broker.core import COMPILED, CoreSettings
 from broker.events import (
     FLOW,
@@ -24,6 +27,31 @@ from broker.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import START_MS, World, address, composite, route_id, tags_of
 
 CORE = "compiled" if COMPILED else "interpreted"
+# What BrokerStarted tells: all that whoever repeats the choices must know.
+STARTED = [
+    ("version", VERSION),
+    ("core", CORE),
+    ("zone", ""),
+    ("seed", "270369"),  # the first roll of the dice of a World
+    ("prefers_local", "yes"),
+    ("strict_hints", "no"),
+    ("max_lookup_cache", "16384"),
+    ("no_route", "reject"),
+    ("single_requests", "0"),
+    ("lb_method", "round_robin"),
+    ("shard_method", "rendezvous"),
+    ("sticky_ttl_s", "300"),
+    ("slow_start_s", "0"),
+    ("panic_percent", "50"),
+    ("eject_after_errors", "5"),
+    ("eject_s", "30"),
+    ("eject_max_s", "300"),
+    ("eject_max_percent", "10"),
+    ("max_in_flight_per_route", "1024"),
+    ("max_in_flight_per_service", "0"),
+]
+ADDRESS = address(service="orders")
+ADDRESS_FRAME = b64encode(ADDRESS[:6] + bytes(16) + ADDRESS[22:]).decode()
 ID = "00000000-0000-0000-0000-00000000000{}"
 
 
@@ -57,6 +85,7 @@ def lifecycle(
     detail: str = "",
     uptime_ms: int = 0,
     requests: int = 0,
+    choices: int = 0,
 ) -> tuple[object, ...]:
     """The row of an event, `at` milliseconds after the start."""
     return LifecycleEvent(
@@ -71,6 +100,7 @@ def lifecycle(
         detail,
         uptime_ms,
         requests,
+        choices,
     ).row()
 
 
@@ -111,7 +141,7 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         word="",
         emptied_by="",
         requests=1,
-        branches=0,
+        branches=1,
         items_in=1,
         items_out=0,
         bytes_in=len(sent),
@@ -119,21 +149,21 @@ def test_two_brokers_tell_what_happened_to_them_without_sockets_and_on_a_clock_o
         latency_sum_us=0,
         latency_max_us=0,
         histogram=[(0, 1)],
-        address_frame="",
+        address_frame=ADDRESS_FRAME,
     )
     assert rows(first) == [
-        lifecycle(1, 1, 0, detail=CORE),
+        lifecycle(1, 1, 0, told=STARTED, detail=CORE),
         lifecycle(6, 2, 0, peer=PEER),
         lifecycle(3, 3, 0, 1, "orders", eu, PEER),
         lifecycle(6, 4, 0, peer=PEER),
-        lifecycle(4, 5, 750, 1, "orders", eu, PEER, "left", "connection reset", 750, 1),
-        lifecycle(7, 6, 750, 0, "orders", None, PEER, "left", "connection reset", 750),
-        lifecycle(7, 7, 875, 0, "", None, PEER, "broker-stopped", "maintenance", 875, 1),
+        lifecycle(4, 5, 750, 1, "orders", eu, PEER, "left", "connection reset", 750, 1, 1),
+        lifecycle(7, 6, 750, 0, "orders", None, PEER, "left", "connection reset", 750, choices=1),
+        lifecycle(7, 7, 875, 0, "", None, PEER, "broker-stopped", "maintenance", 875, 1, 1),
         flow.row(),
-        lifecycle(2, 9, 875, detail="maintenance", uptime_ms=875),
+        lifecycle(2, 9, 875, detail="maintenance", uptime_ms=875, choices=1),
     ]
     assert rows(second) == [
-        lifecycle(1, 1, 0, detail=CORE),
+        lifecycle(1, 1, 0, told=STARTED, detail=CORE),
         lifecycle(6, 2, 750, peer=PEER),
         lifecycle(3, 3, 750, 1, "orders", us, PEER),
         lifecycle(4, 4, 875, 1, "orders", us, PEER, "broker-stopped", "maintenance", 125),
@@ -165,8 +195,8 @@ def test_changed_tags_are_told_as_replaced_and_joined() -> None:
     world.now += 2
     service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode())))
     assert rows(world) == [
-        lifecycle(5, 4, 2000, 1, "orders", tags("orders", 1), PEER, "changed", "", 2000, 1),
-        lifecycle(3, 5, 2000, 1, "orders", tags("orders", 1, region="eu"), PEER, requests=1),
+        lifecycle(5, 4, 2000, 1, "orders", tags("orders", 1), PEER, "changed", "", 2000, 1, 1),
+        lifecycle(3, 5, 2000, 1, "orders", tags("orders", 1, region="eu"), PEER, requests=1, choices=1),
     ]
 
 

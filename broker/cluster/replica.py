@@ -17,12 +17,14 @@ from broker.cluster.members import Member
 from broker.cluster.notes import RedirectNote
 from broker.cluster.redirects import redirect_key
 from broker.errors import BrokerError
+from broker.events import ROUTE_ADDED, ROUTE_REMOVED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
 from broker.life.drains import Drains
 from broker.life.ends import Ends
+from broker.life.route_events import owner_text, tell_route
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, Table
 from broker.wire.frames import RouteAdd, RouteRemove, decode_frame
@@ -58,6 +60,7 @@ class Replica:
         "_ends",
         "_engine",
         "_id",
+        "_losing",
         "_members",
         "_outbids",
         "_said",
@@ -94,6 +97,7 @@ class Replica:
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
+        self._losing = ""  # why routes leave just now; empty: because their broker says so
         self._outbids = b""  # the Route Id whose connection is ended just now for one at another broker
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
         self.adverts: Final = Adverts(max_entries)
@@ -199,8 +203,10 @@ class Replica:
         """There is no way any more: its routes leave at once."""
         route_ids = [advert.key[1 : 1 + ID_BYTES] for advert in self.adverts.routes_of(broker_id)]
         self.adverts.forget_broker(broker_id)
+        self._losing = "broker-left"
         for route_id in route_ids:
             self.settle(route_id, now, None)
+        self._losing = ""
 
     def forget_early(self, broker_id: bytes) -> None:
         """Nobody has reached it for long."""
@@ -217,6 +223,7 @@ class Replica:
         route = self._table.find(route_id)
         if best is None:
             if route is not None and isinstance(route.owner, Remote):
+                self._tell_gone(route, self._losing or "left", now)
                 self._table.leave(route)
             return
         broker_id = best.key[1 + ID_BYTES :]
@@ -249,11 +256,19 @@ class Replica:
                 route.timestamp_ms = frame.timestamp_ms
                 self._mask(route, state, now)
                 return
+        there = self._table.find(new.id)
+        if there is not None:
+            self._tell_gone(there, "changed" if there.owner is member.remote else "replaced", now)
         self._table.join(new, frame.timestamp_ms, now)
+        tell_route(self._diary, ROUTE_ADDED, new, owner_text(new.owner), self._diary.wall(now))
         masks = self._table.masks
         masks.put(masks.remote, new.slot)
         self._mask(new, state, now)
         self._engine.route_opened(new, now)
+
+    def _tell_gone(self, route: Route, reason: str, now: float) -> None:
+        """A route of another broker is about to leave the table."""
+        tell_route(self._diary, ROUTE_REMOVED, route, owner_text(route.owner), self._diary.wall(now), reason)
 
     def _mask(self, route: Route, state: bytes, now: float) -> None:
         """Whether its own broker wants it to get requests."""

@@ -32,6 +32,7 @@ from typing import Final
 import msgspec
 
 from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, Row, framed
+from broker.forwarding.singles import SingleRequests
 
 FLUSH_S: Final = 0.02  # what a kill -9 of the broker can lose
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
@@ -134,20 +135,20 @@ class EventPipe:
             self._appended(must_encode=self._backlog.append(events))
 
     def append_rows(self, rows: Sequence[Row]) -> None:
-        """The same for rows of single requests; see `Backlog`."""
+        """The same for rows of single requests, whose flows are defined; see `Backlog`."""
         if self._is_stopping:
             self._backlog.dropped += len(rows)
             return
         if rows:
             self._appended(must_encode=self._backlog.append_rows(rows))
 
-    def define(self, definition: Row) -> None:
-        """What a flow number means, before the first row that uses it."""
-        self._backlog.define(definition)
-
-    def forget(self, flow: int) -> None:
-        """No row will use this flow number any more."""
-        self._backlog.forget(flow)
+    def append_requests(self, requests: SingleRequests) -> None:
+        """Take single requests, with the definitions of the flows that they name."""
+        for definition in requests.definitions:
+            self._backlog.define(definition)
+        self.append_rows(requests.rows)
+        for flow in requests.forgotten:
+            self._backlog.forget(flow)
 
     async def stop(self, timeout_s: float) -> bool:
         """Hand over what waits, close the pipe, wait until the writer has sealed everything and ended.

@@ -18,6 +18,7 @@ from broker.core import Core
 from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
+from broker.forwarding.singles import SingleRequests
 
 HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
@@ -92,14 +93,16 @@ class Shell:
         stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
+        on_requests: Callable[[SingleRequests], None] | None = None,
     ) -> None:
-        """`loop`: None is the running one."""
+        """`loop`: None is the running one. `on_requests`: None where the core writes no single requests."""
         self.core = core
         self._max_pending_bytes = max_pending_bytes
         self._link_pending_bytes = max(max_pending_bytes, LINK_PENDING_BYTES)
         self._stuck_s = stuck_s
         self._congested: dict[int, Stuck] = {}  # by peer id
         self._on_events = on_events
+        self._on_requests = on_requests
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
@@ -302,7 +305,7 @@ class Shell:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
 
     def _end_slow(self, peer: Peer, link: Link, text: str) -> None:
-        self.core.end(peer, "slow-peer", text, time.monotonic())
+        self.core.end_slow(peer, "slow-peer", text, time.monotonic())
         self._drop(peer, link)
 
     def _drop(self, peer: Peer, link: Link) -> None:
@@ -338,6 +341,10 @@ class Shell:
                     link.resume()
 
     def _hand_out(self) -> None:
+        if self._on_requests is not None:
+            requests = self.core.take_requests()
+            if requests is not None:
+                self._on_requests(requests)
         events = self.core.take_events()
         if events:
             self._on_events(events)

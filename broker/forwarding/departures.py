@@ -89,6 +89,7 @@ class Departures(Tries):
             kept = Retriable(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
             kept.keep(frame, rest, to - at, target, self)
             splice = kept
+        splice.order = desk.order
         splice.open_stamped(frame, prefix, rest, to - at)
         if target.deadline_ms > 0:
             splice.timer = desk.timers.put(deadline_at(target, request, frame.now), splice)
@@ -124,6 +125,7 @@ class Departures(Tries):
             route.load.requests += 1  # no lease speaks of pushes
         elif frame.flags & FOLLOWS:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, REQUEST_FNF, frame.now)
+            splice.order = desk.order
             splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
             if request.gathering is not None:
                 desk.replay(peer, frame.stream_id, request.gathering, False, frame.now)
@@ -131,7 +133,7 @@ class Departures(Tries):
         else:
             server.forward_stamped(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
             route.load.take()
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, desk.order, 1)
 
     def try_again(self, splice: Retriable, now: float) -> bool:
         """A decision of ours did not hold: another one, without the route that it fell on. D-50"""
@@ -149,6 +151,7 @@ class Departures(Tries):
         route = desk.query.choose_besides(target, barred, peer.zone, peer.origin, now)
         if route is None:
             return False
+        desk.order = desk.query.choices
         more_n = splice.more_n
         caller_id = splice.caller_id
         frame = desk.cursor(splice.give_up(now), now)

@@ -6,10 +6,12 @@ Decides nothing about where a request goes: for clients the `engine` does, for o
 from typing import Final
 
 from broker.errors import CODE_WORDS, BrokerError, Refusal
+from broker.events import NO_KEY
 from broker.forwarding.flows import REJECTED, Flow, FlowTable
 from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
+from broker.forwarding.singles import Singles
 from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.routing.query import Query
@@ -70,12 +72,15 @@ class Request:
 class Desk(Asks):
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
-    __slots__ = ("_mimes_by_pair", "_scratch", "flows", "mimes", "query", "settings", "timers")
+    __slots__ = ("_mimes_by_pair", "_scratch", "flows", "mimes", "order", "query", "settings", "singles", "timers")
 
     def __init__(self, settings: Settings, query: Query) -> None:
         self.settings: Final = settings
         self.query: Final = query
-        self.flows: Final = FlowTable()
+        self.singles: Final = Singles(query, settings.single_requests)
+        self.flows: Final = FlowTable(self.singles)
+        # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
+        self.order = 0
         self.timers: Final = Timers()
         self.mimes: Final[list[Mimes]] = []  # by number, bounded by MAX_MIMES
         self._mimes_by_pair: dict[tuple[str, str], int] = {}
@@ -255,15 +260,18 @@ class Desk(Asks):
             return latest
         flow = peer.flows.get(key)
         if flow is None:
-            flow = self._open_flow(peer, key, target, route, model, "")
+            flow = self._open_flow(peer, key, target, route, model, "", "")
         peer.latest_flow = flow
         return flow
 
-    def refuse(self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal) -> None:
-        """Answers with ERROR where the model has an answer, and counts."""
+    def refuse(
+        self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal, now: float = 0.0
+    ) -> None:
+        """Answers with ERROR where the model has an answer, and counts. `now`: 0 when the peer has just sent it."""
         if kind != REQUEST_FNF and kind != METADATA_PUSH:
             peer.send(encode_error(stream_id, refusal.code, refusal.message))
-        self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0)
+        at = now if now else peer.heard_at
+        self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.order, 0)
 
     def refuse_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> None:
         """Its first frame would have `size` bytes."""
@@ -275,12 +283,25 @@ class Desk(Asks):
         """Where requests are counted that no route saw; `word` of the refusal, empty when the caller gave up."""
         number = target.number if target is not None else 0
         word_number = _WORDS.index(word) if word else len(_WORDS)
-        key = -((number << 12) | (word_number << 4) | kind)
+        # The same address may be emptied by another tag later in the interval.
+        is_emptied = target is not None and target.refusal is not None and word == "no-route"
+        emptied_n = target.emptied_n if target is not None and is_emptied else 0
+        key = -((number << 20) | (emptied_n << 12) | (word_number << 4) | kind)
         flow = peer.flows.get(key)
-        return flow if flow is not None else self._open_flow(peer, key, target, None, kind, word)
+        if flow is not None:
+            return flow
+        emptied_by = target.emptied_by if target is not None and is_emptied else ""
+        return self._open_flow(peer, key, target, None, kind, word, emptied_by)
 
     def _open_flow(
-        self, peer: Peer, key: int, target: Target | None, route: Route | None, model: int, word: str
+        self,
+        peer: Peer,
+        key: int,
+        target: Target | None,
+        route: Route | None,
+        model: int,
+        word: str,
+        emptied_by: str,
     ) -> Flow:
         """A flow that this interval does not have yet; without a target nobody knows what was asked for.
 
@@ -301,6 +322,9 @@ class Desk(Asks):
             model,
             target.routing_name if target is not None else "",
             word,
+            emptied_by,
+            target.raw if target is not None else b"",
+            target.key_hash if target is not None else NO_KEY,
         )
 
 

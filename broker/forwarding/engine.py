@@ -119,6 +119,7 @@ class Engine(Desk):
             size = frame.end - frame.start
             return f"a request of {size} bytes on stream {frame.stream_id} declares more metadata than it has"
         peer.requests += 1
+        self.order = 0
         refusal = self._refusal_of(peer, frame)
         if refusal is not None:
             self.refuse(peer, frame.stream_id, kind, None, refusal)
@@ -177,14 +178,15 @@ class Engine(Desk):
         """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
         latency_us = int((now - gathering.opened_at) * 1e6)
         flow = self.unrouted(gathering.caller, gathering.kind, target, "")
-        flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0)
+        flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0, gathering.opened_at, 0, 0)
 
     def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
         """The caller's deadline passed while the rest of the metadata did not come."""
         waited_s = now - gathering.opened_at
         text = f"the metadata, which must be translated, has not come whole within {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
-        self.refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal)
+        self.order = 0
+        self.refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal, now)
 
     def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
         """No route came in time for a request that waited, or more of it came than is held."""
@@ -202,7 +204,8 @@ class Engine(Desk):
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
-        self.refuse(peer, gathering.caller_id, gathering.kind, target, refusal)
+        self.order = 0
+        self.refuse(peer, gathering.caller_id, gathering.kind, target, refusal, now)
 
     def route_opened(self, route: Route, now: float) -> None:
         """A route has joined, or takes requests again: those that waited for it go on, in order."""
@@ -221,6 +224,7 @@ class Engine(Desk):
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
         peer.requests += 1
+        self.order = 0
         request = self._request
         request.data = frame.data
         request.metadata_at = frame.start + HEADER_BYTES
@@ -261,6 +265,7 @@ class Engine(Desk):
         else:
             chosen = self.query.choose(target, peer.zone, peer.origin, frame.now)
             routes = [chosen] if chosen is not None else []
+        self.order = self.query.choices
         if not routes:
             if target.blocked_service is not None:
                 self.breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
@@ -283,7 +288,7 @@ class Engine(Desk):
             if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
                 server.request(encode_metadata_push(translated))
             route.load.requests += 1  # no lease speaks of pushes
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, len(routes))
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
         """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
@@ -301,6 +306,7 @@ class Engine(Desk):
 
     def _ask(self, gathering: Gathering, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
+        self.order = 0
         peer = gathering.caller
         metadata = gathering.metadata
         request = self._request
@@ -338,6 +344,7 @@ class Engine(Desk):
             self._route_to_all(peer, frame, request, target)
             return
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
+        self.order = self.query.choices
         if route is None:
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return
@@ -367,9 +374,10 @@ class Engine(Desk):
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
             server.forward(frame, server.open_id())
-            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, 1)
         else:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
+            splice.order = self.order
             splice.open(frame)
             if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
@@ -387,6 +395,7 @@ class Engine(Desk):
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.choose_all(target)
+        self.order = self.query.choices
         if not routes:
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return
@@ -415,6 +424,8 @@ class Engine(Desk):
                     frames[server.mimes] = raw
         flow = self.flow(peer, target, None, kind)
         call = open_multicast(peer, stream_id, flow, kind, now, credit_n, len(routes))
+        call.order = self.order
+        call.routes_n = len(routes)
         if is_strange:
             frame = self.cursor(frames[owner_of(routes[0]).mimes], now)
         call.enter(frame.flags, frame.end - frame.start)
@@ -457,7 +468,8 @@ class Engine(Desk):
         self.announced.append(Announcement(peer, request.data[request.address_at : request.address_to]))
         if frame.kind != REQUEST_FNF:
             peer.send(encode_payload(frame.stream_id, COMPLETE))
-        self.unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0)
+        size = frame.end - frame.start
+        self.unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, size, 0, frame.now, 0, 0)
 
     def _obstacle(self, target: Target, now: float) -> Refusal | None:
         """Why a target cannot be served now; None when it can."""
@@ -482,6 +494,7 @@ class Engine(Desk):
 
     def _let_in(self, gathering: Gathering, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""
+        self.order = 0
         metadata = gathering.metadata
         request = self._request
         request.data = metadata

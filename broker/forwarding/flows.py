@@ -2,12 +2,13 @@
 
 Decides how requests are counted; every ended request is counted once, in the flow of its caller, route, address and
 model, under its outcome. Each interval the counters become `FlowRecord`s and begin anew, so sums over the records are
-exact. Does not know time or files.
+exact. Where single requests are written, too, the flow hands each one on (`singles`). Does not know time or files.
 """
 
 from typing import Final
 
-from broker.events import FlowRecord, bucket_of
+from broker.events import NO_KEY, FlowRecord, bucket_of
+from broker.forwarding.singles import Singles, address_text
 
 # Interaction models: the type of their first frame (METADATA_PUSH among them).
 MODEL_NAMES: Final[dict[int, str]] = {
@@ -28,6 +29,7 @@ OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lo
 
 MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
 MAX_REFUSED_TOTALS: Final = 1_000  # combinations of refused requests in the totals
+MAX_ADDRESS_BYTES: Final = 16 << 20  # of ADDRESSes that the flows of one interval keep; later ones keep none
 MAX_TOTALS: Final = 10_000  # combinations in the totals; service names come from peers, later ones are counted without
 
 
@@ -35,6 +37,7 @@ class Counts:
     """The numbers of one outcome."""
 
     __slots__ = (
+        "branches",
         "bucket",
         "bucket_n",
         "bytes_in",
@@ -49,6 +52,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.requests = 0
+        self.branches = 0
         self.items_in = 0
         self.items_out = 0
         self.bytes_in = 0
@@ -73,11 +77,15 @@ class Flow:
         "_counts",
         "_is_listed",
         "_table",
+        "address",
         "caller_route",
         "caller_service",
+        "emptied_by",
         "key",
+        "key_hash",
         "label",
         "model",
+        "number",
         "owner",
         "route_id",
         "routing",
@@ -98,6 +106,9 @@ class Flow:
         model: int,
         routing: str,
         word: str,
+        emptied_by: str = "",
+        address: bytes = b"",
+        key_hash: int = NO_KEY,
     ) -> None:
         self._table: Final = table
         self.owner: Final = owner  # the dict that it is found by until the interval ends
@@ -110,13 +121,32 @@ class Flow:
         self.model: Final = model
         self.routing: Final = routing
         self.word: Final = word
+        self.emptied_by: Final = emptied_by
+        self.address: Final = address  # see `Target.raw`; empty: none, too long, or too many of them
+        self.key_hash: Final = key_hash
+        self.number = 0  # that single requests name it by; 0: none has in this interval
         self._counts: list[Counts | None] = [None, None, None, None, None, None]  # by outcome
         self._is_listed = False  # in the table's list: has counts of this interval
 
+    @property
+    def model_name(self) -> str:
+        """`request_response`."""
+        return MODEL_NAMES.get(self.model, "")
+
     def count(
-        self, outcome: int, latency_us: int, items_in: int, items_out: int, bytes_in: int, bytes_out: int
+        self,
+        outcome: int,
+        latency_us: int,
+        items_in: int,
+        items_out: int,
+        bytes_in: int,
+        bytes_out: int,
+        opened_at: float,
+        order: int,
+        branches: int,
     ) -> None:
-        """One request ended."""
+        """One request ended. `opened_at`: seconds, monotonic; the end is `latency_us` later. `order`: which of the
+        query's choices it was; 0: none was made. `branches`: routes that it went to."""
         counts = self._counts[outcome]
         if counts is None:
             counts = self._counts[outcome] = Counts()
@@ -124,6 +154,7 @@ class Flow:
                 self._is_listed = True
                 self._table.active.append(self)
         counts.requests += 1
+        counts.branches += branches
         counts.items_in += items_in
         counts.items_out += items_out
         counts.bytes_in += bytes_in
@@ -136,6 +167,9 @@ class Flow:
             counts.settle()
             counts.bucket = bucket
         counts.bucket_n += 1
+        singles = self._table.singles
+        if singles.every_n:
+            singles.add(self, outcome, latency_us, items_in, items_out, bytes_in, bytes_out, opened_at, order, branches)
 
     def take_counts(self) -> list[Counts | None]:
         """The interval's counts by outcome; the flow begins anew."""
@@ -151,7 +185,16 @@ class Uncounted(Flow):
     __slots__ = ()
 
     def count(
-        self, outcome: int, latency_us: int, items_in: int, items_out: int, bytes_in: int, bytes_out: int
+        self,
+        outcome: int,
+        latency_us: int,
+        items_in: int,
+        items_out: int,
+        bytes_in: int,
+        bytes_out: int,
+        opened_at: float,
+        order: int,
+        branches: int,
     ) -> None:
         pass
 
@@ -159,9 +202,11 @@ class Uncounted(Flow):
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
 
-    __slots__ = ("_crowd", "_refused", "active", "opened", "relayed", "totals")
+    __slots__ = ("_crowd", "_refused", "active", "address_bytes", "opened", "relayed", "singles", "totals")
 
-    def __init__(self) -> None:
+    def __init__(self, singles: Singles) -> None:
+        self.singles: Final = singles
+        self.address_bytes = 0  # of the flows made in this interval
         self.active: list[Flow] = []  # those that counted something in this interval
         self.opened = 0  # flows made in this interval
         self.totals: dict[
@@ -184,12 +229,33 @@ class FlowTable:
         model: int,
         routing: str,
         word: str,
+        emptied_by: str = "",
+        address: bytes = b"",
+        key_hash: int = NO_KEY,
     ) -> Flow:
         """The flow under `key` of `owner`, made now."""
         if self.opened >= MAX_FLOWS:
             return self._open_crowd(model, routing, word)
         self.opened += 1
-        flow = Flow(self, owner, key, caller_route, caller_service, route_id, service, label, model, routing, word)
+        if self.address_bytes + len(address) > MAX_ADDRESS_BYTES:
+            address = b""
+        self.address_bytes += len(address)
+        flow = Flow(
+            self,
+            owner,
+            key,
+            caller_route,
+            caller_service,
+            route_id,
+            service,
+            label,
+            model,
+            routing,
+            word,
+            emptied_by,
+            address,
+            key_hash,
+        )
         owner[key] = flow
         return flow
 
@@ -199,8 +265,10 @@ class FlowTable:
         active = self.active
         self.active = []
         self.opened = 0
+        self.address_bytes = 0
         for flow in active:
             flow.owner.pop(flow.key, None)
+            self.singles.forget(flow)
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:
                     counts.settle()
@@ -231,6 +299,7 @@ class FlowTable:
                 if flow.word:
                     self._refused += 1
         total.requests += counts.requests
+        total.branches += counts.branches
         total.items_in += counts.items_in
         total.items_out += counts.items_out
         total.bytes_in += counts.bytes_in
@@ -255,9 +324,9 @@ def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, inte
         flow.routing,
         OUTCOME_NAMES[outcome],
         flow.word,
-        "",
+        flow.emptied_by,
         counts.requests,
-        0,
+        counts.branches,
         counts.items_in,
         counts.items_out,
         counts.bytes_in,
@@ -265,5 +334,5 @@ def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, inte
         counts.latency_sum_us,
         counts.latency_max_us,
         sorted(counts.histogram.items()),
-        "",
+        address_text(flow.address),
     )

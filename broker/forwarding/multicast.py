@@ -60,6 +60,8 @@ class Multicast(Trunk):
         "is_finished",
         "is_whole",
         "model",
+        "order",
+        "routes_n",
         "timer",
     )
 
@@ -75,6 +77,8 @@ class Multicast(Trunk):
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self._opened_at: Final = now
         self._opened_n = 0  # branches, ever
+        self.order = 0  # see `Desk.order`
+        self.routes_n = 0  # that it goes to, of other brokers, too
         self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
         self._items_in = 0
         self._items_out = 0
@@ -204,7 +208,17 @@ class Multicast(Trunk):
         if self.timer is not None:
             self.timer.cancel()
         latency_us = int((now - self._opened_at) * 1e6)
-        self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
+        self.flow.count(
+            outcome,
+            latency_us,
+            self._items_in,
+            self._items_out,
+            self._bytes_in,
+            self._bytes_out,
+            self._opened_at,
+            self.order,
+            self.routes_n,
+        )
 
     def to_caller(self, raw: bytes) -> None:
         """Writes a frame to the caller whose bytes behind the stream id are `raw`."""

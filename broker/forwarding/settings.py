@@ -49,6 +49,8 @@ class Settings:
         "resume_total_bytes",
         "resume_ttl_s",
         "setup_timeout_s",
+        "single_requests",
+        "snapshot_s",
         "strict_hints",
         "zone",
     )
@@ -96,6 +98,8 @@ class Settings:
         max_hops: int = 0,
         locality: str = "local",
         max_pending_bytes: int = 8 << 20,
+        single_requests: int = 0,
+        snapshot_s: float = 0.0,
     ) -> None:
         self.policy: Final = policy if policy is not None else Policy()  # of services without their own
         self.policies: Final[dict[str, Policy]] = policies if policies is not None else {}  # by service name
@@ -141,3 +145,5 @@ class Settings:
         self.max_hops: Final = max_hops  # brokers that a request may pass; 0: as many as are known
         self.locality: Final = locality  # local: this broker's own routes come first; even: they do not
         self.max_pending_bytes: Final = max_pending_bytes  # for one connection, see `edge.shell`
+        self.single_requests: Final = single_requests  # one of so many is an event of its own; 0: none is
+        self.snapshot_s: Final = snapshot_s  # between snapshots of the table, see `life.snapshots`; 0: none

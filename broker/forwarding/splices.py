@@ -68,6 +68,7 @@ class Splice(Stream):
         "flow",
         "model",
         "opened_at",
+        "order",
         "route",
         "route_done",
         "route_id",
@@ -97,6 +98,7 @@ class Splice(Stream):
         self.caller_done = False  # the caller sends no more payloads
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
         self.opened_at: Final = now
+        self.order = 0  # see `Desk.order`
         self._completes = (
             False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
         )
@@ -283,7 +285,17 @@ class Splice(Stream):
             self.timer.cancel()
         latency_us = int((now - self.opened_at) * 1e6)
         self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now)
-        self.flow.count(outcome, latency_us, self._items_in, self._items_out, self._bytes_in, self._bytes_out)
+        self.flow.count(
+            outcome,
+            latency_us,
+            self._items_in,
+            self._items_out,
+            self._bytes_in,
+            self._bytes_out,
+            self.opened_at,
+            self.order,
+            1,
+        )
 
 
 def is_request_n(frame: FrameCursor) -> bool:

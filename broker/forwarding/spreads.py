@@ -92,12 +92,15 @@ class Spreads:
         desk = self._desk
         local: list[Route] = []
         groups = Groups()
+        routes_n = 0
         for route in routes:
             owner = route.owner
             if isinstance(owner, Peer):
                 local.append(route)
+                routes_n += 1
             elif isinstance(owner, Remote) and goes(owner):
                 groups.add(owner)
+                routes_n += 1
         far = groups.all()
         if not local and not far:
             text = "no way leads to any of the brokers that have the routes"
@@ -146,7 +149,7 @@ class Spreads:
                 stamped = desk.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
             parts.append(Part(group.hop, None, restamped(frame, frame.stream_id, request.metadata_to, stamped)))
         flow = desk.flow(peer, target, None, frame.kind)
-        self._open(peer, frame, request, target, flow, parts)
+        self._open(peer, frame, request, target, flow, parts, routes_n)
 
     # From other brokers
 
@@ -169,7 +172,7 @@ class Spreads:
             except BrokerError:
                 continue  # no room for one more name: too many hops for this copy
             parts.append(Part(group.hop, None, restamped(frame, frame.stream_id, request.metadata_to, entry + rest)))
-        self._open(peer, frame, request, None, self._desk.flows.relayed, parts)
+        self._open(peer, frame, request, None, self._desk.flows.relayed, parts, 0)
 
     # Parts
 
@@ -181,6 +184,7 @@ class Spreads:
         target: Target | None,
         flow: Flow,
         parts: list[Part],
+        routes_n: int,
     ) -> None:
         desk = self._desk
         kind = frame.kind
@@ -196,11 +200,13 @@ class Spreads:
                 part.server.request(part.raw)
                 if part.route is not None:
                     part.route.load.requests += 1
-            flow.count(COMPLETED, 0, 1, 0, size, 0)
+            flow.count(COMPLETED, 0, 1, 0, size, 0, now, desk.order, routes_n)
             return
         has_credit = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL
         credit_n = initial_n(frame.data, frame.start) if has_credit else 0
         call = open_multicast(peer, stream_id, flow, kind, now, credit_n, len(parts))
+        call.order = desk.order
+        call.routes_n = routes_n
         call.enter(frame.flags, size)
         for part in parts:
             first = desk.cursor(part.raw, now)

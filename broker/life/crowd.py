@@ -141,7 +141,7 @@ class Crowd:
                 break
             held = peer.buffered_bytes
             peer.drop_output()
-            self._ends.end(peer, "over-limit", text.format(held), now)
+            self._ends.end_slow(peer, "over-limit", text.format(held), now)
             given.append(peer)
             total -= held
         return given

@@ -10,6 +10,8 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
+from broker.forwarding.singles import Singles
+from broker.routing.query import Query
 
 MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told
 
@@ -25,15 +27,21 @@ class Diary:
         "_gap_records",
         "_gap_requests",
         "_now",
+        "_numbers",
+        "_query",
+        "_singles",
         "dropped",
-        "seq",
     )
 
-    def __init__(self, now: float, at_ms: int) -> None:
-        """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch."""
+    def __init__(self, now: float, at_ms: int, query: Query, singles: Singles) -> None:
+        """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch. `query`: events say how
+        many choices it had made. `singles`: records with numbers of the same sequence; those dropped are told here."""
         self._now = now
         self._at_ms = at_ms  # the wall clock at `_now`
-        self.seq = 0  # of the latest record
+        self._query: Final = query
+        self._singles: Final = singles
+        self._numbers: Final = singles.numbers
+        singles.set_clock(now, at_ms)
         self.dropped = 0  # ever
         self._events: list[LifecycleEvent | FlowRecord] = []
         self._gap_records = 0  # dropped since the last `take`
@@ -45,6 +53,7 @@ class Diary:
         """What the wall clock says at a monotonic moment."""
         self._now = now
         self._at_ms = at_ms
+        self._singles.set_clock(now, at_ms)
 
     def wall(self, now: float) -> int:
         """The wall clock at a monotonic moment, milliseconds since the epoch."""
@@ -64,11 +73,36 @@ class Diary:
         requests: int = 0,
     ) -> None:
         """Something happened."""
-        self.seq += 1
+        self.add_event(kind, at_ms, self.reserve(1), route_id, service, tags, peer, reason, detail, uptime_ms, requests)
+
+    def reserve(self, count: int) -> int:
+        """The first of so many numbers, for events that are told later as of now."""
+        first = self._numbers.latest + 1
+        self._numbers.latest += count
+        return first
+
+    def add_event(
+        self,
+        kind: int,
+        at_ms: int,
+        seq: int,
+        route_id: str = "",
+        service: str = "",
+        tags: list[tuple[str, str]] | None = None,
+        peer: str = "",
+        reason: str = "",
+        detail: str = "",
+        uptime_ms: int = 0,
+        requests: int = 0,
+        choices: int = -1,
+    ) -> None:
+        """As `tell`, under a number that was reserved. `choices`: made by then; -1: by now."""
+        if choices < 0:
+            choices = self._query.choices
         self._add(
             LifecycleEvent(
                 kind,
-                self.seq,
+                seq,
                 at_ms,
                 route_id,
                 service,
@@ -78,20 +112,29 @@ class Diary:
                 detail,
                 uptime_ms,
                 requests,
-                0,
+                choices,
             )
         )
 
     def add_flows(self, records: list[FlowRecord]) -> None:
-        """The flows of an interval, numbered from `seq` + 1 on."""
-        self.seq += len(records)
+        """The flows of an interval, numbered from `next_seq` on."""
+        self._numbers.latest += len(records)
         for record in records:
             self._add(record)
 
+    @property
+    def next_seq(self) -> int:
+        """The number that the next record will have."""
+        return self._numbers.latest + 1
+
     def take(self) -> list[LifecycleEvent | FlowRecord]:
-        """What happened since the last call, in order."""
+        """What happened since the last call; in order, but for what was told under reserved numbers."""
         events = self._events
         self._events = []
+        singles = self._singles
+        if singles.dropped_n:
+            self._drop(singles.dropped_n, 0, singles.first_dropped, singles.last_dropped)
+            singles.dropped_n = 0
         if self._gap_records:
             events.append(self._told_gap())
         return events
@@ -100,12 +143,16 @@ class Diary:
         if len(self._events) < MAX_EVENTS:
             self._events.append(event)
             return
-        self.dropped += 1
-        if self._gap_records == 0:
-            self._gap_first_seq = event.seq
-        self._gap_records += 1
-        self._gap_last_seq = event.seq
-        self._gap_requests += event.requests if isinstance(event, FlowRecord) else 0
+        self._drop(1, event.requests if isinstance(event, FlowRecord) else 0, event.seq, event.seq)
+
+    def _drop(self, records: int, requests: int, first_seq: int, last_seq: int) -> None:
+        self.dropped += records
+        if self._gap_records == 0 or first_seq < self._gap_first_seq:
+            self._gap_first_seq = first_seq
+        if self._gap_records == 0 or last_seq > self._gap_last_seq:
+            self._gap_last_seq = last_seq
+        self._gap_records += records
+        self._gap_requests += requests
 
     def _told_gap(self) -> LifecycleEvent:
         """The records that were dropped, as an event with the number of the last of them."""
@@ -119,6 +166,7 @@ class Diary:
             reason="not-taken",
             detail=f"{self._gap_records} records are missing: {MAX_EVENTS} others waited to be taken",
             requests=self._gap_requests,
+            choices=self._query.choices,
         )
         self._gap_records = 0
         self._gap_requests = 0

@@ -12,6 +12,9 @@ class Ends:
         `code` 0 means the RSocket code of the word, or what stands for it in the state of the connection.
         """
 
+    def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
+        """The same for what waits for it, which is told as an event of its own."""
+
     def outbid(self, peer: Peer, text: str, now: float) -> None:
         """Another connection has come with its Route Id, elsewhere in the cluster: its route leaves (D-09)."""
 

@@ -9,7 +9,7 @@ Decides whether the frame is one, and whose route is in the table after it.
 from typing import Final
 
 from broker.errors import BrokerError
-from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED
+from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
@@ -18,6 +18,7 @@ from broker.life.drains import Drains
 from broker.life.ends import Ends
 from broker.life.guards import SPENT, Rate
 from broker.life.heralds import Herald
+from broker.life.route_events import owner_text, tell_route
 from broker.routing.loads import Load
 from broker.routing.table import Route, Table
 from broker.wire.frames import Address, RouteSetup, decode_frame
@@ -103,7 +104,12 @@ class Offers:
             if mine.id != route.id:  # else `join` takes its place
                 self._table.leave(mine, load is not None)
                 self._herald.route_left(mine, now)
+        there = self._table.find(route.id)
+        if there is not None and there is not mine:  # another broker's
+            tell_route(self._diary, ROUTE_REMOVED, there, owner_text(there.owner), at_ms, "replaced")
         self._table.join(route, at_ms, now, load)
+        # Before anybody hears of it: what they do then happens to a table that has it.
+        self._tell(ROUTE_JOINED, route, peer, at_ms, "")
         if renamed is not None:
             self._carry_blame(renamed, was_ejected, route.load, now)
         if peer.granting is not None:
@@ -120,7 +126,6 @@ class Offers:
         peer.latest_flow = None
         self._engine.route_opened(route, now)
         self._herald.route_joined(route, now)
-        self._tell(ROUTE_JOINED, route, peer, at_ms, "")
 
     def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:
         """A route with a new service name stays who it is: it must not shake off its errors and ejections so (D-37).
@@ -139,24 +144,11 @@ class Offers:
         route = peer.route
         if isinstance(route, Route) and self._table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
-            self._herald.route_left(route, now)
             self._tell(kind, route, peer, self._diary.wall(now), reason)
+            self._herald.route_left(route, now)  # who may put another broker's in its place
 
     def _tell(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
-        tags = [(tag.key.name, tag.value or "") for tag in route.tags]
-        uptime_ms = 0 if kind == ROUTE_JOINED else max(0, at_ms - route.joined_at_ms)
-        self._diary.tell(
-            kind,
-            at_ms,
-            route.id_text,
-            route.service,
-            tags,
-            peer.name,
-            reason,
-            peer.end_detail,
-            uptime_ms,
-            route.load.requests,
-        )
+        tell_route(self._diary, kind, route, peer.name, at_ms, reason, peer.end_detail)
 
 
 def zone_of(route: Route, default: str) -> bytes:

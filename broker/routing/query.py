@@ -19,7 +19,7 @@ from broker.routing.loads import Load, ServiceLoad
 from broker.routing.owners import MAX_BUILT_PER_S, Owners
 from broker.routing.stickiness import Sticky
 from broker.routing.table import Route, Table, normal_tag
-from broker.routing.targets import Addresses, Target, label_of
+from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
 from broker.wire.frames import MULTICAST, SHARD
 from broker.wire.tags import Tag
 
@@ -28,8 +28,6 @@ from broker.wire.tags import Tag
 # up each time.
 MAX_REMEMBERED_BYTES: Final = 2048
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
-_ORIGIN_AT: Final = 6  # the origin's Route Id does not take part in the answer: 16 bytes from here
-_REST_AT: Final = 22
 
 
 class Query:
@@ -80,9 +78,9 @@ class Query:
 
     def resolve(self, data: bytes, start: int, end: int) -> Target:
         """The target of the ADDRESS in `data[start:end]`, looked up anew if the table has changed."""
-        if end - start < _REST_AT:  # cut within the origin's Route Id: it has no bytes that name it
+        if end - start < ORIGIN_TO:  # cut within the origin's Route Id: it has no bytes that name it
             return self._meet(data[start:end])  # refused: there is nothing to look up
-        key = data[start : start + _ORIGIN_AT] + data[start + _REST_AT : end]
+        key = data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
         target = self._known.get(key)
         if target is not None:
             self.refresh(target)
@@ -104,9 +102,9 @@ class Query:
 
     def resolve_as(self, data: bytes, start: int, end: int, service: str) -> Target:
         """As `resolve`, but for this service in place of what the ADDRESS names: another broker says so. D-55"""
-        if end - start < _REST_AT:
+        if end - start < ORIGIN_TO:
             return self._meet(data[start:end])  # refused
-        key = (service, data[start : start + _ORIGIN_AT] + data[start + _REST_AT : end])
+        key = (service, data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end])
         target = self._known_as.get(key)
         if target is not None:
             self.refresh(target)
@@ -271,6 +269,7 @@ class Query:
         target.candidates = None
         target.eligible = None
         target.masked_at = 0
+        target.emptied_n = 0
         if target.forced or target.redirected or self.redirects:
             service = target.forced or self.redirects.get(target.asked_service, "")
             if service != target.redirected:
@@ -280,6 +279,7 @@ class Query:
         if slots is None and len(target.selectors) != len(target.wanted) and target.selectors:
             # D-22: the tag of a key is usually no route's; then it only says which of the others' routes.
             target.refusal = None
+            target.emptied_n = 0
             target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
         if slots is not None:
@@ -289,9 +289,10 @@ class Query:
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
         """The AND; None, and a refusal that names the tag that emptied it, when nothing is left."""
         found: Slots | None = None
-        for tag in tags:
+        for number, tag in enumerate(tags, 1):
             slots = self._table.index.find(tag.token())
             if slots is None:
+                target.emptied_n = number
                 target.refusal = Refusal("no-route", f"no route has {label_of([tag])}")
                 return None
             if found is None:
@@ -300,7 +301,8 @@ class Query:
                 before = found.size()
                 found = found.meet(slots)
                 if found.size() == 0:
-                    before_label = label_of(tags[: tags.index(tag)])
+                    before_label = label_of(tags[: number - 1])
+                    target.emptied_n = number
                     text = f"no route has all: {before} have {before_label}, {slots.size()} have {label_of([tag])}"
                     target.refusal = Refusal("no-route", text)
                     return None

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.errors import BrokerError
 from broker.routing.bitmaps import ListedSets
+from broker.routing.digests import Digest, route_mark
 from broker.routing.heaviest import Heaviest
 from broker.routing.index import TagIndex
 from broker.routing.loads import Load, Loads
@@ -30,6 +31,7 @@ class Route:
         "id_text",
         "joined_at_ms",
         "load",
+        "mark",
         "number",
         "owner",
         "prefix",
@@ -62,12 +64,29 @@ class Route:
         # What stands in front of the latest request that went there over a link, see `forwarding.hops`; -1: nothing.
         self.prefix_key = -1
         self.prefix = b""
+        self.mark = 0  # in the digest of the table, from the moment when it joins
+
+    def tag_texts(self) -> list[tuple[str, str]]:
+        """Names and values of its tags, as events and digests have them: no value is an empty one."""
+        return [(tag.key.name, tag.value or "") for tag in self.tags]
 
 
 class Table:
     """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
 
-    __slots__ = ("_by_id", "_free", "_slots", "_joins", "generation", "heaviest", "index", "listed", "loads", "masks")
+    __slots__ = (
+        "_by_id",
+        "_free",
+        "_joins",
+        "_slots",
+        "digest",
+        "generation",
+        "heaviest",
+        "index",
+        "listed",
+        "loads",
+        "masks",
+    )
 
     def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
@@ -76,6 +95,7 @@ class Table:
         self.heaviest: Final = Heaviest()
         self.loads: Final = Loads(policies if policies is not None else Policies(Policy(), {}))
         self.masks: Final = self.loads.masks
+        self.digest: Final = Digest()  # D-59
         self._by_id: dict[bytes, Route] = {}  # bounded by the connections: each has at most one route
         self._slots: list[Route | None] = []
         self._free: list[int] = []  # slots of routes that left, used again so that bitmaps stay dense
@@ -144,11 +164,14 @@ class Table:
         weight = weight_of(route.tags)
         self.loads.told(route.load, weight, is_down(route.tags))
         self.heaviest.joined(route.tags, weight)
+        route.mark = route_mark(route.id_text, route.service, route.tag_texts())
+        self.digest.add(route.mark)
         self.generation += 1
 
     def _remove(self, route: Route, keeps_load: bool) -> None:
         self.index.remove(route.slot, route.tokens)
         self.heaviest.left(route.tags, route.load.weight)
+        self.digest.take(route.mark)
         if not keeps_load:
             self.loads.left(route.load)
         self._slots[route.slot] = None

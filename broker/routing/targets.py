@@ -9,6 +9,7 @@ shard method is meant. Does not know which routes there are: that is for `query`
 from typing import Final
 
 from broker.errors import REJECTED, BrokerError, InvalidFrame, Refusal
+from broker.events import NO_KEY
 from broker.routing.candidates import Candidates
 from broker.routing.choosers import Chooser, Turn
 from broker.routing.loads import ServiceLoad
@@ -22,6 +23,10 @@ from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, d
 from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key, keys_named
 from broker.wire.tags import Tag
 
+ORIGIN_AT: Final = 6  # in an ADDRESS the origin's Route Id, which does not take part in the answer: 16 bytes
+ORIGIN_TO: Final = 22
+MAX_RAW_BYTES: Final = 2048  # of an ADDRESS that its target keeps; the rest of the world has shorter ones
+_NO_ORIGIN: Final = bytes(ORIGIN_TO - ORIGIN_AT)
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
 MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
 DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
@@ -43,6 +48,7 @@ class Target:
         "chooser",
         "deadline_ms",
         "eligible",
+        "emptied_n",
         "generation",
         "is_by_origin",
         "is_announcement",
@@ -55,6 +61,7 @@ class Target:
         "owned_at",
         "owner",
         "policy",
+        "raw",
         "redirected",
         "refusal",
         "routing",
@@ -76,6 +83,8 @@ class Target:
         self.blocked_service: ServiceLoad | None = None  # whose limit it was, when `blocked` is `over-limit`
         self.candidates: Candidates | None = None  # None with a refusal
         self.matched_by: list[Tag] = []  # the tags that all candidates have: `wanted` or `selectors`, D-22
+        self.emptied_n = 0  # which of them, 1, 2 …, left no route over; 0: none did
+        self.raw = b""  # the ADDRESS, its origin zeroed, without wrapped metadata; empty when it is too long to keep
         self.masked_at = 0  # generation of the masks that the next four are good for; 0: none yet
         self.eligible: Candidates | None = None  # unicast: those that may be chosen; None when nobody may
         self.is_panic = False  # unicast: ejected and unhealthy routes are among them, because too many are
@@ -117,6 +126,16 @@ class Target:
             label = label_of(self.selectors)
             self._label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
         return self._label
+
+    @property
+    def emptied_by(self) -> str:
+        """The tag that left no route over, `region=mars`; empty when none did."""
+        return label_of([self.matched_by[self.emptied_n - 1]]) if self.emptied_n else ""
+
+    @property
+    def key_hash(self) -> int:
+        """31 bits that stand for the shard key; NO_KEY: it is no shard request."""
+        return self.shard_hash if self.routing == SHARD else NO_KEY
 
     @property
     def service(self) -> str:
@@ -183,6 +202,8 @@ class Addresses:
         """A new target, with a refusal that is for ever or with none; nobody has looked for its routes yet."""
         self._read_n += 1
         target = Target(self._read_n)
+        if ORIGIN_TO <= len(raw) <= MAX_RAW_BYTES:
+            target.raw = raw[:ORIGIN_AT] + _NO_ORIGIN + raw[ORIGIN_TO:]
         try:
             address = decode_frame(raw)
         except InvalidFrame as error:
@@ -194,6 +215,8 @@ class Addresses:
             target.refusal = Refusal("bad-address", text)
             return target
         target.wrapped_bytes = len(address.wrapped)
+        if target.wrapped_bytes and target.raw:
+            target.raw = target.raw[: -target.wrapped_bytes]
         target.tags_n = len(address.metadata) + len(address.tags)
         target.routing = address.flags & (UNICAST | MULTICAST | SHARD)
         if target.routing not in _ROUTING_NAMES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from broker.core import CoreSettings
@@ -16,6 +18,10 @@ from broker.forwarding.flows import (
     Flow,
     FlowTable,
 )
+from broker.forwarding.singles import Singles
+from broker.routing.dice import Dice
+from broker.routing.query import Query
+from broker.routing.table import Table
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -44,7 +50,8 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
     world = World()
     service = world.service("orders", 1, region="eu")
     caller = world.service("web", 2)
-    raw = caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"))
+    asked = address(service="orders", region="eu")
+    raw = caller.request(REQUEST_RESPONSE, 1, asked)
     world.now += 0.25
     service.answer(2, b"answer")
     (record,) = world.flows()
@@ -66,7 +73,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
             word="",
             emptied_by="",
             requests=1,
-            branches=0,
+            branches=1,
             items_in=1,
             items_out=1,
             bytes_in=len(raw),
@@ -74,7 +81,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
             latency_sum_us=250_000,
             latency_max_us=250_000,
             histogram=[(bucket_of(250_000), 1)],
-            address_frame="",
+            address_frame=b64encode(asked[:6] + bytes(16) + asked[22:]).decode(),
         ).row()
     )
 
@@ -305,19 +312,21 @@ def test_sums_over_records_are_what_was_done() -> None:
 
 # Bounds
 
+NO_SINGLES = Singles(Query(Table(), Dice(1)))
+
 
 def opened(table: FlowTable, owner: dict[int, Flow], key: int, service: str = "orders") -> Flow:
     return table.open(owner, key, "", "", "", service, "", REQUEST_FNF, "unicast", "")
 
 
 def test_flows_beyond_the_bound_are_counted_together() -> None:
-    table = FlowTable()
+    table = FlowTable(NO_SINGLES)
     owner: dict[int, Flow] = {}
     for key in range(MAX_FLOWS):
-        opened(table, owner, key).count(COMPLETED, 1, 1, 0, 10, 0)
+        opened(table, owner, key).count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     late = [opened(table, owner, MAX_FLOWS + number) for number in range(3)]
     for flow in late:
-        flow.count(FAILED, 1, 1, 0, 10, 0)
+        flow.count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     assert len(owner) == MAX_FLOWS
     records = table.take_records(1, 0, 1000)
     assert len(records) == MAX_FLOWS + 1
@@ -328,22 +337,22 @@ def test_flows_beyond_the_bound_are_counted_together() -> None:
 
 
 def test_totals_beyond_the_bound_are_counted_without_the_service() -> None:
-    table = FlowTable()
+    table = FlowTable(NO_SINGLES)
     owner: dict[int, Flow] = {}
     for key in range(MAX_TOTALS + 3):
-        opened(table, owner, key, f"service-{key}").count(COMPLETED, 1, 1, 0, 10, 0)
+        opened(table, owner, key, f"service-{key}").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_TOTALS + 1
     assert table.totals["", "fire_and_forget", "unicast", "completed", ""].requests == 3
 
 
 def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there() -> None:
-    table = FlowTable()
+    table = FlowTable(NO_SINGLES)
     owner: dict[int, Flow] = {}
     for key in range(MAX_TOTALS + 3):
         flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
-        flow.count(REJECTED, 0, 0, 0, 0, 0)
-    opened(table, owner, MAX_TOTALS + 3, "orders").count(COMPLETED, 1, 1, 0, 10, 0)
+        flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+    opened(table, owner, MAX_TOTALS + 3, "orders").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_REFUSED_TOTALS + 2
     assert table.totals["orders", "fire_and_forget", "unicast", "completed", ""].requests == 1

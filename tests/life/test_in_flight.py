@@ -168,7 +168,7 @@ def test_a_breaker_is_told_at_the_moment_of_the_refusal() -> None:
     text = "of 1 routes with service=orders: 1 have as many requests in flight as they may"
     (event,) = world.events()
     expected = LifecycleEvent(
-        BREAKER_OPENED, event.seq, START_MS + 250, service="orders", reason="over-limit", detail=text
+        BREAKER_OPENED, event.seq, START_MS + 250, service="orders", reason="over-limit", detail=text, choices=2
     )
     assert event.row() == expected.row()
 
@@ -191,6 +191,7 @@ def test_an_ejection_is_told_with_all_that_is_known() -> None:
         reason="errors-in-row",
         detail="5 errors in a row; ejection 1, for 30 s; 1 of 1 routes of orders are ejected",
         requests=5,
+        choices=5,
     )
     assert event.row() == expected.row()
 

@@ -1,0 +1,42 @@
+"""What events tell of a route: who it is, where it comes from, how long it was there."""
+
+from broker.events import ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
+from broker.forwarding.peers import Peer
+from broker.forwarding.remotes import Remote
+from broker.life.diary import Diary
+from broker.routing.table import Route
+from broker.wire.ids import id_text
+
+
+def tell_route(
+    diary: Diary, kind: int, route: Route, peer: str, at_ms: int, reason: str = "", detail: str = ""
+) -> None:
+    """A route came or went. `peer`: of its owner, see `owner_text`; a route that left has none any more."""
+    has_come = kind in (ROUTE_JOINED, ROUTE_ADDED)
+    uptime_ms = 0 if has_come else max(0, at_ms - route.joined_at_ms)
+    diary.tell(
+        kind,
+        at_ms,
+        route.id_text,
+        route.service,
+        route.tag_texts(),
+        peer,
+        reason,
+        detail,
+        uptime_ms,
+        route.load.requests,
+    )
+
+
+def tell_slow(diary: Diary, peer: Peer, at_ms: int, word: str, text: str) -> None:
+    """A connection is about to be ended for what waits for it; `word` as in its PeerClosed."""
+    route = peer.route
+    route_id = route.id_text if isinstance(route, Route) and route.slot >= 0 else ""
+    diary.tell(SLOW_PEER_ENDED, at_ms, route_id, peer.caller_service, peer=peer.name, reason=word, detail=text)
+
+
+def owner_text(owner: object) -> str:
+    """`tcp 10.0.0.4:5123` for a connection, `broker <uuid>` for another broker."""
+    if isinstance(owner, Peer):
+        return owner.name
+    return f"broker {id_text(owner.id)}" if isinstance(owner, Remote) else ""

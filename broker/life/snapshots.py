@@ -1,0 +1,127 @@
+"""Snapshots: every so many seconds all routes of the table as events, and one event with the table's digest.
+
+    RouteSeen  RouteSeen  …  TableDigest        numbers of one block, the moment of its first one
+
+Decides when, and what they say. What can change is noted at the moment itself, which takes a tenth of a microsecond for
+each route; the events are made in pieces, a piece with each tick, so that a large table does not hold up the loop. They
+have the numbers and the time of the moment, so they come behind younger events: whoever reads goes by the numbers.
+"""
+
+from typing import Final
+
+from broker.events import ROUTE_SEEN, TABLE_DIGEST
+from broker.forwarding.peers import Peer
+from broker.life.deadlines import NEVER
+from broker.life.diary import Diary
+from broker.life.route_events import owner_text
+from broker.routing.query import Query
+from broker.routing.table import Route, Table
+
+PIECE: Final = 500  # routes; some 2 ms with the writing of them, so that 10,000 take a second of ticks
+
+
+class Seen:
+    """A route as it was at the moment of a snapshot."""
+
+    __slots__ = ("owner", "requests", "route", "slot")
+
+    def __init__(self, route: Route) -> None:
+        self.route: Final = route
+        self.owner: Final = route.owner  # a route that leaves has none any more
+        self.slot: Final = route.slot
+        self.requests: Final = route.load.requests
+
+
+class Snapshots:
+    """Of one broker's table."""
+
+    __slots__ = (
+        "_at_ms",
+        "_choices",
+        "_diary",
+        "_due_at",
+        "_first_seq",
+        "_interval_s",
+        "_left",
+        "_query",
+        "_said",
+        "_table",
+        "_tags",
+        "_told",
+    )
+
+    def __init__(self, table: Table, query: Query, diary: Diary, interval_s: float, now: float) -> None:
+        """`interval_s`: 0 for no snapshots."""
+        self._table: Final = table
+        self._query: Final = query
+        self._diary: Final = diary
+        self._interval_s: Final = interval_s
+        self._due_at = now + interval_s if interval_s > 0 else NEVER
+        self._left: list[Seen] = []  # of the snapshot that is being told; empty between two of them
+        self._told = 0  # of them
+        self._tags: list[tuple[str, str]] = []  # of its TableDigest; empty between two
+        self._first_seq = 0
+        self._at_ms = 0
+        self._choices = 0
+
+    def tick(self, now: float) -> None:
+        """Begins a snapshot when it is due, and tells a piece of one that has begun."""
+        if now >= self._due_at and not self._tags:
+            self._due_at = now + self._interval_s
+            self._begin(now)
+        if self._tags:
+            self._tell_piece(PIECE)
+
+    def finish(self) -> None:
+        """Tells all that is left of a snapshot that has begun."""
+        if self._tags:
+            self._tell_piece(len(self._left))
+
+    def next_at(self) -> float:
+        """When a tick is wanted at the latest, seconds, monotonic; 0: at once."""
+        return 0.0 if self._tags else self._due_at
+
+    def _begin(self, now: float) -> None:
+        table = self._table
+        self._left = [Seen(route) for route in table.routes()]
+        self._told = 0
+        local_n = 0
+        for seen in self._left:
+            if isinstance(seen.owner, Peer):
+                local_n += 1
+        self._at_ms = self._diary.wall(now)
+        self._choices = self._query.choices
+        self._first_seq = self._diary.reserve(len(self._left) + 1)
+        self._tags = [
+            ("digest", table.digest.text),
+            ("routes", str(len(self._left))),
+            ("local", str(local_n)),
+            ("generation", str(table.generation)),
+        ]
+
+    def _tell_piece(self, count: int) -> None:
+        at_ms = self._at_ms
+        end = min(self._told + count, len(self._left))
+        for number in range(self._told, end):
+            seen = self._left[number]
+            route = seen.route
+            self._diary.add_event(
+                ROUTE_SEEN,
+                at_ms,
+                self._first_seq + number,
+                route.id_text,
+                route.service,
+                route.tag_texts(),
+                owner_text(seen.owner),
+                "",
+                str(seen.slot),
+                max(0, at_ms - route.joined_at_ms),
+                seen.requests,
+                self._choices,
+            )
+        self._told = end
+        if end == len(self._left):
+            seq = self._first_seq + end
+            self._diary.add_event(TABLE_DIGEST, at_ms, seq, tags=self._tags, choices=self._choices)
+            self._left = []
+            self._tags = []

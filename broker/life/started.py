@@ -1,0 +1,51 @@
+"""What BrokerStarted tells: which broker this is, and all that whoever repeats its choices must know."""
+
+from typing import Final
+
+from broker import VERSION
+from broker.forwarding.settings import Settings
+from broker.routing.policies import Policy
+
+SERVICE: Final = "service."  # before the name of a service that has something of its own
+
+
+def started_tags(settings: Settings, seed: int, is_compiled: bool) -> list[tuple[str, str]]:
+    """`seed`: of the dice of the choosers. Of a service only what differs: `service.orders`, `lb_method=random`."""
+    default = policy_texts(settings.policy)
+    tags = [
+        ("version", VERSION),
+        ("core", "compiled" if is_compiled else "interpreted"),
+        ("zone", settings.zone),
+        ("seed", str(seed)),
+        ("prefers_local", _yes_or_no(settings.locality == "local")),
+        ("strict_hints", _yes_or_no(settings.strict_hints)),
+        ("max_lookup_cache", str(settings.max_lookup_cache)),
+        ("no_route", settings.no_route),
+        ("single_requests", str(settings.single_requests)),
+        *default,
+    ]
+    for name in sorted(settings.policies):
+        own = [f"{key}={text}" for key, text in policy_texts(settings.policies[name]) if (key, text) not in default]
+        tags.append((SERVICE + name, " ".join(own)))
+    return tags
+
+
+def policy_texts(policy: Policy) -> list[tuple[str, str]]:
+    """The settings of a service by name."""
+    return [
+        ("lb_method", policy.chooser),
+        ("shard_method", policy.shard_method),
+        ("sticky_ttl_s", f"{policy.sticky_ttl_s:.15g}"),
+        ("slow_start_s", f"{policy.slow_start_s:.15g}"),
+        ("panic_percent", str(policy.panic_percent)),
+        ("eject_after_errors", str(policy.eject_after_errors)),
+        ("eject_s", f"{policy.eject_s:.15g}"),
+        ("eject_max_s", f"{policy.eject_max_s:.15g}"),
+        ("eject_max_percent", str(policy.eject_max_percent)),
+        ("max_in_flight_per_route", str(policy.max_in_flight_per_route)),
+        ("max_in_flight_per_service", str(policy.max_in_flight_per_service)),
+    ]
+
+
+def _yes_or_no(is_so: bool) -> str:
+    return "yes" if is_so else "no"
