@@ -342,6 +342,8 @@ def _events(core: Core, files: EventFilesView | None) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "broker_event_silent_readers", "Readers that have not said for long what they read", files.silent_readers
         )
+        yield CounterMetricFamily("broker_event_requests", "Single requests among the records", files.single_requests)
+        yield GaugeMetricFamily("broker_event_defined_flows", "Flows that single requests name", files.defined_flows)
         yield GaugeMetricFamily("broker_event_free_bytes", "Free where the event files are", files.free_bytes)
         yield GaugeMetricFamily("broker_event_writer_failing", "1: files cannot be written now", int(files.error != ""))
     yield dropped

@@ -389,8 +389,8 @@ CALLED = {  # options whose settings have other names
     "annotations.to_clients": "annotations_to_clients",
     "annotations.require": "require_annotations",
     "annotations.max_hops": "max_hops",
-    "events.requests": "single_requests",
 }
+FILE_OPTIONS = {"events.requests": "single_requests", "events.snapshot_s": "snapshot_s"}  # nothing without events.dir
 
 
 def is_of_core(doc: OptionDoc) -> bool:
@@ -430,7 +430,25 @@ def test_without_a_configuration_the_core_is_set_as_by_itself() -> None:
 
 def test_every_setting_of_the_core_is_an_option() -> None:
     settings = {key for key in dir(Settings()) if not key.startswith("_")}
-    assert settings - {CALLED.get(doc.name, doc.key) for doc in describe()} == {"policy", "policies"}
+    called = {**CALLED, **FILE_OPTIONS}
+    assert settings - {called.get(doc.name, doc.key) for doc in describe()} == {"policy", "policies"}
+
+
+@pytest.mark.parametrize(("text", "every_n"), [("flows", 0), ("all", 1), ("1/2", 2), ("1/1000000", 1_000_000)])
+def test_single_requests_and_snapshots_are_made_where_somebody_writes_them(
+    folder: Path, text: str, every_n: int
+) -> None:
+    said = f'[events]\nrequests = "{text}"\nsnapshot_s = 7\n'
+    settings = settings_of(of_file(folder, said + f'dir = "{folder}"'))
+    assert (settings.single_requests, settings.snapshot_s) == (every_n, 7.0)
+    settings = settings_of(of_file(folder, said))
+    assert (settings.single_requests, settings.snapshot_s) == (0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["", "none", "1/1", "1/0", "1/1000001", "2/3", "1/ten", "1/-5", "0.1", "1/٣"])
+def test_single_requests_are_a_word_or_one_of_so_many(folder: Path, text: str) -> None:
+    with pytest.raises(ConfigErrors, match='"flows", "all" or "1/N" with N from 2 to 1000000'):
+        of_file(folder, f'[events]\nrequests = "{text}"')
 
 
 @pytest.mark.parametrize("doc", [doc for doc in describe() if is_of_core(doc)], ids=lambda doc: doc.name)

@@ -93,6 +93,11 @@ class Backlog:
         self.dropped = 0
 
     @property
+    def defined(self) -> int:
+        """Flow numbers whose definitions are held, for the next writer."""
+        return len(self._definitions)
+
+    @property
     def is_empty(self) -> bool:
         """Nothing waits, to be encoded or to be written."""
         return not (self._pending or self._frames or self._gaps or self._full)
@@ -209,10 +214,10 @@ class Backlog:
 
     def _encode_some(self, events: Sequence[Event | Row]) -> None:
         try:
-            data = framed([_row(event) for event in events])
+            data = framed(_rows(events))
         except ENCODE_ERRORS:
             events = self._without_strangers(events)
-            data = framed([_row(event) for event in events])
+            data = framed(_rows(events))
         if not events:
             return
         if len(data) > MAX_FRAME_BYTES and len(events) > 1:
@@ -222,21 +227,21 @@ class Backlog:
             return
         if self._full is None and self.bytes + len(data) > self._max_bytes:
             detail = f"the pipe to the writer is stuck and {self._max_bytes >> 20} MiB wait for it"
-            seqs = [_seq(event) for event in events if _seq(event)]
+            seqs = _seqs(events)
             if seqs:
                 self._full = _Gap("backlog-full", detail, min(seqs))
         if self._full is not None:
-            seqs = [_seq(event) for event in events if _seq(event)]
+            seqs = _seqs(events)
             self._full.add(len(seqs), _requests(events), max(seqs, default=0))
             self.dropped += len(seqs)
-            definitions = [event for event in events if not _seq(event)]
+            definitions = [event for event in events if type(event) is tuple and event[0] == DEFINITION]
             if definitions:  # they are few, bounded by the flows, and what comes after the gap needs them
                 self._add(framed(definitions), definitions)
             return
         self._add(data, events)
 
     def _add(self, data: bytes, events: Sequence[Event | Row]) -> None:
-        seqs = [seq for seq in map(_seq, events) if seq]
+        seqs = _seqs(events)
         number = self._next_number if seqs else 0
         if seqs:
             self._next_number += 1
@@ -249,12 +254,13 @@ class Backlog:
         kept = []
         for event in events:
             try:
-                framed([_row(event)])
+                framed(_rows([event]))
             except ENCODE_ERRORS as error:
-                gap = _Gap("unencodable", f"a record cannot be encoded ({type(error).__name__})", _seq(event))
-                gap.add(1, _requests([event]), _seq(event))
-                self._gaps.append(gap)
-                self.dropped += 1
+                for seq in _seqs([event]):  # a definition has none: the writer tells of the requests that need it
+                    gap = _Gap("unencodable", f"a record cannot be encoded ({type(error).__name__})", seq)
+                    gap.add(1, _requests([event]), seq)
+                    self._gaps.append(gap)
+                    self.dropped += 1
             else:
                 kept.append(event)
         return kept
@@ -266,18 +272,20 @@ def framed(value: object) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def _row(event: Event | Row) -> Row:
-    return event if isinstance(event, tuple) else event.row()
+def _rows(events: Sequence[Event | Row]) -> list[Row]:
+    # Most are requests: asking for the type in place saves a call for each, a tenth of a microsecond (measured).
+    return [event if type(event) is tuple else event.row() for event in events]  # type: ignore[union-attr]
 
 
-def _seq(event: Event | Row) -> int:
-    """0: a definition, which has none."""
-    if not isinstance(event, tuple):
-        return event.seq
-    seq = event[1]
-    assert isinstance(seq, int)  # our own row
-    return seq if event[0] != DEFINITION else 0
+def _seqs(events: Sequence[Event | Row]) -> list[int]:
+    """Of all but definitions, which have none."""
+    return [
+        event[1] if type(event) is tuple else event.seq  # type: ignore[union-attr,misc]
+        for event in events
+        if type(event) is not tuple or event[0] != DEFINITION
+    ]
 
 
-def _requests(events: Iterable[Event | Row]) -> int:
-    return sum(event.requests for event in events if isinstance(event, FlowRecord))
+def _requests(events: Sequence[Event | Row]) -> int:
+    """That the flow records among them count: a single request is in one of these, too."""
+    return sum([event.requests for event in events if type(event) is FlowRecord])

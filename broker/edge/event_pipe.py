@@ -66,6 +66,8 @@ class PipeState:
     removed: int = 0  # files, because of their age or of the size of all
     unread_bytes: int = 0  # of files that are kept only because a reader has not read them
     silent_readers: int = 0  # that have not said for long what they read
+    single_requests: int = 0  # rows of single requests that came here
+    defined_flows: int = 0  # that the latest of them name
 
 
 class _WriterState(msgspec.Struct):
@@ -111,6 +113,7 @@ class EventPipe:
         self._restarts = 0
         self._start_error = ""
         self._is_stopping = False
+        self._single_requests = 0
         self._is_left = False  # the wait of `stop` was ended
         self._stop_timeout: asyncio.Timeout | None = None  # None until `stop`
         self._ended = asyncio.Event()  # no writer runs
@@ -146,6 +149,7 @@ class EventPipe:
         """Take single requests, with the definitions of the flows that they name."""
         for definition in requests.definitions:
             self._backlog.define(definition)
+        self._single_requests += len(requests.rows)
         self.append_rows(requests.rows)
         for flow in requests.forgotten:
             self._backlog.forget(flow)
@@ -217,6 +221,8 @@ class EventPipe:
             removed=self._earlier.removed + self._writer.removed,
             unread_bytes=self._writer.unread_bytes,
             silent_readers=self._writer.silent_readers,
+            single_requests=self._single_requests,
+            defined_flows=self._backlog.defined,
         )
 
     def _appended(self, *, must_encode: bool) -> None:

@@ -136,7 +136,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
 
 
 async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
-    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "disk full", 30, 7, 2, 1 << 30, 4, 50, 1)
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "disk full", 30, 7, 2, 1 << 30, 4, 50, 1, 60, 8)
     body = await get(client, "/api/v1/status")
     assert body["event_files"] == {
         "pid": 42,
@@ -155,6 +155,8 @@ async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, client: Te
         "removed": 4,
         "unread_bytes": 50,
         "silent_readers": 1,
+        "single_requests": 60,
+        "defined_flows": 8,
     }
 
 

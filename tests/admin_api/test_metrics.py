@@ -177,7 +177,7 @@ async def test_what_the_edge_measured_is_cumulative_and_in_seconds(name: str) ->
 
 async def test_event_files_are_counted_when_there_are_some() -> None:
     admin = FakeAdmin(World())
-    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "", 30, 7, 2, 1 << 30, 4, 50, 1)
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "", 30, 7, 2, 1 << 30, 4, 50, 1, 60, 8)
     assert await samples(admin, "broker_event") == {
         "broker_event_records_written_total": 100,
         "broker_event_records_sealed_total": 90,
@@ -189,6 +189,8 @@ async def test_event_files_are_counted_when_there_are_some() -> None:
         "broker_event_files_removed_total": 4,
         "broker_event_unread_bytes": 50,
         "broker_event_silent_readers": 1,
+        "broker_event_requests_total": 60,
+        "broker_event_defined_flows": 8,
         "broker_event_free_bytes": 1 << 30,
         "broker_event_writer_failing": 0,
         'broker_events_dropped_total{where="core"}': 0,
