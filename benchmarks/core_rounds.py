@@ -16,7 +16,9 @@ from typing import Final
 
 from broker.core import Core, CoreSettings
 from broker.edge.shell import TICK_S, Shell
+from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import Peer
+from broker.forwarding.singles import SingleRequests
 from broker.routing.dice import Dice
 from broker.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
 from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
@@ -95,10 +97,16 @@ class Link:
 class Rounds:
     """One service and its callers. Stream ids are not used again: there are enough for a million turns."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        settings: CoreSettings | None = None,
+        on_events: Callable[[list[LifecycleEvent | FlowRecord]], None] = lambda events: None,
+        on_requests: Callable[[SingleRequests], None] | None = None,
+    ) -> None:
         self.loop: Final = Loop()
-        core = Core(CoreSettings(), bytes(16), Dice(1), time.monotonic(), time.time_ns() // 1_000_000)
-        self.shell: Final = Shell(core, MAX_PENDING_BYTES, STUCK_S, lambda events: None, self.loop)
+        settings = settings or CoreSettings()
+        core = Core(settings, bytes(16), Dice(1), time.monotonic(), time.time_ns() // 1_000_000)
+        self.shell: Final = Shell(core, MAX_PENDING_BYTES, STUCK_S, on_events, self.loop, on_requests)
         self.shell.start()
         route = RouteSetup(bytes(15) + b"\1", "echo", []).encode()
         self.service: Final = self.connect(entry(route))

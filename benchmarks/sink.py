@@ -49,7 +49,7 @@ def definitions() -> list[Row]:
         for caller in range(CALLERS):
             texts = (f"7f3a0000-0000-4000-9000-{caller:012d}", f"web-{caller % 4}")
             target = (f"7f3a0000-0000-4000-a000-{route:012d}", service, address)
-            rows.append((3, len(rows) + 1, *texts, *target, "request_response", "unicast", ""))
+            rows.append((3, len(rows) + 1, *texts, *target, "request_response", "unicast", "", "", "AAAEFA=="))
     return rows
 
 
@@ -67,7 +67,9 @@ def frames_of(rate: int, seconds: float, seed: int = 1) -> list[bytes]:
             at_us = started_us + tick * 20_000 + dice.randrange(20_000)
             outcome = 0 if dice.random() < 0.99 else dice.randrange(1, 6)
             sizes = 60 + dice.randrange(40), 80 + int(dice.expovariate(1 / 400))
-            rows.append((2, seq, at_us, int(dice.lognormvariate(6.5, 0.9)), flow, outcome, seq, 1, 1, *sizes))
+            duration_us = int(dice.lognormvariate(6.5, 0.9))
+            choice = seq, seq + dice.randrange(50), -1, 1
+            rows.append((2, seq, at_us, duration_us, flow, outcome, *choice, 1, 1, *sizes))
         frames.append(msgspec.msgpack.encode(rows))
     return frames
 

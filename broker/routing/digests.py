@@ -14,8 +14,8 @@ from typing import Final
 
 from broker.wire.ints import u32_bytes
 
-MARK_BYTES: Final = 16
-_MODULUS: Final = 1 << (8 * MARK_BYTES)
+_MARK_BYTES: Final = 16
+_MODULUS: Final = 1 << (8 * _MARK_BYTES)
 
 
 class Digest:
@@ -37,7 +37,7 @@ class Digest:
     @property
     def text(self) -> str:
         """32 hex digits."""
-        return f"{self._sum:0{2 * MARK_BYTES}x}"
+        return f"{self._sum:0{2 * _MARK_BYTES}x}"
 
 
 def distinct(tags: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
@@ -59,7 +59,7 @@ def route_mark(route_id: str, service: str, tags: Sequence[tuple[str, str | None
     for name in sorted(values):
         parts.append(_part(name))
         parts.append(_part(values[name] or ""))
-    return int.from_bytes(blake2b(b"".join(parts), digest_size=MARK_BYTES).digest(), "big")
+    return int.from_bytes(blake2b(b"".join(parts), digest_size=_MARK_BYTES).digest(), "big")
 
 
 def _part(text: str) -> bytes:

@@ -74,7 +74,7 @@ def test_without_snapshots_there_are_none() -> None:
     world = World()
     world.service("orders", 1)
     world.events()
-    world.advance(200.0)
+    world.advance(50.0)
     assert world.events() == []
 
 
