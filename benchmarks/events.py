@@ -107,7 +107,7 @@ def measure_table(routes_n: int) -> None:
         table.leave(route)
     leave_us = (time.process_time() - began_s) / routes_n * 1e6
     gc.collect()
-    gc.freeze()  # as a broker does not: its collector looks at what is there at moments of its own
+    gc.freeze()  # as the broker's process does when it starts
     rounds = Rounds(CoreSettings(snapshot_s=1.0))
     core = rounds.shell.core
     for route in routes:

@@ -83,6 +83,7 @@ class Backlog:
         self._unkept: _Gap | None = None  # of those, what there was no room to keep
         self._unkept_number = 0  # of the last frame among them
         self._definitions: Final[dict[int, Row]] = {}  # by flow number
+        self._forgetting: Final[list[int]] = []  # flow numbers; their last rows may not be encoded yet
         self._forgotten: Final[deque[tuple[int, int]]] = deque()  # flow number, and the frame that may be its last
         self.sent_bytes = 0  # of `_sent`
         self._sent_bytes = 0  # of the first frame
@@ -126,7 +127,7 @@ class Backlog:
 
     def forget(self, flow: int) -> None:
         """No request of this flow comes any more."""
-        self._forgotten.append((flow, self._next_number))
+        self._forgetting.append(flow)
 
     @property
     def first_number(self) -> int:
@@ -141,6 +142,8 @@ class Backlog:
         events, self._pending = self._pending, []
         for start in range(0, len(events), MAX_FRAME_RECORDS):
             self._encode_some(events[start : start + MAX_FRAME_RECORDS])
+        self._forgotten.extend([(flow, self._next_number - 1) for flow in self._forgetting])
+        self._forgetting.clear()
         if self._full is not None and last:
             self._close_gap(self._full)
         if self._gaps:

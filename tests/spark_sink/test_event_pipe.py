@@ -292,6 +292,26 @@ def test_forgotten_flow_is_defined_again_as_long_as_a_frame_of_it_is_not_confirm
     assert second.rows() == []
 
 
+def test_a_flow_is_known_until_the_last_of_the_frames_with_its_rows_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So many rows wait that they become several frames, after the flow was forgotten."""
+    monkeypatch.setattr(event_backlog, "MAX_FRAME_RECORDS", 4)
+    dice, backlog, first, second = random.Random(1), Backlog(), Reader(), Reader()
+    backlog.define(definition(7))
+    backlog.append_rows([request(dice, seq, 7) for seq in range(1, 10)])
+    backlog.forget(7)
+    assert backlog.defined == 1
+    backlog.encode(NOON_MS)
+    backlog.push(first.write)
+    backlog.confirmed(2)
+    backlog.rewind()
+    backlog.push(second.write)
+    assert [type(row).__name__ for row in second.rows()] == ["DefinitionRow", "RequestRow", "RequestRow"]
+    backlog.confirmed(3)
+    assert backlog.defined == 0
+
+
 def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None:
     dice = random.Random(1)
     backlog, reader = Backlog(max_bytes=100), Reader()

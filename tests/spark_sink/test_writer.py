@@ -1,13 +1,26 @@
+import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from spark_sink.errors import BadFrame
 from spark_sink.segments import Disk
 from spark_sink.writing.state import Settings
 from spark_sink.writing.writer import FIRST_RETRY_S, LAST_RETRY_S, Writer
-from tests.spark_sink.records import HEADER, NOON_MS, Event, events, requests_of, rows_frame, sealed, sealed_seqs
+from tests.spark_sink.records import (
+    HEADER,
+    NOON_MS,
+    Event,
+    definition,
+    events,
+    request,
+    requests_of,
+    rows_frame,
+    sealed,
+    sealed_seqs,
+)
 
 WALL_S = NOON_MS / 1000
 HOUR_S = 3600.0
@@ -266,6 +279,29 @@ def test_second_writer_of_an_epoch_goes_on_with_the_numbers(tmp_path: Path) -> N
     second.take(events(1, 2, first_seq=3))
     second.pass_time(1.0)
     assert second.seqs() == [1, 2, 3, 4]
+
+
+def test_definitions_are_bounded_and_those_longest_unused_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_sink.writing.writer.MAX_DEFINITIONS", 20)
+    bench, dice, seq = Bench(tmp_path, roll_s=1.0), random.Random(1), 0
+    for first in range(1, 101, 10):  # ten new flows in each log, and the first one in all of them
+        flows = list(range(first, first + 10))
+        rows: list[object] = [definition(flow) for flow in flows]
+        for flow in [1, *flows]:
+            seq += 1
+            rows.append(request(dice, seq, flow))
+        bench.writer.take(msgspec.msgpack.encode(rows), bench.now, WALL_S)
+        bench.pass_time(1.0)
+    assert bench.writer.state.dropped == 0
+    late = [request(dice, seq + 1, 1), request(dice, seq + 2, 100), request(dice, seq + 3, 2)]
+    bench.writer.take(msgspec.msgpack.encode(late), bench.now, WALL_S)
+    bench.pass_time(1.0)
+    assert [row["seq"] for row in sealed(tmp_path, "requests")] == list(range(1, seq + 3))
+    [gap] = sealed(tmp_path, "lifecycle")
+    assert (gap["reason"], gap["seq"]) == ("unknown-flow", seq + 3)
+    assert bench.writer.state.dropped == 1
 
 
 def test_events_folder_that_is_a_file_is_an_unwritable_folder(tmp_path: Path) -> None:
