@@ -134,8 +134,9 @@ class History:
         what = dice.random()
         self.world.now += dice.random() * 0.02
         if what < 0.05:
-            tags = {"region": dice.choice(["eu", "us"]), "weight": str(dice.randint(1, 4))}
-            self.services[number] = self.world.service(dice.choice(["orders", "stock"]), number + 1, **tags)
+            region, weight = dice.choice(["eu", "us"]), str(dice.randint(1, 4))
+            name = dice.choice(["orders", "stock"])
+            self.services[number] = self.world.service(name, number + 1, region=region, weight=weight)
         elif what < 0.07 and number in self.services:
             service = self.services[number]
             raw = RouteSetup(route_id(number + 1), "orders", tags_of({"region": "eu"})).encode()
@@ -170,7 +171,7 @@ class History:
         if routing == SHARD:
             tags["user"] = str(dice.randrange(20))
             hints = [(SHARD_KEY, "user")]
-        raw = address(routing, hints, **tags)
+        raw = address(routing, hints, b"", **tags)
         if dice.random() < 0.02:
             raw = raw[:-1]  # no ADDRESS
         if dice.random() < 0.05:
@@ -305,8 +306,8 @@ class Repeat:
         if event.kind in (ROUTE_JOINED, ROUTE_ADDED):
             tags = [Tag.of(name, value) for name, value in event.tags]
             old = self.replaced if event.route_id == self.replaced_id else None
-            keeps = old is not None and old.service == event.service
-            self.table.join(Route(raw_id, event.service, tags, self), event.at_ms, 0.0, old.load if keeps else None)
+            load = old.load if old is not None and old.service == event.service else None
+            self.table.join(Route(raw_id, event.service, tags, self), event.at_ms, 0.0, load)
             self.replaced_id = ""
         elif event.kind == ROUTE_REPLACED and event.reason == "changed":
             self.replaced, self.replaced_id = self.table.find(raw_id), event.route_id

@@ -101,6 +101,28 @@ async def test_all_is_in_sealed_files_after_a_stop(start_broker: StartBroker, tm
     assert not list(events.rglob(".*")), "nothing half-written is left"
 
 
+async def test_every_single_request_is_in_sealed_files_and_equals_the_flows(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    events = tmp_path / "events"
+    options = {"events__flow_interval_s": 0.1, "events__roll_s": 0.1, "events__requests": "all"}
+    broker = start_broker("--events", str(events), **options, events__snapshot_s=0.1)
+    service, caller = await live(broker)
+    broker.signal()
+    await caller.rest()
+    await caller.close()
+    await service.close()
+    assert await asyncio.to_thread(broker.wait) == 0
+    single: dict[tuple[str, str], int] = {}
+    for row in rows(events, "requests"):
+        key = row["model"], row["outcome"]
+        single[key] = single.get(key, 0) + row["weight"]
+    assert single == requests(events) == EXPECTED_REQUESTS
+    assert [row["order"] for row in rows(events, "requests") if row["order"]] == list(range(1, 9))
+    assert {"RouteSeen", "TableDigest"} <= set(happened(events))
+    assert {row["emptied_by"] for row in rows(events, "requests")} == {"", "service=nobody"}
+
+
 @pytest.mark.slow
 async def test_all_that_was_handed_over_is_in_sealed_files_after_a_kill(
     start_broker: StartBroker, tmp_path: Path
