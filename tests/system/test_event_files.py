@@ -108,6 +108,7 @@ async def test_every_single_request_is_in_sealed_files_and_equals_the_flows(
     options = {"events__flow_interval_s": 0.1, "events__roll_s": 0.1, "events__requests": "all"}
     broker = start_broker("--events", str(events), **options, events__snapshot_s=0.1)
     service, caller = await live(broker)
+    await until(lambda: "TableDigest" in happened(events))
     broker.signal()
     await caller.rest()
     await caller.close()
