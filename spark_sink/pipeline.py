@@ -11,11 +11,8 @@ their paths, so the events folder must stay where it is.
 
 import contextlib
 import fcntl
-import logging
-import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +22,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_sink.batches import parquet_bytes
-from spark_sink.errors import BadFolder, MissingPart, SinkError
+from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import FLOWS, LIFECYCLES, SCHEMA_VERSION, SPARK_SCHEMAS
-from spark_sink.java import ensure_java
 from spark_sink.segments import Disk, recover, seal
+from spark_sink.session import open_session, reason_of
 from spark_sink.tables import (
     CHECKPOINTS,
     COLUMNS,
@@ -47,13 +44,8 @@ from spark_sink.tables import (
 MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
 KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
 EVENTS_FOLDER: Final = "events_folder"  # file in the checkpoint: the folder that the tables are made of
-CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
 POLL_S: Final = 0.5  # how often a signal and the end of the queries are looked for
 _EVERY: Final = re.compile(r"[1-9]\d* (second|minute|hour)s?")
-
-LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
-# Short jobs: the fast compiler alone and a collector without threads start a third faster.
-SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def is_every(text: str) -> bool:
@@ -101,7 +93,7 @@ class Pipeline:
         except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
             # Our own failure comes back wrapped in Java's stacks; the first-hand one says more.
             failures = [writer.failure for writer in writers if writer.failure is not None]
-            raise SinkError(f"the pipeline ended: {_reason((*failures, error)[0])}") from error
+            raise SinkError(f"the pipeline ended: {reason_of((*failures, error)[0])}") from error
         finally:
             for query in queries:
                 query.stop()
@@ -144,45 +136,6 @@ def remove_leftovers(tables: Path) -> None:
     for table in COLUMNS:
         for day in (tables / table).glob("date=*"):
             recover(day, "", time.time(), Disk())
-
-
-def open_session(master: str, *, is_short: bool) -> Any:
-    """A Spark session with the settings of this job. MissingPart: no pyspark, no Java. SinkError: it did not start."""
-    try:
-        from pyspark.sql import SparkSession  # optional: the extra spark
-    except ImportError as error:
-        raise MissingPart('the pipeline needs pyspark: pip install "rsocket-broker[spark]"') from error
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # or it prints the stack of what we are about to tell
-    os.environ["JAVA_HOME"] = str(ensure_java())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName("rsocket-broker pipeline").master(master)
-    for key, value in session_settings(master, is_short=is_short).items():
-        builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:  # pyspark raises its own, py4j's and RuntimeError here
-        raise SinkError(f"Spark did not start: {_reason(error)}") from error
-    return session
-
-
-def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
-    """Spark's settings for this job."""
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",  # batches are small; the default of 200 makes each take seconds
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.streaming.pollingDelay": "50ms",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-    }
-    if master.startswith("local"):
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        settings |= {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options
-    return settings
 
 
 def read_segments(session: Any, events: Path, source: str) -> Any:
@@ -274,12 +227,3 @@ def _signals(stop: Any) -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-
-
-def _reason(error: Exception) -> str:
-    """The root cause in one line: the last that Java's stacks name, else the first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith(CAUSE)]
-    if causes:
-        return re.sub(r"^[\w.$]+: ", "", causes[-1].removeprefix(CAUSE))
-    return lines[0] if lines else type(error).__name__

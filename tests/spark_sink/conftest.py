@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_sink.errors import MissingPart
-from spark_sink.pipeline import open_session
+from spark_sink.session import open_session
 from tests.conftest import missing
 
 

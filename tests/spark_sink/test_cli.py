@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spark_sink import pipeline as pipeline_module
+from spark_sink import session as session_module
 from spark_sink.cli import pipeline, report
 from spark_sink.errors import MissingPart
 from spark_sink.pipeline import Pipeline
@@ -43,7 +44,7 @@ def test_missing_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: 
     def no_java() -> Path:
         raise MissingPart("Spark needs Java")
 
-    monkeypatch.setattr(pipeline_module, "ensure_java", no_java)
+    monkeypatch.setattr(session_module, "ensure_java", no_java)
     seal(tmp_path / "events", events(1, 10))
     result = run_pipeline(tmp_path, "--once")
     assert (result.exit_code, result.stderr) == (3, "Spark needs Java\n")

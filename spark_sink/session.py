@@ -1,0 +1,69 @@
+"""A Spark session for the jobs of this room: which settings it has, and what is told when it does not start.
+
+Knows nothing of events and tables.
+"""
+
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from spark_sink.errors import MissingPart, SinkError
+from spark_sink.java import ensure_java
+
+CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
+# Short jobs: the fast compiler alone and a collector without threads start a third faster.
+SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def open_session(master: str, *, is_short: bool, name: str = "rsocket-broker pipeline") -> Any:
+    """A Spark session for a job of this room. MissingPart: no pyspark, no Java. SinkError: it did not start.
+
+    `master`: as Spark spells it; `is_short`: it runs for seconds; `name`: what Spark shows of it."""
+    try:
+        from pyspark.sql import SparkSession  # optional: the extra spark
+    except ImportError as error:
+        raise MissingPart('this command needs pyspark: pip install "rsocket-broker[spark]"') from error
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # or it prints the stack of what we are about to tell
+    os.environ["JAVA_HOME"] = str(ensure_java())
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in session_settings(master, is_short=is_short).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # pyspark raises its own, py4j's and RuntimeError here
+        raise SinkError(f"Spark did not start: {reason_of(error)}") from error
+    return session
+
+
+def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
+    """Spark's settings for a job of this room."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",  # batches are small; the default of 200 makes each take seconds
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options
+    return settings
+
+
+def reason_of(error: Exception) -> str:
+    """The root cause in one line: the last that Java's stacks name, else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(CAUSE)]
+    if causes:
+        return re.sub(r"^[\w.$]+: ", "", causes[-1].removeprefix(CAUSE))
+    return lines[0] if lines else type(error).__name__
