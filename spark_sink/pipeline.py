@@ -19,12 +19,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import pyarrow as pa
-
-from spark_sink.batches import parquet_bytes
 from spark_sink.errors import BadFolder, SinkError
-from spark_sink.events import FLOWS, LIFECYCLES, SCHEMA_VERSION, SPARK_SCHEMAS
-from spark_sink.segments import Disk, recover, seal
+from spark_sink.events import FLOWS, LIFECYCLES, SPARK_SCHEMAS
+from spark_sink.publishing import publish
+from spark_sink.segments import Disk, recover
 from spark_sink.session import open_session, reason_of
 from spark_sink.tables import (
     CHECKPOINTS,
@@ -32,13 +30,10 @@ from spark_sink.tables import (
     LIFECYCLE,
     MAX_COLUMN,
     PARTIALS,
+    REJECTIONS,
     SOURCES,
-    SUM_COLUMNS,
-    TIMES,
     Partial,
-    date_folder,
     has_tables,
-    table_schema,
 )
 
 MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
@@ -174,7 +169,11 @@ def partial_rows(flows: Any, partial: Partial) -> Any:
 
     keys = [column.name for column in partial.keys]
     rows = flows.withColumn("minute", F.date_trunc("minute", "started_at"))
-    sums = [F.sum(name).alias(name) for name in SUM_COLUMNS] + [F.max(MAX_COLUMN).alias(MAX_COLUMN)]
+    if partial.name == REJECTIONS:
+        rows = rows.where("outcome = 'rejected'")
+    sums = [F.sum(name).alias(name) for name in partial.sums]
+    if partial.has_max:
+        sums.append(F.max(MAX_COLUMN).alias(MAX_COLUMN))
     names = [column.name for column in partial.columns]
     if not partial.has_histogram:
         return rows.groupBy(*keys).agg(*sums).select(*names)
@@ -184,7 +183,7 @@ def partial_rows(flows: Any, partial: Partial) -> Any:
     rows = rows.select("*", F.posexplode_outer(pairs).alias("place", "pair"))
     is_first = F.coalesce(F.col("place"), F.lit(0)) == 0
     by_bucket = rows.groupBy(*keys, F.col("pair.latency_buckets").alias("bucket")).agg(
-        *(F.sum(F.when(is_first, F.col(name)).otherwise(0)).alias(name) for name in SUM_COLUMNS),
+        *(F.sum(F.when(is_first, F.col(name)).otherwise(0)).alias(name) for name in partial.sums),
         F.max(MAX_COLUMN).alias(MAX_COLUMN),
         F.sum("pair.latency_counts").alias("count"),
     )
@@ -193,17 +192,6 @@ def partial_rows(flows: Any, partial: Partial) -> Any:
     return gathered.select(
         "*", F.col("pairs.bucket").alias("latency_buckets"), F.col("pairs.count").alias("latency_counts")
     ).select(*names)
-
-
-def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
-    """Write the rows into the table, one sealed file per day. OSError: they are not, or not all, there."""
-    rows = rows.select([column.name for column in COLUMNS[table]]).cast(table_schema(table))
-    days = pa.compute.strftime(rows[TIMES[table]], "%Y-%m-%d")
-    for day in sorted(days.unique().to_pylist()):
-        data = parquet_bytes(
-            rows.filter(pa.compute.equal(days, day)), {"schema_version": str(SCHEMA_VERSION), "table": table}
-        )
-        seal(date_folder(tables, table, day), name, data, Disk())
 
 
 @contextlib.contextmanager

@@ -1,74 +1,188 @@
 """The tables that the pipeline makes of events: their columns, where their files lie, and reading them without Spark.
 
-    <tables>/<table>/date=2026-11-20/<source>-<batch>.parquet      one file per table, day and batch of the pipeline
-    <tables>/_checkpoints/<source>/                                 what the pipeline has read; belongs to the tables
+    <tables>/<table>/date=2026-11-20/<generation>-<batch>.parquet    one file per table, day and batch of the pipeline
+    <tables>/requests/date=2026-11-20/<segment>                      segments under their own names
+    <tables>/gaps/date=2026-11-20/<broker>-<epoch>.died.parquet      a broker that ended without a word
+    <tables>/_checkpoints/                                           what the pipeline has read; belongs to the tables
 
-Rows of `traffic` and `callers` are partials: sums over what one batch saw of a minute, so that the same minute can
-stand in many files. Whoever reads adds them up: counts and sums with +, maxima with max, histograms bucket by bucket.
-A record that comes late is just one more partial, and brokers merge like batches do.
+Rows of `traffic`, `callers` and `rejections` are partials: sums over what one batch saw of a minute, so that the same
+minute can stand in many files. Whoever reads adds them up: counts and sums with +, maxima with max, histograms bucket
+by bucket. A record that comes late is just one more partial, and brokers merge like batches do.
 """
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from spark_sink.columns import TIME, Column, arrow_schema
+from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
 from spark_sink.errors import BadFolder
-from spark_sink.events import FLOW_COLUMNS, FLOWS, LIFECYCLE_COLUMNS, LIFECYCLES, ORIGIN_COLUMNS
+from spark_sink.events import (
+    FLOW_COLUMNS,
+    FLOWS,
+    LIFECYCLE_COLUMNS,
+    LIFECYCLES,
+    ORIGIN_COLUMNS,
+    REQUEST_COLUMNS,
+)
+from spark_sink.events import REQUESTS as REQUEST_SOURCE
 
 TRAFFIC: Final = "traffic"
 CALLERS: Final = "callers"
+REJECTIONS: Final = "rejections"
+REQUESTS: Final = "requests"
 LIFECYCLE: Final = "lifecycle"
+ROUTES: Final = "routes"
+SESSIONS: Final = "sessions"
+GAPS: Final = "gaps"
 CHECKPOINTS: Final = "_checkpoints"
 
 # Outcomes that the service or the broker is to blame for; a request that its caller gave up is no failure.
 FAILED_OUTCOMES: Final = ("error", "rejected", "route_lost")
 
-_FLOW: Final = {column.name: column for column in FLOW_COLUMNS}
-_MINUTE: Final = Column("minute", TIME, "begin of the minute in which the flow's interval began")
-_SUMS: Final = ("requests", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
+LEFT: Final = "left"
+REPLACED: Final = "replaced"
+REMOVED: Final = "removed"
+BROKER_DIED: Final = "broker-died"
+BAD_FILE: Final = "bad-file"
 
-_TRAFFIC_KEYS: Final = (
-    _MINUTE,
-    *ORIGIN_COLUMNS[:2],
-    *(_FLOW[name] for name in ("service", "model", "routing", "outcome", "word")),
-)
-_CALLER_KEYS: Final = (
-    _MINUTE,
-    *ORIGIN_COLUMNS[:2],
-    *(_FLOW[name] for name in ("caller_service", "caller_route", "service", "model", "outcome", "word")),
-)
+RETRIES: Final = 5  # compaction takes a day's files once; five times in a row somebody else takes them
+
+_FLOW: Final = {column.name: column for column in FLOW_COLUMNS}
+_LIFECYCLE: Final = {column.name: column for column in LIFECYCLE_COLUMNS}
+_MINUTE: Final = Column("minute", TIME, "begin of the minute in which the flow's interval began")
+_ALL_SUMS: Final = ("requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
+
+
+def _keys(*names: str) -> tuple[Column, ...]:
+    return (_MINUTE, *ORIGIN_COLUMNS[:2], *(_FLOW[name] for name in names))
 
 
 class Partial:
-    """A table of partials: rows of flow records grouped by keys, with sums, a maximum and perhaps a histogram."""
+    """A table of partials: rows of flow records grouped by keys, with sums, perhaps a maximum and a histogram."""
 
-    __slots__ = ("has_histogram", "keys", "name")
+    __slots__ = ("has_histogram", "has_max", "keys", "name", "sums")
 
-    def __init__(self, name: str, keys: tuple[Column, ...], has_histogram: bool) -> None:
+    def __init__(
+        self, name: str, keys: tuple[Column, ...], sums: tuple[str, ...], *, has_max: bool, has_histogram: bool
+    ) -> None:
         self.name: Final = name
         self.keys: Final = keys
+        self.sums: Final = sums  # columns that are added up
+        self.has_max: Final = has_max
         self.has_histogram: Final = has_histogram
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Keys first."""
-        histogram = (_FLOW["latency_buckets"], _FLOW["latency_counts"]) if self.has_histogram else ()
-        return (*self.keys, *(_FLOW[name] for name in _SUMS), _FLOW["latency_max_us"], *histogram)
+        largest = (MAX_COLUMN,) if self.has_max else ()
+        histogram = HISTOGRAM_COLUMNS if self.has_histogram else ()
+        return (*self.keys, *(_FLOW[name] for name in (*self.sums, *largest, *histogram)))
 
 
-PARTIALS: Final = (Partial(TRAFFIC, _TRAFFIC_KEYS, True), Partial(CALLERS, _CALLER_KEYS, False))
-SUM_COLUMNS: Final = _SUMS
 MAX_COLUMN: Final = "latency_max_us"
+HISTOGRAM_COLUMNS: Final = ("latency_buckets", "latency_counts")
+SUM_COLUMNS: Final = _ALL_SUMS
 
-# table -> the source it is made of, its columns, the time that its day is taken from
-SOURCES: Final = {TRAFFIC: FLOWS, CALLERS: FLOWS, LIFECYCLE: LIFECYCLES}
-COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns for partial in PARTIALS} | {
-    LIFECYCLE: LIFECYCLE_COLUMNS
+_TRAFFIC: Final = Partial(
+    TRAFFIC,
+    _keys("service", "route_id", "model", "routing", "outcome", "word"),
+    _ALL_SUMS,
+    has_max=True,
+    has_histogram=True,
+)
+_CALLERS: Final = Partial(
+    CALLERS,
+    _keys("caller_service", "caller_route", "service", "model", "outcome", "word"),
+    _ALL_SUMS,
+    has_max=True,
+    has_histogram=False,
+)
+_REJECTIONS: Final = Partial(
+    REJECTIONS,
+    _keys("service", "caller_service", "address", "routing", "word", "emptied_by"),
+    ("requests",),
+    has_max=False,
+    has_histogram=False,
+)
+PARTIALS: Final = (_TRAFFIC, _CALLERS, _REJECTIONS)
+
+# What Spark groups flow records by: all that any of the tables needs. The tables are made of these groups.
+FINEST: Final = Partial(
+    "finest",
+    tuple({column.name: column for partial in PARTIALS for column in partial.keys}.values()),
+    _ALL_SUMS,
+    has_max=True,
+    has_histogram=True,
+)
+
+ROUTE_COLUMNS: Final = (
+    Column("seen_at", TIME, "moment of the snapshot: all rows of one broker with the same are one table"),
+    *ORIGIN_COLUMNS,
+    *(_LIFECYCLE[name] for name in ("seq", "route_id", "service", "tags", "peer", "uptime_ms", "requests")),
+)
+SESSION_COLUMNS: Final = (
+    *ORIGIN_COLUMNS,
+    _LIFECYCLE["seq"],
+    Column("route_id", TEXT, "the route, uuid text"),
+    Column("service", TEXT, "service name of the route"),
+    Column("tags", TAGS, "tags of the route"),
+    _LIFECYCLE["peer"],
+    Column("is_local", BIGINT, "1: the route was at this broker; 0: at another one, and this broker knew of it"),
+    Column("joined_at", TIME, "when it came into the broker's table: `left_at` without `uptime_ms`"),
+    Column("left_at", TIME, "when it left"),
+    Column("uptime_ms", BIGINT, "how long it was there"),
+    Column("requests", BIGINT, "requests that the route had served"),
+    Column("end", TEXT, "`left`, `replaced` by another connection with its id, or `removed`: it was of another broker"),
+    Column("reason", TEXT, "why, as the event told it: a code word of docs/errors.md, `left` …"),
+)
+GAP_COLUMNS: Final = (
+    Column("at", TIME, "when it was told; of `broker-died` the last moment that is known of that run"),
+    *ORIGIN_COLUMNS,
+    Column(
+        "first_seq",
+        BIGINT,
+        "the first missing record; of `broker-died` the one after the last that is there; 0: unknown",
+    ),
+    Column("last_seq", BIGINT, "the last missing record; 0: unknown"),
+    Column("records", BIGINT, "how many records are missing; 0: unknown"),
+    Column("requests", BIGINT, "how many requests these counted; 0: none, or unknown"),
+    Column("reason", TEXT, "of EventsDropped; `broker-died`; `bad-file`"),
+    Column("detail", TEXT, "a sentence for people"),
+)
+
+COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns for partial in PARTIALS[:2]} | {
+    REQUESTS: REQUEST_COLUMNS,
+    LIFECYCLE: LIFECYCLE_COLUMNS,
+    ROUTES: ROUTE_COLUMNS,
+    SESSIONS: SESSION_COLUMNS,
+    REJECTIONS: _REJECTIONS.columns,
+    GAPS: GAP_COLUMNS,
 }
-TIMES: Final = {TRAFFIC: "minute", CALLERS: "minute", LIFECYCLE: "at"}
+# table -> the source that most of it is made of, and the time that its day is taken from
+SOURCES: Final = {
+    TRAFFIC: FLOWS,
+    CALLERS: FLOWS,
+    REQUESTS: REQUEST_SOURCE,
+    LIFECYCLE: LIFECYCLES,
+    ROUTES: LIFECYCLES,
+    SESSIONS: LIFECYCLES,
+    REJECTIONS: FLOWS,
+    GAPS: LIFECYCLES,
+}
+TIMES: Final = {
+    TRAFFIC: "minute",
+    CALLERS: "minute",
+    REQUESTS: "at",
+    LIFECYCLE: "at",
+    ROUTES: "seen_at",
+    SESSIONS: "left_at",
+    REJECTIONS: "minute",
+    GAPS: "at",
+}
 
 
 def table_schema(table: str) -> pa.Schema:
@@ -86,14 +200,29 @@ def has_tables(tables: Path) -> bool:
     return any(next((tables / table).glob("date=*/[!._]*.parquet"), None) is not None for table in COLUMNS)
 
 
-def read_table(tables: Path, table: str) -> pa.Table:
-    """All rows of a table, partials as they are; empty when the pipeline has made none. BadFolder: a file of it cannot
-    be read as this table."""
-    files = sorted(str(path) for path in (tables / table).glob("date=*/[!._]*.parquet"))
+def read_table(
+    tables: Path, table: str, columns: Sequence[str] | None = None, since: datetime | None = None
+) -> pa.Table:
+    """Rows of a table, partials as they are; empty when the pipeline has made none. BadFolder: a file of it cannot be
+    read as this table.
+
+    `columns`: only these, in this order; all by default. `since`: only rows whose time (`TIMES`) is not before it; it
+    needs a zone. Days before it are not even opened."""
     schema = table_schema(table)
-    if not files:
-        return schema.empty_table()
-    try:
-        return ds.dataset(files, schema=schema, format="parquet").to_table()
-    except (pa.ArrowException, OSError) as error:
-        raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {error}") from error
+    names = schema.names if columns is None else list(columns)
+    first_day = "date=" if since is None else f"date={since.astimezone(UTC):%Y-%m-%d}"
+    only = None if since is None else ds.field(TIMES[table]) >= pa.scalar(since, schema.field(TIMES[table]).type)
+    for left in reversed(range(RETRIES)):
+        files = [str(path) for path in (tables / table).glob("date=*/[!._]*.parquet") if path.parent.name >= first_day]
+        if not files:
+            break
+        try:
+            return ds.dataset(sorted(files), schema=schema, format="parquet").to_table(columns=names, filter=only)
+        except FileNotFoundError as error:
+            if not left:  # else compaction has replaced it meanwhile: what replaced it is there now
+                raise BadFolder(
+                    f"files of the table {table} in {tables} vanish while they are read: {error}"
+                ) from error
+        except (pa.ArrowException, OSError) as error:
+            raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {error}") from error
+    return pa.schema([schema.field(name) for name in names]).empty_table()

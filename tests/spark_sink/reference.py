@@ -11,8 +11,8 @@ from broker.events import FlowRecord
 from tests.spark_sink.records import HEADER, Event
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SUMS = ("requests", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
-TRAFFIC_KEYS = ("service", "model", "routing", "outcome", "word")
+SUMS = ("requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
+TRAFFIC_KEYS = ("service", "route_id", "model", "routing", "outcome", "word")
 CALLER_KEYS = ("caller_service", "caller_route", "service", "model", "outcome", "word")
 
 

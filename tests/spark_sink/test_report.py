@@ -10,7 +10,7 @@ from rich.console import Console
 
 from broker.events import EVENTS_DROPPED, FlowRecord, LifecycleEvent, bucket_of
 from spark_sink.errors import BadFolder
-from spark_sink.pipeline import publish
+from spark_sink.publishing import publish
 from spark_sink.report import Report, Section, build_report, markdown_report, print_report
 from spark_sink.tables import CALLERS, FAILED_OUTCOMES, LIFECYCLE, PARTIALS, TRAFFIC, Partial, table_schema
 from tests.spark_sink.records import NOON_MS, Event, events, tables

@@ -1,0 +1,91 @@
+"""Tables without Spark: where their files lie, and reading some columns, some days, and while files are exchanged."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from spark_sink.errors import BadFolder
+from spark_sink.tables import COLUMNS, GAPS, PARTIALS, SOURCES, TIMES, date_folder, read_table, table_schema
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def gap(at: datetime, reason: str) -> dict[str, Any]:
+    return {
+        "at": at,
+        "broker_id": "b",
+        "broker_name": "one",
+        "epoch": 1,
+        "first_seq": 1,
+        "last_seq": 2,
+        "records": 2,
+        "requests": 0,
+        "reason": reason,
+        "detail": "",
+    }
+
+
+def write(tables: Path, name: str, rows: list[dict[str, Any]]) -> Path:
+    folder = date_folder(tables, GAPS, f"{rows[0]['at']:%Y-%m-%d}")
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, table_schema(GAPS)), folder / name)
+    return folder / name
+
+
+def test_every_table_has_its_source_and_its_time() -> None:
+    assert set(COLUMNS) == set(SOURCES) == set(TIMES)
+    assert all(TIMES[table] in table_schema(table).names for table in COLUMNS)
+    assert all(COLUMNS[partial.name] == partial.columns for partial in PARTIALS)
+
+
+def test_some_columns_since_a_moment_are_read_and_days_before_it_are_not_opened(tmp_path: Path) -> None:
+    write(tmp_path, "1.parquet", [gap(NOON, "a"), gap(NOON + timedelta(hours=1), "b")])
+    old = write(tmp_path, "1.parquet", [gap(NOON - timedelta(days=1), "old")])
+    assert sorted(read_table(tmp_path, GAPS, ["reason"])["reason"].to_pylist()) == ["a", "b", "old"]
+    old.write_text("nobody looks into it")
+    table = read_table(tmp_path, GAPS, ["reason", "at"], NOON + timedelta(minutes=1))
+    assert table.to_pylist() == [{"reason": "b", "at": NOON + timedelta(hours=1)}]
+    east = datetime.fromisoformat("2026-11-21T00:30:00+13:00")  # in UTC it is the day before
+    assert read_table(tmp_path, GAPS, ["reason"], east)["reason"].to_pylist() == ["a", "b"]
+
+
+def test_table_that_nobody_made_is_empty_with_its_columns(tmp_path: Path) -> None:
+    assert read_table(tmp_path, GAPS).schema == table_schema(GAPS)
+    assert read_table(tmp_path, GAPS, ["at"]).schema.names == ["at"]
+
+
+def test_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "1.parquet", [gap(NOON, "a")]).write_text("no")
+    with pytest.raises(BadFolder, match=r"the table gaps .*1\.parquet"):
+        read_table(tmp_path, GAPS)
+
+
+def test_files_that_are_exchanged_while_they_are_read_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "1.parquet", [gap(NOON, "a")])
+    dataset, moves = ds.dataset, [path.with_name("2.parquet"), path.with_name("3.parquet")]
+
+    def exchanged(files: list[str], **options: Any) -> Any:
+        if moves:
+            Path(files[0]).rename(moves.pop(0))
+        return dataset(files, **options)
+
+    monkeypatch.setattr(ds, "dataset", exchanged)
+    assert read_table(tmp_path, GAPS)["reason"].to_pylist() == ["a"]
+
+
+def test_files_that_vanish_again_and_again_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "1.parquet", [gap(NOON, "a")])
+
+    def gone(*_: Any, **__: Any) -> Any:
+        raise FileNotFoundError("1.parquet")
+
+    monkeypatch.setattr(ds, "dataset", gone)
+    with pytest.raises(BadFolder, match="vanish while they are read"):
+        read_table(tmp_path, GAPS)
