@@ -134,8 +134,8 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str]) -> memoryview:
     return memoryview(out.getvalue())
 
 
-def segment_metadata(header: Header, source: str) -> dict[str, str]:
-    """What the footer of a segment says about it."""
+def segment_metadata(header: Header, source: str, first_row: int) -> dict[str, str]:
+    """What the footer of a segment says about it. `first_row`: rows of this source in all segments before it."""
     return {
         "schema_version": str(SCHEMA_VERSION),
         "source": source,
@@ -143,6 +143,7 @@ def segment_metadata(header: Header, source: str) -> dict[str, str]:
         "broker_name": header.broker_name,
         "epoch": str(header.epoch),
         "broker_version": header.version,
+        "first_row": str(first_row),
     }
 
 

@@ -28,6 +28,7 @@ import msgspec
 
 from spark_sink.batches import FrameRows
 from spark_sink.errors import BadFrame
+from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import Disk
 
@@ -49,6 +50,7 @@ class Ledger(msgspec.Struct):
     seq: int = 0  # the highest sequence number
     dropped: int = 0  # records that are told as dropped
     dropped_requests: int = 0
+    rows: dict[str, int] = {}  # kept, of each source: how many lines its segments have
 
     def add(self, other: "Ledger") -> None:
         """What came after it."""
@@ -58,6 +60,7 @@ class Ledger(msgspec.Struct):
         self.seq = max(self.seq, other.seq)
         self.dropped += other.dropped
         self.dropped_requests += other.dropped_requests
+        self.rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in COLUMNS}
 
 
 class WalHead(msgspec.Struct):
@@ -99,10 +102,11 @@ class WalContent:
 
 def ledger_of(number: int, records: int, rows: FrameRows) -> Ledger:
     """What a frame adds to the counts. One that is not of the broker (`records` is 0) tells a gap, or defines flows."""
+    lines = {FLOWS: len(rows.flows), LIFECYCLES: len(rows.lifecycles), REQUESTS: len(rows.singles)}
     if records:
         kept = records - rows.lost
-        return Ledger(number, kept, rows.requests, rows.last_seq, dropped=rows.lost)
-    ledger = Ledger(number, seq=rows.last_seq)
+        return Ledger(number, kept, rows.requests, rows.last_seq, dropped=rows.lost, rows=lines)
+    ledger = Ledger(number, seq=rows.last_seq, rows=lines)
     for row in rows.lifecycles:
         ledger.dropped += int(dict(row.tags)["records"])
         ledger.dropped_requests += row.requests
@@ -139,6 +143,7 @@ class Wal:
     def __init__(self, path: Path, head: WalHead, disk: Disk) -> None:
         """Create it. FileExistsError: there is one of this name."""
         self.path: Final = path
+        self.before: Final = head.before.rows  # of each source, in all logs before it
         self.defined: Final[set[int]] = set()  # flow numbers
         self._disk: Final = disk
         self.handle: Final = disk.create(path)

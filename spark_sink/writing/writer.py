@@ -68,7 +68,7 @@ class _Waiting:
 class _Closed:
     """A log that is to become segments."""
 
-    __slots__ = ("frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "wal_bytes")
+    __slots__ = ("before", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "wal_bytes")
 
     def __init__(self, path: Path, handle: int, number: int, header: Header, ledger: Ledger, wal_bytes: int) -> None:
         self.path: Final = path
@@ -77,6 +77,7 @@ class _Closed:
         self.header: Final = header
         self.ledger: Final = ledger  # of this log alone
         self.wal_bytes: Final = wal_bytes
+        self.before: dict[str, int] = {}  # rows of each source in all logs before it
         self.frames: list[FrameRows] | None = None  # None: to be read from it
         self.is_found = False  # left behind by another process
         self.is_own = True  # of this epoch of this broker
@@ -328,6 +329,7 @@ class Writer:
         assert number is not None  # the path is of wal_name
         closed = _Closed(wal.path, wal.handle, number, self._header, self._ledger, wal.bytes)
         closed.frames, self._frames = self._frames, []
+        closed.before = wal.before
         if self._closed:
             closed.frames = None  # others wait before it: it is read again when its turn comes
         self._closed.append(closed)
@@ -372,7 +374,8 @@ class Writer:
         for source, table in tables.items():
             if closed.is_found and is_published(self._events, source, name):
                 continue
-            seal(self._events / source, name, parquet_bytes(table, segment_metadata(closed.header, source)), self._disk)
+            metadata = segment_metadata(closed.header, source, closed.before.get(source, 0))
+            seal(self._events / source, name, parquet_bytes(table, metadata), self._disk)
         return len(tables)
 
     # What others left
@@ -403,6 +406,7 @@ class Writer:
     def _found(self, path: Path, handle: int, number: int, content: WalContent, size: int, *, is_own: bool) -> None:
         closed = _Closed(path, handle, number, content.head.header, content.ledger, size)
         closed.is_found, closed.is_own = True, is_own
+        closed.before = content.head.before.rows
         self._closed.append(closed)
         self.state.recovered += content.ledger.records
         self.state.torn_bytes += content.torn_bytes

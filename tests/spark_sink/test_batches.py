@@ -133,7 +133,7 @@ def test_unknown_kind_of_a_newer_broker_is_kept_with_its_number() -> None:
 
 def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
     table = tables(events(seed=1, count=50))["flows"]
-    file = pq.ParquetFile(pa.BufferReader(parquet_bytes(table, segment_metadata(HEADER, "flows"))))
+    file = pq.ParquetFile(pa.BufferReader(parquet_bytes(table, segment_metadata(HEADER, "flows", 41))))
     metadata = {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
     assert metadata == {
         "rsocket_broker.schema_version": "3",
@@ -142,6 +142,7 @@ def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
         "rsocket_broker.broker_name": HEADER.broker_name,
         "rsocket_broker.epoch": str(HEADER.epoch),
         "rsocket_broker.broker_version": "",
+        "rsocket_broker.first_row": "41",
     }
     group = file.metadata.row_group(0)
     assert {group.column(number).compression for number in range(group.num_columns)} == {"ZSTD"}

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.errors import BadFrame
@@ -104,6 +105,32 @@ def test_segments_of_a_batch_have_the_number_of_their_log_and_the_next_log_is_th
         f"_tmp/{stem}-0000000003.wal",
         *(f"{source}/{stem}-{n:010d}.parquet" for source in ("flows", "lifecycle") for n in (1, 2)),
     ]
+
+
+def first_rows(folder: Path) -> list[tuple[int, int]]:
+    """What each segment of lifecycle events says came before it, and how many it has."""
+    files = [pq.read_metadata(path) for path in sorted((folder / "lifecycle").glob("*.parquet"))]
+    return [(int(file.metadata[b"rsocket_broker.first_row"]), file.num_rows) for file in files]
+
+
+def test_each_segment_says_how_many_rows_of_its_source_came_before_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.take(events(1, 20))
+    bench.pass_time(1.0)
+    bench.disk.is_full = True
+    bench.take(events(2, 30, first_seq=21))
+    bench.pass_time(1.0)
+    bench.take(events(3, 40, first_seq=51))
+    bench.pass_time(1.0)
+    bench.writer.take(rows_frame(events(4, 10, first_seq=91)), bench.now, WALL_S)
+    assert first_rows(tmp_path) == [(0, 2)]
+    for handle in [*(closed.handle for closed in bench.writer._closed), bench.writer._wal.handle]:  # type: ignore[union-attr]
+        bench.disk.close(handle)  # it was killed
+    again = Bench(tmp_path)
+    again.writer._came = 4  # the broker sends what is behind that
+    again.take(events(5, 10, first_seq=101))
+    assert again.writer.seal_all(again.now, WALL_S)
+    assert first_rows(tmp_path) == [(0, 2), (2, 3), (5, 5), (10, 1)]
 
 
 def test_end_leaves_no_log(tmp_path: Path) -> None:
