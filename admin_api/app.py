@@ -14,7 +14,7 @@ from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import Changes
 from admin_api.endpoints import Endpoints
 from admin_api.errors import Handler, problems
-from admin_api.parameters import BROKER, PART, SERVICE, reject_unknown
+from admin_api.parameters import AFTER, ARCHIVED, BROKER, PART, SERVICE, SOURCE, reject_unknown
 
 __all__ = ["Admin", "CHANGES", "ENDPOINTS", "make_app", "start_admin"]
 
@@ -28,6 +28,9 @@ NONE: Final[frozenset[str]] = frozenset()
 ROUTE_DRAIN: Final = "/api/v1/routes/{id:[^/]+}/drain"
 TAG_DRAIN: Final = "/api/v1/drains/tags/{key:[^/]+}/{value:.*}"  # a value may hold slashes, or be empty
 BROKER_DRAIN: Final = "/api/v1/drains/broker"
+EVENTS: Final = "/api/v1/events"
+EVENT_STREAM: Final = "/api/v1/events/{stream:[^/]+}"
+EVENT_FILE: Final = "/api/v1/events/{stream:[^/]+}/{source:[^/]+}/{number:[^/]+}"
 REDIRECT: Final = "/api/v1/redirects/{service:.+}"  # a service's name may hold slashes
 
 
@@ -35,7 +38,7 @@ class Endpoint(NamedTuple):
     """One path to look at. HEAD is answered wherever GET is."""
 
     path: str
-    answer: Callable[[Endpoints, web.Request], web.Response | Awaitable[web.Response]]
+    answer: Callable[[Endpoints, web.Request], web.Response | Awaitable[web.StreamResponse]]
     parameters: frozenset[str] = NONE
     takes_tags: bool = False  # tag.NAME, any name
 
@@ -67,6 +70,9 @@ ENDPOINTS: Final = (
     Endpoint("/api/v1/paths", Endpoints.paths, PART),
     Endpoint("/api/v1/redirects", Endpoints.redirects, PART),
     Endpoint("/api/v1/limits", Endpoints.limits),
+    Endpoint(EVENTS, Endpoints.event_streams, PART | {ARCHIVED}),
+    Endpoint(EVENT_STREAM, Endpoints.event_files, PART | {ARCHIVED, SOURCE, AFTER}),
+    Endpoint(EVENT_FILE, Endpoints.event_file),
 )
 
 CHANGES: Final = (

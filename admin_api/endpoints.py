@@ -1,5 +1,5 @@
 """What each path answers. Plain functions without a wait, so that what they read cannot change under them; only the
-metrics, which may be long, let the loop turn in between."""
+metrics, which may be long, let the loop turn in between, and event files are looked for in a thread."""
 
 from typing import Final
 
@@ -7,6 +7,7 @@ from aiohttp import web
 
 from admin_api.admin import Admin, state_of
 from admin_api.errors import AdminError, shown
+from admin_api.event_files import EventFiles
 from admin_api.metrics import Metrics
 from admin_api.page import index_page
 from admin_api.parameters import brokers_of, part_of, tags_of
@@ -28,6 +29,7 @@ class Endpoints:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._metrics = Metrics(admin)
+        self._event_files = EventFiles(admin.config.events.dir)
 
     def index(self, request: web.Request) -> web.Response:
         """A page for people."""
@@ -119,6 +121,18 @@ class Endpoints:
     def limits(self, request: web.Request) -> web.Response:
         """The limits in use."""
         return json_response(Items(views.limits(self._admin.config)))
+
+    async def event_streams(self, request: web.Request) -> web.Response:
+        """Runs of brokers that have event files."""
+        return await self._event_files.streams(request)
+
+    async def event_files(self, request: web.Request) -> web.Response:
+        """Event files of one run."""
+        return await self._event_files.files(request)
+
+    async def event_file(self, request: web.Request) -> web.StreamResponse:
+        """The bytes of one event file."""
+        return await self._event_files.file(request)
 
     def _status(self) -> views.StatusView:
         admin = self._admin

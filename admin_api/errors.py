@@ -32,6 +32,8 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "no-such-connection": (404, "There is no such connection"),
     "no-such-drain": (404, "It is not drained"),
     "no-such-redirect": (404, "It is not redirected"),
+    "no-event-files": (404, "No event files are written"),
+    "no-such-event-file": (404, "There is no such event file"),
     "method-not-allowed": (405, "The method cannot be used here"),
     "over-limit": (409, "A limit of the broker is reached"),
     "bad-request": (400, "The request cannot be understood"),

@@ -22,6 +22,7 @@ LINKS: Final = (
     ("/api/v1/redirects", "services whose requests go to another one"),
     ("/api/v1/drains", "what gets no new requests, because somebody said so"),
     ("/api/v1/limits", "limits in use, and why they are there"),
+    ("/api/v1/events", "event files, for Spark elsewhere"),
     ("/api/v1/traffic", "ended requests by service, model, routing and outcome"),
     ("/metrics", "for Prometheus"),
     ("/livez", "does it live?"),

@@ -1,7 +1,7 @@
 """Query parameters: which part of a list, which tags, which brokers. Decides what is a mistake, and names the parameter
 then."""
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Final
 
 from aiohttp import web
@@ -13,9 +13,13 @@ from broker.views import Part, TagFilter
 LIMIT: Final = 100  # items of a list, unless told otherwise
 MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
 MAX_OFFSET: Final = 2**31 - 1
+MAX_NUMBER: Final = 2**63 - 1
 PART: Final = frozenset({"limit", "offset"})
 SERVICE: Final = "service"
 BROKER: Final = "broker"
+ARCHIVED: Final = "archived"
+SOURCE: Final = "source"
+AFTER: Final = "after"
 TAG: Final = "tag."
 
 
@@ -50,6 +54,31 @@ def tags_of(request: web.Request) -> TagFilter:
 def brokers_of(request: web.Request) -> frozenset[str]:
     """`broker=eu-1`; again: any of them."""
     return frozenset(request.query.getall(BROKER, []))
+
+
+def after_of(request: web.Request) -> int:
+    """`after=41`: numbers that are greater."""
+    return _number(request, AFTER, 0, 0, MAX_NUMBER)
+
+
+def archived_of(request: web.Request) -> bool:
+    """`archived=false`: without the archive."""
+    return _one_of(request, ARCHIVED, ("true", "false"), "true") == "true"
+
+
+def source_of(request: web.Request, sources: Sequence[str]) -> str:
+    """`source=flows`: empty when there is none."""
+    return _one_of(request, SOURCE, sources, "")
+
+
+def _one_of(request: web.Request, name: str, words: Sequence[str], default: str) -> str:
+    texts = request.query.getall(name, [])
+    if not texts:
+        return default
+    if len(texts) > 1 or texts[0] not in words:
+        given = " and ".join(repr(shown(each)) for each in texts)
+        raise AdminError("bad-parameter", f"{name} must be one of {', '.join(words)}, not {given}")
+    return texts[0]
 
 
 def _number(request: web.Request, name: str, default: int, low: int, high: int) -> int:

@@ -16,10 +16,24 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import web
 
-from admin_api.app import BROKER_DRAIN, CHANGES, ENDPOINTS, HEADERS, NONE, REDIRECT, ROUTE_DRAIN, STOP_S, TAG_DRAIN
+from admin_api.app import (
+    BROKER_DRAIN,
+    CHANGES,
+    ENDPOINTS,
+    EVENT_FILE,
+    EVENT_STREAM,
+    EVENTS,
+    HEADERS,
+    NONE,
+    REDIRECT,
+    ROUTE_DRAIN,
+    STOP_S,
+    TAG_DRAIN,
+)
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import guard
 from admin_api.errors import AdminError, Handler, problems, shown
+from admin_api.event_files import EventFiles
 from admin_api.page import index_page
 from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
 from admin_api.schemas import Health, Items, json_response
@@ -49,7 +63,7 @@ ROUTES: Final = "/api/v1/routes"
 LINKS: Final = "/api/v1/links"
 STATUS: Final = "/api/v1/status"
 SHOWN: Final = 20  # brokers and links on the page, of each
-Answering = Callable[[web.Request], Awaitable[web.Response]]
+Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Drain(NamedTuple):
@@ -67,6 +81,7 @@ class WorkersApi:
         self.asker: Final = Asker(self)
         self._metrics: Final = WorkersMetrics()
         self._drains: Final[dict[tuple[str, str], Drain]] = {}  # by kind and name; as many as a worker lets there be
+        event_files = EventFiles(workers.config.events.dir)  # all workers write into one folder
         self._returning: Final[set[asyncio.Task[None]]] = set()  # workers that are told of drains; ends with each
         self._special: Final[dict[str, Answering]] = {
             "/": self.index,
@@ -80,6 +95,9 @@ class WorkersApi:
             "/api/v1/connections": self.connections,
             LINKS: self.links,
             "/api/v1/limits": self.limits,
+            EVENTS: event_files.streams,
+            EVENT_STREAM: event_files.files,
+            EVENT_FILE: event_files.file,
         }
 
     def numbers(self) -> list[int]:

@@ -41,6 +41,8 @@ NEIGHBOURS = {
         "broker.events",
         "broker.errors",
         "broker.wire",
+        "spark_sink.source.folder",  # which event files there are: one answer for readers near and far
+        "spark_sink.errors",
     ],
     "spark_sink": ["broker.events", "broker.errors", "broker.routing.digests"],
 }

@@ -60,6 +60,7 @@ def modules() -> list[str]:
         "client_sdk/connection/handling.py",
         "client_sdk/connection/streams.py",
         "client_sdk/codecs.py",
+        "admin_api/event_files.py",
     ]
     paths += [f"client_sdk/{name}.py" for name in ("connect", "metadata", "spans", "tracing")]
     for room in ("calls", "keeping", "services", "rsocket_py"):
@@ -69,7 +70,7 @@ def modules() -> list[str]:
 
 def full_name(module: str) -> str:
     """`broker.life.closed` of `life.closed`."""
-    return module if module.startswith("client_sdk.") else f"broker.{module}"
+    return module if module.startswith(("client_sdk.", "admin_api.")) else f"broker.{module}"
 
 
 def constants() -> set[str]:
