@@ -3,7 +3,10 @@
 SinkError                    one clear sentence; `exit_status` of the process
  ├─ BadFrame        (1)      bytes from the broker that are no frame, header or row
  ├─ BadFolder       (2)      a folder that is missing, empty, foreign or in use
- └─ MissingPart     (3)      pyspark or a fit Java is not installed
+ ├─ MissingPart     (3)      pyspark or a fit Java is not installed
+ ├─ BadOptions      (2)      options of the data source that cannot be
+ ├─ BadFile         (1)      a file with the name of a segment or log that is none
+ └─ LostRows        (1)      rows that were to be read are not there any more
 """
 
 from typing import ClassVar
@@ -29,3 +32,17 @@ class MissingPart(SinkError):
     """A program or library that is not installed; the text says how to install it."""
 
     exit_status: ClassVar[int] = 3
+
+
+class BadOptions(SinkError):
+    """Options of the data source; the text names all that are wrong."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class BadFile(SinkError):
+    """A file that is called like a segment or a log and cannot be read as one; the text names it."""
+
+
+class LostRows(SinkError):
+    """Rows that were to be read are not there any more; the text says which, and how many."""
