@@ -1,7 +1,7 @@
 """An alert: services whose requests fail too often, from the events as they come.
 
-Run it: `rsocket-broker demo`, then `python examples/spark_alert.py`; or with a folder of events, or the URL of the admin
-API of a broker, and `--follow` to go on. What was read is remembered, so that nothing is counted twice.
+Run it: `rsocket-broker demo`, then `python examples/spark_alert.py`; or with a folder of events, or the URL of a
+broker's admin API, and `--follow` to go on. What was read is remembered, so that nothing is counted twice.
 """
 
 import sys

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_sink.errors import MissingPart
-from spark_sink.events import SPARK_SCHEMAS
+from spark_sink.errors import BadOptions, MissingPart
+from spark_sink.events import ARROW_SCHEMAS, SPARK_SCHEMAS
 from spark_sink.source.options import Offsets, options_of
 from spark_sink.source.reader import EventReader, Part
 
@@ -54,12 +54,12 @@ class RSocketBroker(DataSource):
 
     def reader(self, schema: Any) -> "BatchReader":
         """Of a batch."""
-        return BatchReader(EventReader(self._options), columns_of(schema))
+        return BatchReader(EventReader(self._options), columns_of(schema, self._options.source))
 
     def streamReader(self, schema: Any) -> "StreamReader":
         """Of a streaming query."""
         reader = StreamReader if SupportsTriggerAvailableNow is None else AvailableNowReader
-        return reader(EventReader(self._options), columns_of(schema))
+        return reader(EventReader(self._options), columns_of(schema, self._options.source))
 
 
 class _Reads:
@@ -131,8 +131,11 @@ else:
             self._reader.stop_at_latest()
 
 
-def columns_of(schema: Any) -> pa.Schema:
-    """The Arrow schema that Spark wants for its own. BadOptions: a column that there is not."""
+def columns_of(schema: Any, source: str) -> pa.Schema:
+    """The Arrow schema that Spark wants for its own. BadOptions: a column that the source does not have."""
+    strange = [name for name in schema.names if name not in ARROW_SCHEMAS[source].names]
+    if strange:
+        raise BadOptions(f"rsocket_broker: {source} have no column {', '.join(strange)}; docs/events.md names all")
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.1: times are UTC anyway

@@ -65,8 +65,13 @@ def test_rows_are_record_batches_with_the_columns_that_were_asked_for(tmp_path: 
     [partition] = reader.partitions()
     [batch] = reader.read(partition)
     assert isinstance(batch, pa.RecordBatch)
-    assert batch.schema == spark_module.columns_of(FEW)
+    assert batch.schema == spark_module.columns_of(FEW, LIFECYCLES)
     assert list(reader.read(type(partition)(None))) == []
+
+
+def test_a_schema_with_a_column_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadOptions, match="lifecycle have no column speed"):
+        source(tmp_path).reader(StructType([StructField("seq", LongType()), StructField("speed", LongType())]))
 
 
 def test_limits_of_spark_4_2(tmp_path: Path) -> None:
