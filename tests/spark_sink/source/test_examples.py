@@ -81,7 +81,7 @@ def test_the_five_questions_have_answers(
 
 
 @pytest.mark.spark
-def test_the_alert_tells_a_service_that_fails_too_often_once(
+def test_the_alert_tells_a_service_that_fails_too_often(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flow(seq: int, service: str, requests: int, outcome: str, word: str = "") -> FlowRecord:
@@ -99,7 +99,7 @@ def test_the_alert_tells_a_service_that_fails_too_often_once(
             flow(6, "rare", 3, "error"),
         ]
     )
-    for expected in (["12:00:00 ALERT orders: 10 of 100 requests failed (10.0 %): no-route"], []):
-        said = run_example("spark_alert.py", capsys, monkeypatch, str(tmp_path / "events"))
-        assert [line for line in said.splitlines() if "ALERT" in line] == expected
-    assert "mail" not in said
+    said = run_example("spark_alert.py", capsys, monkeypatch, str(tmp_path / "events"))
+    assert [line for line in said.splitlines() if "ALERT" in line] == [
+        "12:00:00 ALERT orders: 10 of 100 requests failed (10.0 %): no-route"
+    ]
