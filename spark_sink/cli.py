@@ -4,6 +4,7 @@ Every expected failure is one sentence on standard error and an exit status: 2 a
 """
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,13 @@ from rich.console import Console
 
 from spark_sink.errors import SinkError
 from spark_sink.pipeline import Pipeline, is_every
-from spark_sink.report import build_report, markdown_report, print_report
+from spark_sink.report.facts import read_facts
+from spark_sink.report.page import html_report
+from spark_sink.report.printers import WIDTH, markdown_report, print_report
+from spark_sink.report.times import parse_since
 
 DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_EVERY: Final = "5 seconds"
-WIDTH: Final = 120  # columns of the report when it goes to a file or a log
 
 
 def _interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -48,17 +51,30 @@ def run(events: Path, tables: Path, master: str, once: bool, every: str | None) 
         _end(error)
 
 
+def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    try:
+        return None if value is None else parse_since(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command()
 @click.argument("tables", type=click.Path(path_type=Path))
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as a page with plots.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown to this file.")
-def report(tables: Path, out: Path | None) -> None:
+@click.option("--since", callback=_moment, help='Only from then on: "2 hours", "3 days" ago, or an ISO time (UTC).')
+def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None) -> None:
     """What happened, from the tables that the pipeline made. Needs no Java."""
     try:
-        made = build_report(tables)
-        print_report(made, Console(width=None if sys.stdout.isatty() else WIDTH))
+        facts = read_facts(tables, since)
+        page = None if html is None else html_report(facts, datetime.now(UTC))
+        print_report(facts, Console(width=None if sys.stdout.isatty() else WIDTH))
         if out is not None:
-            out.write_text(markdown_report(made), encoding="utf-8")
+            out.write_text(markdown_report(facts), encoding="utf-8")
             click.echo(f"written to {out}")
+        if html is not None and page is not None:
+            html.write_text(page, encoding="utf-8")
+            click.echo(f"written to {html}")
     except SinkError as error:
         _end(error)
     except OSError as error:

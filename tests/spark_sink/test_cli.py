@@ -10,9 +10,9 @@ from spark_sink import session as session_module
 from spark_sink.cli import pipeline, report
 from spark_sink.errors import MissingPart
 from spark_sink.pipeline import Pipeline
-from tests.spark_sink.records import NOON_MS, events
+from tests.spark_sink.records import events
+from tests.spark_sink.report.tables import traffic_row, write
 from tests.spark_sink.test_pipeline import seal
-from tests.spark_sink.test_report import make_tables
 
 
 def run_pipeline(tmp_path: Path, *options: str) -> Result:
@@ -76,12 +76,41 @@ def test_trigger_reaches_the_pipeline(
     assert seen == [every]
 
 
-def test_report_prints_and_writes_markdown(tmp_path: Path) -> None:
-    make_tables(tmp_path / "tables", events(1, 50, NOON_MS))
-    result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--out", str(tmp_path / "report.md")])
+def test_report_prints_and_writes_markdown_and_the_page(tmp_path: Path) -> None:
+    write(tmp_path / "tables", {"traffic": [traffic_row(requests=3)]})
+    page, markdown = tmp_path / "report.html", tmp_path / "report.md"
+    result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--html", str(page), "--out", str(markdown)])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Traffic per service and model" in result.output
-    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("# What the broker did\n")
+    assert "Requests per service and model" in result.output
+    assert result.output.endswith(f"written to {markdown}\nwritten to {page}\n")
+    assert markdown.read_text(encoding="utf-8").startswith("# What the brokers did\n")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>\n")
+
+
+def test_report_since_a_moment_leaves_out_what_was_before(tmp_path: Path) -> None:
+    write(tmp_path / "tables", {"traffic": [traffic_row()]})
+    for since, text in (
+        ("2026-11-20T11:59", "1.00 ms"),
+        ("2026-11-20T12:01", "no records since 2026-11-20 12:01:00 UTC"),
+    ):
+        result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--since", since])
+        assert (result.exit_code, result.stderr, text in result.output) == (0, "", True)
+
+
+def test_since_that_is_no_time_is_refused_with_examples(tmp_path: Path) -> None:
+    result = CliRunner().invoke(report, [str(tmp_path), "--since", "noon"])
+    assert result.exit_code == 2
+    assert "'noon' is no time; write one like" in result.stderr
+
+
+def test_page_without_plotly_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    write(tmp_path / "tables", {"traffic": [traffic_row()]})
+    result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--html", str(tmp_path / "report.html")])
+    text = 'the page with plots needs plotly: pip install "rsocket-broker[report]"\n'
+    assert (result.exit_code, result.stdout, result.stderr) == (3, "", text)
+    assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -93,7 +122,8 @@ def test_report_without_tables_is_one_sentence_and_status_2(tmp_path: Path, is_t
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
 
 
-def test_report_that_cannot_be_written_is_one_sentence_and_status_2(tmp_path: Path) -> None:
-    make_tables(tmp_path / "tables", events(1, 50))
-    result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--out", str(tmp_path / "no" / "report.md")])
+@pytest.mark.parametrize("option", ["--out", "--html"])
+def test_report_that_cannot_be_written_is_one_sentence_and_status_2(tmp_path: Path, option: str) -> None:
+    write(tmp_path / "tables", {"traffic": [traffic_row()]})
+    result = CliRunner().invoke(report, [str(tmp_path / "tables"), option, str(tmp_path / "no" / "report")])
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)

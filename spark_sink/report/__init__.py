@@ -1,0 +1,8 @@
+"""The report: what the tables of the pipeline say, on a terminal, as Markdown and as a page with plots.
+
+    tables ──read_facts──> Facts: every number of the report, decided once
+                             ├─ sections: tables of texts ──> terminal, Markdown, the page
+                             └─ plots: plotly's figures   ──> the page
+
+Needs neither Spark nor Java, and plotly only for the page.
+"""

@@ -1,0 +1,205 @@
+"""Every number of the report, decided once: printers and plots only lay out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from broker.events import (
+    BROKER_STARTED,
+    BROKER_STOPPED,
+    KIND_NAMES,
+    LINK_DOWN,
+    LINK_UP,
+    ROUTE_JOINED,
+    ROUTE_LEFT,
+    ROUTE_REPLACED,
+    TABLE_DIGEST,
+)
+from spark_sink.errors import BadFolder
+from spark_sink.report.askers import Callers, Rejections, callers_of, rejections_of
+from spark_sink.report.balance import MULTICAST, Balances, balances_of
+from spark_sink.report.cluster import Cluster, cluster_of
+from spark_sink.report.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
+from spark_sink.report.groups import group, micros, numbers
+from spark_sink.report.holes import COLUMNS as GAP_COLUMNS
+from spark_sink.report.holes import Gaps, gaps_of
+from spark_sink.report.reading import Reader
+from spark_sink.report.runs import Run, RunKey, runs_of
+from spark_sink.report.snapshots import COLUMNS as SNAPSHOT_COLUMNS
+from spark_sink.report.snapshots import PAIR, Snapshots, snapshots_of
+from spark_sink.report.stays import Stays, stays_of
+from spark_sink.report.times import moment
+from spark_sink.report.traffic import Traffic, traffic_of
+from spark_sink.tables import (
+    CALLERS,
+    FAILED_OUTCOMES,
+    GAPS,
+    LIFECYCLE,
+    REJECTIONS,
+    REQUESTS,
+    ROUTES,
+    SESSIONS,
+    TRAFFIC,
+    has_tables,
+    table_schema,
+)
+
+_TOLD: Final = (
+    BROKER_STARTED,
+    BROKER_STOPPED,
+    LINK_DOWN,
+    LINK_UP,
+    ROUTE_JOINED,
+    ROUTE_LEFT,
+    ROUTE_REPLACED,
+    TABLE_DIGEST,
+)
+_TOLD_COLUMNS: Final = (
+    "broker_id",
+    "broker_name",
+    "epoch",
+    "seq",
+    "at",
+    "kind",
+    "route_id",
+    "service",
+    "tags",
+    "reason",
+    "detail",
+    "uptime_ms",
+)
+_NAMED: Final = ("broker_id", "broker_name", "epoch")
+_SESSION_COLUMNS: Final = (
+    "broker_id",
+    "broker_name",
+    "epoch",
+    "seq",
+    "route_id",
+    "service",
+    "joined_at",
+    "left_at",
+    "uptime_ms",
+    "end",
+    "reason",
+)
+
+
+@dataclass(frozen=True)
+class EventCount:
+    event: str
+    count: int
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the report tells."""
+
+    since: datetime | None  # what was asked for; None: all there is
+    first: datetime | None  # of all records; None: there are none
+    last: datetime | None
+    traffic: Traffic
+    balances: Balances
+    fanouts: Fanouts
+    stays: Stays
+    callers: Callers
+    rejections: Rejections
+    cluster: Cluster
+    events: list[EventCount]
+    gaps: Gaps
+
+    @property
+    def is_empty(self) -> bool:
+        return self.first is None
+
+
+def read_facts(tables: Path, since: datetime | None = None) -> Facts:
+    """Everything that the tables tell from `since` on, rounded down to the minute. BadFolder: there are none, or they
+    cannot be read."""
+    if not tables.is_dir():
+        raise BadFolder(f"there is no folder {tables}: make tables with rsocket-broker pipeline run --tables {tables}")
+    if not has_tables(tables):
+        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+    since = None if since is None else since.astimezone(UTC).replace(second=0, microsecond=0)
+    reader = Reader(tables, since)
+    traffic = reader.table(TRAFFIC, table_schema(TRAFFIC).names)
+    callers = reader.table(
+        CALLERS, ("caller_service", "caller_route", "service", "outcome", "requests", "bytes_in", "bytes_out")
+    )
+    rejections = reader.table(REJECTIONS, table_schema(REJECTIONS).names)
+    singles = reader.table(REQUESTS, SINGLE_COLUMNS, ds.field("routing") == MULTICAST)
+    gaps = reader.table(GAPS, GAP_COLUMNS)
+    sessions = reader.table(SESSIONS, _SESSION_COLUMNS, ds.field("is_local") == 1)
+    told = reader.table(LIFECYCLE, _TOLD_COLUMNS, ds.field("kind").isin(_TOLD))
+    named = reader.table(LIFECYCLE, ("event", *_NAMED, "at"))
+    events, event_times = _events(named)
+    heard = _heard(sessions, "left_at")
+    for key, (name, at_us) in _heard(named, "at").items():
+        heard[key] = name, max(at_us, heard.get(key, ("", 0))[1])
+    snapshots, runs = _snapshots(reader, told, heard)
+    there = pa.concat_tables([snapshots.there, group(sessions, PAIR).keys(PAIR)])
+    times = [micros(traffic, "minute"), micros(sessions, "left_at"), micros(gaps, "at"), event_times]
+    times.append(np.array([at_us for _, at_us in snapshots.heard.values()], np.int64))
+    moments = np.concatenate(times)
+    return Facts(
+        since=since,
+        first=moment(moments.min()) if len(moments) else None,
+        last=moment(moments.max()) if len(moments) else None,
+        traffic=traffic_of(traffic),
+        balances=balances_of(traffic, there),
+        fanouts=fanouts_of(traffic, singles),
+        stays=stays_of(sessions, told, snapshots.last, runs),
+        callers=callers_of(callers),
+        rejections=rejections_of(rejections),
+        cluster=cluster_of(traffic, told, runs, FAILED_OUTCOMES),
+        events=events,
+        gaps=gaps_of(gaps),
+    )
+
+
+def _snapshots(
+    reader: Reader, told: pa.Table, heard: dict[RunKey, tuple[str, int]]
+) -> tuple[Snapshots, dict[RunKey, Run]]:
+    """`heard`: runs that tables told of; those of the snapshots are added."""
+    digests = {key: run.digest_us for key, run in runs_of(told, heard).items() if run.digest_us is not None}
+    snapshots = reader.scan(ROUTES, SNAPSHOT_COLUMNS, lambda pieces: snapshots_of(pieces, digests))
+    for key, (name, at_us) in snapshots.heard.items():
+        heard[key] = name, max(at_us, heard.get(key, ("", 0))[1])
+    return snapshots, runs_of(told, heard)
+
+
+def _heard(table: pa.Table, time: str) -> dict[RunKey, tuple[str, int]]:
+    """Runs that a table names, with their brokers' names and the last moment (µs) that it tells of them."""
+    brokers = group(table, ["broker_id", "broker_name"])
+    pairs, of_row = np.unique(np.stack([brokers.of_row, numbers(table, "epoch")], axis=1), axis=0, return_inverse=True)
+    last = np.zeros(len(pairs), np.int64)
+    np.maximum.at(last, of_row.reshape(-1), micros(table, time))
+    heard: dict[RunKey, tuple[str, int]] = {}
+    for (number, epoch), at_us in zip(pairs.tolist(), last.tolist(), strict=True):
+        broker_id, name = brokers.key(number)
+        heard[broker_id, epoch] = name, max(at_us, heard.get((broker_id, epoch), ("", 0))[1])
+    return heard
+
+
+def _events(rows: pa.Table) -> tuple[list[EventCount], Sequence[int]]:
+    """How often each event came; and the first and the last moment of any."""
+    times = micros(rows, "at")
+    groups = group(rows, ["event"])
+    counts = groups.sums(1)
+    first = np.full(groups.count, np.iinfo(np.int64).max)
+    np.minimum.at(first, groups.of_row, times)
+    last = groups.maxima(times)
+    found = [
+        EventCount(groups.key(number)[0], int(counts[number]), int(first[number]), int(last[number]))
+        for number in range(groups.count)
+    ]
+    place = {name: number for number, name in KIND_NAMES.items()}
+    found.sort(key=lambda one: (place.get(one.event, len(place) + 1), one.event))
+    return found, [int(times.min()), int(times.max())] if len(times) else []

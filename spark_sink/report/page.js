@@ -1,0 +1,58 @@
+// Draws the plots of the page and keeps them in the colours that the reader prefers; on paper they are light.
+"use strict";
+(function () {
+  const LIGHT = { ink: "#1b2330", grid: "#e4e8ee", paper: "#ffffff" };
+  const DARK = { ink: "#e8ecf2", grid: "#313a47", paper: "#1b212a" };
+  const PAPER_PX = 690; // a page of A4 or Letter within its margins
+  const CONFIG = {
+    responsive: true,
+    displayModeBar: false, // it lies over the first row; dragging and double-clicking do the same
+  };
+  const plots = JSON.parse(document.getElementById("plots").textContent);
+  const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+  const elements = Object.keys(plots).map((name) => document.getElementById("plot-" + name));
+
+  function colours(layout, isDark) {
+    const theme = isDark ? DARK : LIGHT;
+    const changes = {
+      "font.color": theme.ink,
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      "hoverlabel.bgcolor": theme.paper,
+      "hoverlabel.font.color": theme.ink,
+    };
+    for (const key of Object.keys(layout)) {
+      if (/^[xy]axis\d*$/.test(key)) {
+        changes[key + ".gridcolor"] = theme.grid;
+        changes[key + ".linecolor"] = theme.grid;
+        changes[key + ".zerolinecolor"] = theme.grid;
+      }
+    }
+    return changes;
+  }
+
+  function draw(element) {
+    const plot = plots[element.id.slice("plot-".length)];
+    for (const [path, value] of Object.entries(colours(plot.layout, prefersDark.matches))) {
+      const names = path.split(".");
+      const last = names.pop();
+      const inner = names.reduce((outer, name) => (outer[name] = outer[name] || {}), plot.layout);
+      inner[last] = value;
+    }
+    return Plotly.newPlot(element, plot.data, plot.layout, CONFIG).then(() => { element.dataset.drawn = "yes"; });
+  }
+
+  function repaint(isDark, size) {
+    for (const element of elements) {
+      const plot = plots[element.id.slice("plot-".length)];
+      Plotly.relayout(element, Object.assign(colours(plot.layout, isDark), size));
+    }
+  }
+
+  Promise.all(elements.map(draw)).then(() => {
+    document.body.dataset.drawn = "yes";
+    prefersDark.addEventListener("change", () => repaint(prefersDark.matches, {}));
+    window.addEventListener("beforeprint", () => repaint(false, { autosize: false, width: PAPER_PX }));
+    window.addEventListener("afterprint", () => repaint(prefersDark.matches, { autosize: true, width: null }));
+  });
+})();

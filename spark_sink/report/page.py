@@ -1,0 +1,213 @@
+"""The report as one HTML file: figures first, plots with their tables, no request to any host, also from file://.
+
+Names come from strangers. Every text is escaped; the plots' values are JSON that no browser takes for a program; and a
+policy in the page's head names the two scripts that may run by their hashes, and allows no request at all.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from spark_sink.errors import MissingPart
+from spark_sink.report.chapters import chapters, headline, warning
+from spark_sink.report.facts import Facts
+from spark_sink.report.figures import Plot
+from spark_sink.report.printers import nothing_of
+from spark_sink.report.request_plots import (
+    balance_plot,
+    callers_plot,
+    fanout_counts_plot,
+    fanouts_plot,
+    latencies_plot,
+    outcomes_plot,
+    p99_plot,
+    percentiles_plot,
+    services_plot,
+    tags_plot,
+    words_plot,
+)
+from spark_sink.report.route_plots import cluster_plot, flapping_plot, routes_plot, stays_plot
+from spark_sink.report.section import Chapter, Figure, Section
+from spark_sink.report.texts import moment_of
+
+PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
+    "services": services_plot,
+    "outcomes": outcomes_plot,
+    "percentiles": percentiles_plot,
+    "latencies": latencies_plot,
+    "p99": p99_plot,
+    "balance": balance_plot,
+    "fanouts": fanouts_plot,
+    "fanout-counts": fanout_counts_plot,
+    "stays": stays_plot,
+    "flapping": flapping_plot,
+    "callers": callers_plot,
+    "tags": tags_plot,
+    "words": words_plot,
+    "cluster": cluster_plot,
+    "routes": routes_plot,
+}
+TITLE: Final = "What the brokers did"
+LONG_ROWS: Final = 12  # a table with more may go over several pages of paper
+
+_FOLDER: Final = Path(__file__).parent
+
+
+def html_report(facts: Facts, made_at: datetime) -> str:
+    """The whole page. MissingPart: plotly is not installed."""
+    plotly = plotly_script()
+    plots = {} if facts.is_empty else {name: made for name, make in PLOTS.items() if (made := make(facts)) is not None}
+    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    style = (_FOLDER / "page.css").read_text(encoding="utf-8")
+    scripts = f"{_hash(plotly)} {_hash(script)}"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {scripts}"
+    head = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_text(policy)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{TITLE}</title>",
+        f"<style>{style}</style>",
+        "</head>",
+        "<body>",
+    ]
+    tail = [
+        f"<footer>Made {moment_of(made_at)} UTC with <code>rsocket-broker report</code>. All times are UTC.</footer>",
+        f'<script type="application/json" id="plots">{plots_json(plots)}</script>',
+        f"<script>{plotly}</script>",
+        f"<script>{script}</script>",
+        "</body>",
+        "</html>",
+    ]
+    return "\n".join([*head, *_body(facts, plots), *tail]) + "\n"
+
+
+def plotly_script() -> str:
+    """Plotly's JavaScript. MissingPart: it is not installed."""
+    try:
+        from plotly.offline import get_plotlyjs  # optional: the extra report
+    except ImportError as error:
+        raise MissingPart('the page with plots needs plotly: pip install "rsocket-broker[report]"') from error
+    script: str = get_plotlyjs()
+    assert "</script" not in script.lower()  # plotly's own build keeps to it, or no page could hold it
+    return script
+
+
+def plots_json(plots: dict[str, Plot]) -> str:
+    """Values for the page's script; no character in it begins a tag or a comment."""
+    values = {name: {"data": plot.data, "layout": plot.layout} for name, plot in plots.items()}
+    text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _body(facts: Facts, plots: dict[str, Plot]) -> list[str]:
+    lines = ["<header>", f"<h1>{TITLE}</h1>"]
+    if facts.is_empty:
+        return [*lines, f'<p class="warning" role="status">{_text(nothing_of(facts))}</p>', "</header>"]
+    asked = f", asked for from {moment_of(facts.since)} UTC on" if facts.since else ""
+    span = f"{moment_of(facts.first)} to {moment_of(facts.last)} UTC{asked}"
+    help_text = "In a plot, drag to look closer and double-click to go back; click a name in a legend to hide it."
+    lines.append(f'<p class="soft">{span}. {help_text}</p>')
+    said = warning(facts)
+    if said:
+        lines.append(f'<p class="warning" role="alert">{_text(said)} <a href="#records">What is missing</a></p>')
+    lines += [*_figures(headline(facts)), "</header>"]
+    made = chapters(facts)
+    lines += ['<nav aria-label="Chapters"><ul>']
+    lines += [f'<li><a href="#{chapter.name}">{_text(chapter.title)}</a></li>' for chapter in made]
+    lines += ["</ul></nav>", "<main>"]
+    lines.append(
+        '<noscript><p class="warning">The plots need JavaScript; the tables hold the same numbers.</p></noscript>'
+    )
+    for chapter in made:
+        lines += _chapter(chapter, plots)
+    return [*lines, "</main>"]
+
+
+def _figures(figures: Sequence[Figure]) -> list[str]:
+    lines = ['<dl class="figures">']
+    for one in figures:
+        bad = ' class="bad"' if one.is_bad else ""
+        lines.append(
+            f'<div{bad}><dt>{_text(one.label)}</dt><dd class="value">{_text(one.value)}</dd>'
+            f'<dd class="note">{_text(one.note)}</dd></div>'
+        )
+    return [*lines, "</dl>"]
+
+
+def _chapter(chapter: Chapter, plots: dict[str, Plot]) -> list[str]:
+    lines = ["<section>", f'<h2 id="{chapter.name}">{_text(chapter.title)}</h2>']
+    for section in chapter.sections:
+        lines += _plotted(section, plots.get(section.plot)) if section.plot else _card(section)
+    return [*lines, "</section>"]
+
+
+def _plotted(section: Section, plot: Plot | None) -> list[str]:
+    """A plot with the same in words and as a table."""
+    title = f'<h3 id="title-{section.plot}">{_text(section.title)}</h3>'
+    if plot is None:
+        return ['<div class="card">', title, f'<p class="nothing">{_text(section.nothing)}</p>', "</div>"]
+    height = plot.layout["height"]
+    return [
+        "<figure>",
+        f'<figcaption>{title}<p class="soft" id="words-{section.plot}">{_text(plot.summary)}</p></figcaption>',
+        f'<div class="drawing" id="plot-{section.plot}" role="img" aria-labelledby="title-{section.plot}" '
+        f'aria-describedby="words-{section.plot}" style="height:{height}px"></div>',
+        "<details><summary>The same as a table</summary>",
+        *_table(section),
+        "</details>",
+        "</figure>",
+    ]
+
+
+def _card(section: Section) -> list[str]:
+    long = " long" if len(section.rows) > LONG_ROWS else ""
+    lines = [f'<div class="card{long}">', f"<h3>{_text(section.title)}</h3>"]
+    return [*lines, *_table(section), "</div>"]
+
+
+def _table(section: Section) -> list[str]:
+    if not section.rows:
+        return [f'<p class="nothing">{_text(section.nothing)}</p>']
+    kinds = [
+        "number" if column in section.numeric else "bars" if column == "over time" else "" for column in section.columns
+    ]
+    lines = [
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(section.title)}"><table>',
+        "<thead><tr>",
+    ]
+    lines += [
+        f'<th{_kind(kind)} scope="col">{_text(column)}</th>'
+        for column, kind in zip(section.columns, kinds, strict=True)
+    ]
+    lines.append("</tr></thead><tbody>")
+    for row in section.rows:
+        cells = (f"<td{_kind(kind)}>{_text(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    lines.append("</tbody></table></div>")
+    if section.note:
+        lines.append(f'<p class="soft">{_text(section.note)}</p>')
+    return lines
+
+
+def _kind(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+def _text(text: str) -> str:
+    """Harmless between tags and in quoted attributes."""
+    return html.escape(text, quote=True)
+
+
+def _hash(script: str) -> str:
+    """How a policy names a script that may run."""
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,0 +1,59 @@
+"""One table of the report as texts, and what belongs together with it in a chapter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_sink.report.texts import count_of, number_of, plain
+from spark_sink.report.traffic import FRACTIONS
+
+BRIEF_ROWS: Final = 10  # of a table on a terminal
+SPARK_WIDTH: Final = 40  # characters
+NO_ANSWERS: Final = "No request reached a route."
+NO_MULTICAST: Final = "No multicast reached a route."
+NO_SINGLES: Final = "No request went to a single route."
+NO_ROUTES: Final = "No routes are recorded."
+NO_REJECTION: Final = "No request was rejected."
+PERCENTILES: Final = tuple(f"p{100 * fraction:g}" for fraction in FRACTIONS)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One of the numbers that come first."""
+
+    label: str
+    value: str
+    note: str = ""
+    is_bad: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of the report; cells are texts."""
+
+    title: str
+    columns: Sequence[str]
+    numeric: Sequence[str]  # which of them are numbers
+    rows: list[list[str]]
+    note: str = ""  # a sentence below the table, or empty
+    nothing: str = "Nothing is recorded."  # in the place of a table without rows
+    is_brief: bool = False  # also on a terminal, its first rows
+    plot: str = ""  # name of the plot that shows the same; empty: the table is all
+
+    def __post_init__(self) -> None:
+        """Whatever text comes here, none of it steers a terminal or a browser."""
+        object.__setattr__(self, "columns", list(map(plain, self.columns)))
+        object.__setattr__(self, "numeric", list(map(plain, self.numeric)))
+        object.__setattr__(self, "rows", [list(map(plain, row)) for row in self.rows])
+
+
+@dataclass(frozen=True)
+class Chapter:
+    name: str  # of the page's anchor
+    title: str
+    sections: list[Section] = field(default_factory=list)
+
+
+def shown_of(shown: int, total: int, noun: str) -> str:
+    """Says what is left out; empty when nothing is."""
+    return f"{number_of(shown)} of {count_of(total, noun)} are shown." if shown < total else ""

@@ -1,0 +1,101 @@
+"""How numbers, times and names of the report look to a person."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+NO_NAME: Final = "-"  # stands for an empty name
+SHORT_ID: Final = 8  # characters of a route id; the tables have all of it
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+
+
+def plain(text: str) -> str:
+    """Without control and direction characters: names come from strangers, and terminals and browsers obey."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def named(text: str | None) -> str:
+    """The name, or what stands for none."""
+    return plain(text) if text else NO_NAME
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most so many characters; the middle is left out, since names differ at both ends."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 2
+    return f"{text[: limit - 1 - tail]}…{text[-tail:]}"
+
+
+def short_id(route_id: str) -> str:
+    return plain(route_id[:SHORT_ID]) or NO_NAME
+
+
+def count_of(number: int, noun: str) -> str:
+    return f"{number_of(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def number_of(number: int) -> str:
+    return f"{number:,}"
+
+
+def share_of(part: int, total: int) -> str:
+    return f"{100 * part / max(1, total):.2f} %"
+
+
+def bytes_of(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def latency_of(us: int | None) -> str:
+    if us is None:
+        return NO_NAME
+    if us < 1000:
+        return f"{us} µs"
+    return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
+
+
+def duration_of(ms: int) -> str:
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def step_of(seconds: int) -> str:
+    """The length of a bin: `minute`, `5 minutes`, `hour`."""
+    for size, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds % size == 0:
+            return noun if seconds == size else f"{seconds // size} {noun}s"
+    return f"{seconds} seconds"
+
+
+def length_of(seconds: int) -> str:
+    """`1 minute`, `5 minutes`."""
+    step = step_of(seconds)
+    return step if step[0].isdigit() else f"1 {step}"
+
+
+def moment_of(at: datetime | None) -> str:
+    return NO_NAME if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def sparkline(values: list[int], width: int) -> str:
+    """One block per value, or per few values where there are more than `width`; nothing for a single value."""
+    if len(values) < 2:
+        return ""
+    per_block = -(-len(values) // width)
+    sums = [sum(values[first : first + per_block]) for first in range(0, len(values), per_block)]
+    largest = max(sums)
+    if largest == 0:
+        return _BLOCKS[0] * len(sums)
+    return "".join(_BLOCKS[-(-value * (len(_BLOCKS) - 1) // largest)] for value in sums)

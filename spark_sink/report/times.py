@@ -1,0 +1,71 @@
+"""Time in reports: what `--since` means, and the bins of the plots over time."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+
+MINUTE_US: Final = 60_000_000
+MAX_BINS: Final = 120  # bars that a page can show side by side
+_DAY_S: Final = 86_400
+STEPS_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, _DAY_S, 7 * _DAY_S, 28 * _DAY_S)
+_AGO: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?(?: ago)?")
+_UNITS_S: Final = {"second": 1, "minute": 60, "hour": 3600, "day": _DAY_S, "week": 7 * _DAY_S}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """`2 hours`, `3 days` before `now`, or an ISO time (UTC where it names no zone). ValueError: a sentence."""
+    text = text.strip()
+    ago = _AGO.fullmatch(text.lower())
+    try:
+        if ago is not None:
+            return now - timedelta(seconds=int(ago[1]) * _UNITS_S[ago[2]])
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (OverflowError, ValueError):
+        pass
+    raise ValueError(f'{text!r} is no time; write one like "2 hours", "3 days" or 2026-11-22T18:30') from None
+
+
+class Bins:
+    """Equal pieces of the time that the records span."""
+
+    __slots__ = ("count", "first_us", "step_s")
+
+    def __init__(self, minutes_us: Any) -> None:
+        """`minutes_us`: begins of minutes, int64 array, microseconds since the epoch."""
+        if len(minutes_us) == 0:
+            self.step_s, self.first_us, self.count = 60, 0, 0
+            return
+        low, high = int(minutes_us.min()), int(minutes_us.max()) + MINUTE_US
+        steps = (*STEPS_S, STEPS_S[-1] * (1 + (high - low) // (MAX_BINS // 2 * STEPS_S[-1] * 1_000_000)))
+        for step_s in steps:
+            step_us = step_s * 1_000_000
+            first_us = low // step_us * step_us
+            count = -(-(high - first_us) // step_us)
+            if count <= MAX_BINS:
+                break
+        self.step_s = step_s
+        self.first_us = first_us
+        self.count = count
+
+    def of(self, times_us: Any) -> Any:
+        """The number of the bin of each of these times, int64 array."""
+        return np.clip((times_us - self.first_us) // (self.step_s * 1_000_000), 0, max(0, self.count - 1))
+
+    def starts(self) -> list[datetime]:
+        """When each bin begins."""
+        return [moment(self.first_us + number * self.step_s * 1_000_000) for number in range(self.count)]
+
+    def sums(self, rows: Any, row_count: int, times_us: Any, values: Any) -> Any:
+        """Sums of values by row number and bin: int64 array of shape (row_count, count)."""
+        sums = np.zeros(row_count * self.count, np.int64)
+        np.add.at(sums, rows * self.count + self.of(times_us), values)
+        return sums.reshape(row_count, self.count)
+
+
+def moment(us: int) -> datetime:
+    """Microseconds since the epoch as a time, UTC."""
+    return _EPOCH + timedelta(microseconds=int(us))

@@ -1,0 +1,95 @@
+"""The page in Chromium: every plot is drawn, nobody complains, and no host is asked for anything."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from spark_sink.report.facts import Facts, read_facts
+from spark_sink.report.page import PLOTS, html_report
+from tests.conftest import missing
+from tests.spark_sink.report.chromium import Page, browser, find_chromium
+from tests.spark_sink.report.tables import Made, Rows, event_row, traffic_row, write
+from tests.spark_sink.report.test_page import MADE_AT, evil_facts
+
+# Of a plot: how many pieces that draw something are in it, and whether it has place to be seen.
+DRAWN = """Object.fromEntries([...document.querySelectorAll('.drawing')].map((plot) => [plot.id.slice(5), [
+    plot.dataset.drawn,
+    plot.querySelectorAll('.mlayer path, .mlayer image').length > 0,
+    plot.clientWidth > 300 && plot.querySelector('.main-svg').clientHeight > 100,
+]]))"""
+DONE = ["yes", True, True]
+INK = "getComputedStyle(document.querySelector('.drawing .xtick text')).fill"
+PAPER = "getComputedStyle(document.body).backgroundColor"
+WIDTH = "Math.max(...[...document.querySelectorAll('.drawing .main-svg')].map((one) => one.clientWidth))"
+DARK_INK = "rgb(27, 35, 48)"
+LIGHT_INK = "rgb(232, 236, 242)"
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def tab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    """One browser for all of these: its start takes longer than they do."""
+    program = find_chromium()
+    if program is None:
+        missing("there is no Chromium: apt install chromium")
+    async with browser(program, tmp_path_factory.mktemp("browser") / "new") as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: Page) -> Page:
+    """The tab, with nothing to complain of yet."""
+    tab.errors.clear()
+    tab.requests.clear()
+    return tab
+
+
+def write_page(path: Path, facts: Facts) -> Path:
+    path.write_text(html_report(facts, MADE_AT), encoding="utf-8")
+    return path
+
+
+def assert_alone(page: Page, path: Path) -> None:
+    """Nobody complained, and nothing but the file was asked for."""
+    assert page.errors == []
+    assert {url for url in page.requests if not url.startswith("data:")} == {path.as_uri()}
+
+
+async def test_every_plot_is_drawn_in_light_and_dark_and_on_paper(page: Page, tmp_path: Path) -> None:
+    write(tmp_path, Made(1).rows)
+    path = write_page(tmp_path / "report.html", read_facts(tmp_path))
+    await page.open(path)
+    assert await page.value(DRAWN) == dict.fromkeys(PLOTS, DONE)
+    on_screen = await page.value(WIDTH)
+    assert (await page.value(INK), await page.value(PAPER)) == (DARK_INK, "rgb(246, 247, 249)")
+    await page.prefer(is_dark=True)
+    assert (await page.value(INK), await page.value(PAPER)) == (LIGHT_INK, "rgb(18, 22, 28)")
+    await page.value("window.dispatchEvent(new Event('beforeprint'))")
+    assert (await page.value(WIDTH), await page.value(INK)) == (690, DARK_INK)
+    await page.value("window.dispatchEvent(new Event('afterprint'))")
+    assert (await page.value(WIDTH), await page.value(INK)) == (on_screen, LIGHT_INK)
+    assert await page.value(DRAWN) == dict.fromkeys(PLOTS, DONE)
+    assert_alone(page, path)
+
+
+async def test_names_that_are_programs_are_only_shown(page: Page, tmp_path: Path) -> None:
+    path = write_page(tmp_path / "report.html", evil_facts(tmp_path))
+    await page.open(path)
+    assert await page.value("document.querySelectorAll('img, .drawing a, .drawing b').length") == 0
+    names = await page.value("[...document.querySelectorAll('.drawing .ytick text')].map((one) => one.textContent)")
+    assert any(name.startswith("</script><i") for name in names)
+    assert_alone(page, path)
+
+
+@pytest.mark.parametrize("rows", [{"traffic": [traffic_row()]}, {"lifecycle": [event_row("PeerClosed")]}, {}])
+async def test_tables_with_little_in_them_are_a_page_too(page: Page, tmp_path: Path, rows: Rows) -> None:
+    write(tmp_path, {"callers": Made(5).rows["callers"]} | rows)
+    path = write_page(tmp_path / "report.html", read_facts(tmp_path))
+    await page.open(path)
+    drawn = await page.value(DRAWN)
+    assert drawn == dict.fromkeys(drawn, DONE)
+    assert ("services" in drawn, "cluster" in drawn) == ("traffic" in rows, bool(rows))
+    assert_alone(page, path)
