@@ -1,0 +1,241 @@
+"""What the report costs: tables of a million requests, read and told on a terminal and as a page.
+
+The tables are made here, as the pipeline makes them of one hour: partials per minute, broker, route, model and outcome,
+and a table `requests` with each request as a row of its own. `python -m benchmarks.report`; half a minute.
+"""
+
+import argparse
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.events import KIND_NAMES, bucket_of
+from spark_sink.tables import TIMES, table_schema
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+MINUTES = 60
+MODELS = ("request_response", "request_response", "request_response", "request_stream", "fire_and_forget")
+OUTCOMES = (("completed", ""), ("error", ""), ("rejected", "no-route"), ("cancelled", ""))
+KINDS = {name: number for number, name in KIND_NAMES.items()}
+SEED = 6
+
+
+class Size:
+    """How large the tables are to be."""
+
+    def __init__(self, requests: int, brokers: int, services: int, routes: int) -> None:
+        self.requests = requests
+        self.brokers = brokers
+        self.services = services
+        self.routes = routes
+
+
+def make_tables(folder: Path, size: Size) -> dict[str, int]:
+    """Writes them; rows of each table."""
+    dice = np.random.default_rng(SEED)
+    service_of = dice.integers(0, size.services, size.routes)
+    service_of[: size.services] = np.arange(size.services)
+    service_names = np.array([f"service-{number:03d}" for number in range(size.services)], object)
+    route_ids = np.array([f"{number:08x}-0000-4000-8000-000000000000" for number in range(size.routes)], object)
+    weight = 1 / np.arange(1, size.routes + 1) ** 0.7
+    route = dice.choice(size.routes, size.requests, p=weight / weight.sum())
+    second = np.sort(dice.integers(0, MINUTES * 60, size.requests))
+    broker = dice.integers(0, size.brokers, size.requests)
+    outcome = dice.choice(len(OUTCOMES), size.requests, p=[0.95, 0.02, 0.02, 0.01])
+    model = dice.integers(0, len(MODELS), size.requests)
+    routing = dice.choice(3, size.requests, p=[0.7, 0.2, 0.1])
+    routings = np.array(["unicast", "shard", "multicast"], object)
+    duration = dice.lognormal(6.5, 1.2, size.requests).astype(np.int64) + 5 * (route % 100)
+    branches = np.where(outcome == 2, 0, np.where(routing == 2, 1 + duration % 9, 1))
+    at = np.array([int(NOON.timestamp()) * 1_000_000]) + second * 1_000_000
+    route_id = np.where((routing == 2) | (outcome == 2), "", route_ids[route])
+    texts = {
+        "broker_id": np.array([f"{number:08d}-0000-4000-8000-000000000000" for number in range(size.brokers)], object)[
+            broker
+        ],
+        "broker_name": np.array([f"broker-{number}" for number in range(size.brokers)], object)[broker],
+        "service": service_names[service_of[route]],
+        "route_id": route_id,
+        "model": np.array(MODELS, object)[model],
+        "routing": routings[routing],
+        "outcome": np.array([pair[0] for pair in OUTCOMES], object)[outcome],
+        "word": np.array([pair[1] for pair in OUTCOMES], object)[outcome],
+        "caller_service": np.array(["", "shop", "kiosk", "web"], object)[route % 4],
+        "caller_route": route_ids[(route * 7) % size.routes],
+        "address": np.array([f"service=service-{number:03d}" for number in range(size.services)], object)[
+            service_of[route]
+        ],
+        "emptied_by": np.where(outcome == 2, np.array([f"region={n}" for n in range(30)], object)[route % 30], ""),
+    }
+    minute = at // 60_000_000 * 60_000_000
+    ones = np.ones(size.requests, np.int64)
+    numbers = {"requests": ones, "branches": branches, "items_in": ones, "items_out": ones, "bytes_in": ones * 90}
+    numbers |= {"bytes_out": ones * 120, "latency_sum_us": duration, "latency_max_us": duration}
+    rows = pa.table({"minute": minute, **texts, **numbers})
+    counts = {}
+    single = {"at": at, "started_at": at, "epoch": ones, "seq": np.arange(size.requests), "weight": ones}
+    counts["requests"] = _write(
+        folder, "requests", pa.table({**single, **texts, "branches": branches, "duration_us": duration})
+    )
+    for table in ("callers", "rejections"):
+        schema = table_schema(table)
+        some = rows.filter(pa.compute.equal(rows["outcome"], "rejected")) if table == "rejections" else rows
+        keys = [field.name for field in schema if field.name in rows.column_names and field.name not in numbers]
+        sums = [(name, "max" if name == "latency_max_us" else "sum") for name in schema.names if name in numbers]
+        made = some.group_by(keys).aggregate(sums).rename_columns(keys + [name for name, _ in sums])
+        counts[table] = _write(folder, table, made)
+    counts["traffic"] = _write(folder, "traffic", _traffic(rows, duration))
+    for table, made in _histories(size, route_ids, service_names[service_of]).items():
+        counts[table] = _write(folder, table, made)
+    return counts
+
+
+def _traffic(rows: pa.Table, duration: Any) -> pa.Table:
+    buckets = np.fromiter(map(bucket_of, duration.tolist()), np.int64, len(duration))
+    rows = rows.append_column("bucket", pa.array(buckets))
+    keys = ["minute", "broker_id", "broker_name", "service", "route_id", "model", "routing", "outcome", "word"]
+    sums = [
+        (name, "sum")
+        for name in ("requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
+    ]
+    fine = rows.group_by([*keys, "bucket"]).aggregate([*sums, ("latency_max_us", "max")])
+    names = [name for name, _ in sums]
+    fine = fine.rename_columns([*keys, "bucket", *names, "latency_max_us"])
+    grouped = fine.group_by(keys, use_threads=False).aggregate(
+        [*((name, "sum") for name in names), ("latency_max_us", "max"), ("bucket", "list"), ("requests", "list")]
+    )
+    return grouped.rename_columns([*keys, *names, "latency_max_us", "latency_buckets", "latency_counts"])
+
+
+def _histories(size: Size, route_ids: Any, services: Any) -> dict[str, pa.Table]:
+    """Snapshots of every minute, stays, links and digests."""
+    origins = [(f"{number:08d}-0000-4000-8000-000000000000", f"broker-{number}") for number in range(size.brokers)]
+    broker = np.arange(size.routes) % size.brokers
+    ids, names = (np.array([origin[place] for origin in origins], object)[broker] for place in (0, 1))
+    seen = [NOON + timedelta(minutes=minute) for minute in range(MINUTES)]
+    snapshots = [
+        pa.table(
+            {
+                "seen_at": [at] * size.routes,
+                "broker_id": ids,
+                "broker_name": names,
+                "epoch": [1] * size.routes,
+                "seq": np.arange(size.routes) + place * (size.routes + 1),
+                "route_id": route_ids,
+                "service": services,
+                "peer": ["tcp 10.0.0.4:5123"] * size.routes,
+                "uptime_ms": [60_000 * (place + 1)] * size.routes,
+            }
+        )
+        for place, at in enumerate(seen)
+    ]
+    events: list[dict[str, Any]] = []
+    sessions: list[dict[str, Any]] = []
+    for number, (broker_id, name) in enumerate(origins):
+        own = {"broker_id": broker_id, "broker_name": name, "epoch": 1}
+        local = int((broker == number).sum())
+
+        def tell(kind: str, at: datetime, own: dict[str, Any] = own, **values: Any) -> None:
+            events.append(own | {"seq": len(events), "at": at, "kind": KINDS[kind], "event": kind} | values)
+
+        tell("BrokerStarted", NOON, tags=[("version", "0.1.0"), ("core", "compiled")])
+        for other in (number + 1, number + 2):
+            if size.brokers > 1:
+                tell("LinkUp", NOON, detail=origins[other % size.brokers][1])
+        if number % 7 == 3:
+            tell("LinkDown", NOON, detail=origins[(number + 1) % size.brokers][1], reason="stuck", uptime_ms=9000)
+        for place, at in enumerate(seen):
+            tags = [("routes", str(size.routes)), ("local", str(local - place % 5))]
+            tell("TableDigest", at, tags=tags, seq=(place + 1) * (size.routes + 1))
+        for place in range(0, size.routes, max(1, size.routes // 200)):
+            if place % size.brokers == number:
+                for turn in range(1 + place % 6):
+                    left_at = NOON + timedelta(minutes=5 * turn + 1)
+                    row = {"seq": turn, "route_id": f"old-{place:06x}", "service": services[place], "is_local": 1}
+                    row |= {"left_at": left_at, "joined_at": left_at - timedelta(seconds=40), "uptime_ms": 40_000}
+                    sessions.append(own | row | {"end": "left", "reason": "left" if turn % 2 else "keepalive-timeout"})
+    gap = {"at": NOON + timedelta(minutes=17), "broker_id": origins[0][0], "broker_name": "broker-0", "epoch": 1}
+    gap |= {
+        "first_seq": 5,
+        "last_seq": 900,
+        "records": 896,
+        "requests": 4711,
+        "reason": "backlog-full",
+        "detail": "stuck",
+    }
+    made = {"lifecycle": events, "sessions": sessions, "gaps": [gap]}
+    tables = {table: pa.Table.from_pylist(mine, schema=table_schema(table)) for table, mine in made.items()}
+    return {"routes": pa.concat_tables(snapshots), **tables}
+
+
+def _write(folder: Path, table: str, rows: pa.Table) -> int:
+    """One file; columns that the rows lack are empty."""
+    schema = table_schema(table)
+    empty = {"string": "", "int64": 0}
+    columns = []
+    for field in schema:
+        if field.name in rows.column_names:
+            columns.append(rows[field.name].cast(field.type))
+        else:
+            value = pa.scalar(empty.get(str(field.type)), field.type)
+            columns.append(pa.repeat(value, len(rows)))
+    path = folder / table / f"date={NOON:%Y-%m-%d}"
+    path.mkdir(parents=True, exist_ok=True)
+    made = pa.table(columns, schema=schema).sort_by(TIMES[table])
+    pq.write_table(made, path / "batch-0000000000.parquet", compression="zstd", compression_level=1)
+    return len(rows)
+
+
+def measure(folder: Path, options: list[str]) -> tuple[float, float, int]:
+    """Wall and CPU seconds and the largest memory (KiB) of the command, from its start to its end."""
+    code = (
+        "import sys\n"
+        "from broker.cli import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "finally:\n    [peak] = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]\n"
+        "    print(peak, file=sys.stderr)\n"  # ru_maxrss would tell ours, which a child inherits
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    command = [sys.executable, "-c", code, "report", str(folder), *options]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    wall = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, cpu, int(done.stderr.split()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--services", type=int, default=50)
+    parser.add_argument("--routes", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="leave the tables and the page in this new folder")
+    options = parser.parse_args()
+    folder = options.keep or Path(tempfile.mkdtemp())
+    try:
+        counts = make_tables(folder, Size(options.requests, options.brokers, options.services, options.routes))
+        print(", ".join(f"{table} {count:,}" for table, count in sorted(counts.items())), "rows")
+        for name, extra in (("terminal", []), ("terminal and page", ["--html", str(folder / "report.html")])):
+            rounds = sorted(measure(folder, extra) for _ in range(options.rounds))
+            wall, cpu, memory = rounds[len(rounds) // 2]
+            print(f"{name:18} {wall:5.2f} s wall, {cpu:5.2f} s CPU, {memory / 1024:,.0f} MiB (median of {len(rounds)})")
+    finally:
+        if options.keep is None:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
