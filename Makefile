@@ -9,7 +9,7 @@ SOURCES := pyproject.toml
 
 .PHONY: demo test test-compiled bench docs lint types clean
 
-demo: $(VENV)/spark ## a broker, services, traffic and a Spark report, in under three minutes
+demo: $(VENV)/spark ## a broker, services, traffic and a Spark report with plots, in under three minutes
 	$(BIN)/rsocket-broker demo
 
 test: $(VENV)/dev $(VENV)/spark $(VENV)/interop ## the whole suite, on the interpreted core
@@ -60,7 +60,7 @@ $(VENV)/interop: $(VENV)/base
 # not fatal; the stamp is made only when both are there, so that the next make tries again.
 $(VENV)/spark: $(VENV)/base
 	@echo "installing Spark, which the reports are made with"
-	@{ $(PIP) install --editable '.[spark]' && \
+	@{ $(PIP) install --editable '.[spark,report]' && \
 		{ $(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || \
 		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
 		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): reports are left out"

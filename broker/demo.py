@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import aiohttp
@@ -269,8 +270,14 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
         return EXIT_FAILED
     console.print(f"   … and made tables of them in {time.monotonic() - began:.0f} s")
     command = [sys.executable, "-m", "broker.cli", "report", str(tables), "--out", str(data / "report.md")]
+    if find_spec("plotly") is not None:
+        command += ["--html", str(data / "report.html")]
     if subprocess.run(command, check=False).returncode != 0:
         return EXIT_FAILED
+    if find_spec("plotly") is not None:
+        console.print(f"   the same with plots: {(data / 'report.html').absolute().as_uri()}", markup=False)
+    else:
+        console.print('   for a page with plots: pip install "rsocket-broker[report]"', markup=False)
     counted: Counts = Counter()
     for row in read_table(tables, "traffic").select(["model", "requests"]).to_pylist():
         counted[row["model"]] += row["requests"]
