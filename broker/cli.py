@@ -41,6 +41,7 @@ ELSEWHERE = {
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
     "shard-plan": "broker.shard_plan",
+    "table": "spark_sink.travel.command",
 }
 
 

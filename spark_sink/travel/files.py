@@ -1,0 +1,158 @@
+"""One file of records: what its footer says, and the columns that are asked for. It is a segment, a file of a table, or
+the part of a log that has no segment yet.
+
+A file that cannot be read raises BadFile; whoever asked names it and goes on without.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_sink.batches import METADATA_PREFIX, tables_of
+from spark_sink.columns import ARROW_TYPES, TIME
+from spark_sink.errors import BadFrame, SinkError
+from spark_sink.events import SCHEMA_VERSION
+from spark_sink.travel.records import micros
+from spark_sink.writing.wal import WalContent
+
+TIMES: Final = ("at", "seen_at")
+
+
+class BadFile(SinkError):
+    """A file that holds no records that can be read; the text says why."""
+
+
+class RecordFile:
+    """Rows of one source. Use as a context; `facts` are of the whole file."""
+
+    def range_of(self, name: str) -> tuple[Any, Any] | None:
+        """The smallest and the largest value of a column, times in microseconds; None: it has no values."""
+        raise NotImplementedError
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """These columns of all rows."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+
+
+class ParquetRecords(RecordFile):
+    """A Parquet file."""
+
+    def __init__(self, path: Path, says: Mapping[str, str]) -> None:
+        """`says`: what its footer must say. FileNotFoundError: it is gone. BadFile: it is none, or not that one."""
+        try:
+            self._file: Final = pq.ParquetFile(path)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise BadFile(f"it is no whole Parquet file ({_first_line(error)})") from error
+        footer = {
+            key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+            for key, value in (self._file.metadata.metadata or {}).items()
+        }
+        self.broker_name: Final = footer.get(f"{METADATA_PREFIX}broker_name", "")
+        wrong = _wrong_in(footer, says)
+        if wrong:
+            self._file.close()
+            raise BadFile(wrong)
+
+    def range_of(self, name: str) -> tuple[Any, Any] | None:
+        """From the statistics in the footer, or from the column where there are none."""
+        metadata = self._file.metadata
+        places = [place for place in range(metadata.num_columns) if metadata.schema.column(place).path == name]
+        if not places:
+            raise BadFile(f"it has no column {name}")
+        low: Any = None
+        high: Any = None
+        for group in range(metadata.num_row_groups):
+            column = metadata.row_group(group).column(places[0])
+            told = column.statistics
+            if told is None or not told.has_min_max or column.physical_type != "INT64":
+                return self._computed_range(name)
+            low = told.min_raw if low is None else min(low, told.min_raw)
+            high = told.max_raw if high is None else max(high, told.max_raw)
+        return None if low is None else (low, high)
+
+    def _computed_range(self, name: str) -> tuple[Any, Any] | None:
+        column = self.read([name])[name]
+        if len(column) == column.null_count:
+            return None
+        if name in TIMES:
+            times = micros(column.drop_null())
+            return int(times.min()), int(times.max())
+        found = pa.compute.min_max(column)
+        return found["min"].as_py(), found["max"].as_py()
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """One thread: files are small."""
+        try:
+            table = self._file.read(columns=list(names), use_threads=False)
+            if table.num_columns != len(names):
+                raise BadFile(f"it has only the columns {', '.join(table.schema.names) or 'of others'}")
+            return table
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise BadFile(f"it cannot be read ({_first_line(error)})") from error
+
+    def close(self) -> None:
+        """Of the file."""
+        self._file.close()
+
+
+class LogRecords(RecordFile):
+    """A source in a log that has no segments yet."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows: Final = rows
+
+    def range_of(self, name: str) -> tuple[Any, Any] | None:
+        """Of the rows."""
+        column = self._rows[name]
+        if name in TIMES:
+            column = column.cast(ARROW_TYPES[TIME]).cast(pa.int64())
+        found = pa.compute.min_max(column)
+        return None if found["min"].as_py() is None else (found["min"].as_py(), found["max"].as_py())
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Of the rows."""
+        return self._rows.select(list(names))
+
+
+class LogContent:
+    """What a log tells that no segment has been made of yet."""
+
+    __slots__ = ("broker_name", "sources")
+
+    def __init__(self, path: Path, stream: str) -> None:
+        """FileNotFoundError: it is gone. BadFile: it is no log, or of another broker than its name says."""
+        data = path.read_bytes()
+        try:
+            content = WalContent(data)
+        except BadFrame as error:
+            raise BadFile(f"{error}") from error
+        header = content.head.header
+        if stream != f"{header.broker_id}-{header.epoch}":
+            raise BadFile(f"it is a log of {header.broker_id}, epoch {header.epoch}")
+        self.broker_name: Final = header.broker_name
+        self.sources: Final[dict[str, pa.Table]] = tables_of(header, content.frames, content.known)
+
+
+def _wrong_in(footer: Mapping[str, str], says: Mapping[str, str]) -> str:
+    """What is wrong with a footer that must say this; empty: nothing."""
+    for key, value in says.items():
+        found = footer.get(METADATA_PREFIX + key, "nothing")
+        if found != value:
+            return f"its footer says {found!r} as {key} and not {value!r}"
+    version = footer.get(f"{METADATA_PREFIX}schema_version", "0")
+    if not version.isdecimal() or int(version) > SCHEMA_VERSION:
+        return f"it is of schema version {version}, this program reads up to {SCHEMA_VERSION}"
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0].strip() if lines else type(error).__name__

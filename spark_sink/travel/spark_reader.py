@@ -1,0 +1,228 @@
+"""The same records with Spark, for long spans and big folders: Spark reads, the driver gets the table and the gaps.
+
+Where an instant lies a reader without Spark finds by footers, in either kind of folder; Spark does what grows with the
+span: the search for a snapshot, the newest word about each route, the numbers that are missing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from spark_sink.columns import spark_ddl
+from spark_sink.errors import SinkError
+from spark_sink.events import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
+from spark_sink.segments import SUFFIX, segment_name
+from spark_sink.session import reason_of
+from spark_sink.tables import COLUMNS as TABLE_COLUMNS
+from spark_sink.tables import LIFECYCLE, ROUTES
+from spark_sink.travel.records import (
+    PUTS,
+    RECORD_COLUMNS,
+    TAKES,
+    Missing,
+    Numbers,
+    Place,
+    Reader,
+    Record,
+    Run,
+    Start,
+    State,
+    Window,
+    overlaps,
+    records_of,
+)
+from spark_sink.travel.segment_reader import SegmentReader
+from spark_sink.travel.table_reader import TableReader
+
+TRIED_TOGETHER: Final = 8  # snapshots; the first is whole nearly always
+BUCKET: Final = 65_536  # numbers that are counted together; only where some are missing they are looked at one by one
+
+
+class SparkReader(Reader):
+    """On a session; `near` reads the same folder without Spark."""
+
+    def __init__(self, session: Any, near: Reader) -> None:
+        super().__init__(near.problems)  # one list of both
+        self._session: Final = session
+        self._near: Final = near
+
+    def runs(self) -> list[Run]:
+        """As without Spark."""
+        return self._near.runs()
+
+    def first(self, run: Run) -> Place | None:
+        """As without Spark."""
+        return self._near.first(run)
+
+    def stopped(self, run: Run) -> Place | None:
+        """As without Spark."""
+        return self._near.stopped(run)
+
+    def window(self, run: Run, at_us: int) -> Window:
+        """As without Spark."""
+        return self._near.window(run, at_us)
+
+    def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
+        """As without Spark: it is two minutes away at most."""
+        return self._near.digest_after(run, seq, until_us)
+
+    def start(self, run: Run, seq: int) -> Start:
+        """The latest snapshot of which all routes are there, or the broker's start."""
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        rows = self._lifecycle(run)
+        below = seq
+        while True:
+            digests = rows.filter((F.col("kind") == TABLE_DIGEST) & (F.col("seq") <= below))
+            some = self._records(digests.orderBy(F.desc("seq")).limit(TRIED_TOGETHER))
+            for digest in reversed(some):
+                first = digest.seq - int(digest.tags.get("routes") or 0)
+                is_of_it = (F.col("kind") == ROUTE_SEEN) & F.col("seq").between(first, digest.seq - 1)
+                if self._asked(rows.filter(is_of_it).agg(F.count("*")))[0] == digest.seq - first:
+                    return Start(first, digest.at_us, True, digest)
+            if not some:
+                break
+            below = some[0].seq - 1
+        started = self._records(rows.filter((F.col("kind") == BROKER_STARTED) & (F.col("seq") <= seq)))
+        if started:
+            return Start(started[0].seq, started[0].at_us, True, None)
+        first_of_all = self.first(run)
+        assert first_of_all is not None  # there is a record with this number
+        return Start(first_of_all.seq, first_of_all.at_us, False, None)
+
+    def states(self, run: Run, first: int, stops: Sequence[int]) -> Iterator[State]:
+        """The newest word about each route; only those that say that it is there come to the driver."""
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        for stop in stops:
+            rows = self._lifecycle(run).filter(F.col("seq").between(first, stop))
+            words = rows.filter(F.col("kind").isin(*PUTS, *TAKES)).groupBy("route_id")
+            newest = words.agg(F.max_by(F.struct(*RECORD_COLUMNS), "seq").alias("newest")).select("newest.*")
+            there = self._records(newest.filter(F.col("kind").isin(*PUTS)))
+            told = rows.filter(F.col("kind") != EVENTS_DROPPED)
+            latest_us = self._asked(told.agg(F.max(F.unix_micros("at"))))[0] or 0
+            yield State({record.route_id: record for record in there}, latest_us)
+
+    def missing(self, run: Run, first: int, last: int) -> Missing:
+        """Numbers are counted in buckets; only of buckets that are not full each number is looked at."""
+        from pyspark.sql import Window as Rows  # optional: the extra spark
+        from pyspark.sql import functions as F
+
+        if not isinstance(self._near, SegmentReader):
+            return self._near.missing(run, first, last)
+        self._tell_bad_files(run, first, last)
+        dropped = self._records(self._lifecycle(run).filter(F.col("kind") == EVENTS_DROPPED))
+        told = [record for record in dropped if overlaps(record, first, last)]
+        seqs = self._seqs(run).filter(F.col("seq").between(first, last)).distinct()
+        seqs = seqs.withColumn("bucket", F.floor(F.col("seq") / BUCKET))
+        counted = seqs.groupBy("bucket").agg(F.count("seq"), F.min("seq"), F.max("seq"))
+        there = Numbers()
+        torn = []
+        for bucket, count, low, high in self._all(counted):
+            if count == high - low + 1:
+                there.add(np.array([low]), np.array([high]))
+            else:
+                torn.append(bucket)
+        if torn:
+            # Each run of numbers without a gap has the same difference to its place.
+            place = F.row_number().over(Rows.partitionBy("bucket").orderBy("seq"))
+            islands = seqs.filter(F.col("bucket").isin(torn)).withColumn("island", F.col("seq") - place)
+            for low, high in self._all(islands.groupBy("bucket", "island").agg(F.min("seq"), F.max("seq")), skip=2):
+                there.add(np.array([low]), np.array([high]))
+        return Missing(there.missing(first, last), told, True)
+
+    def _tell_bad_files(self, run: Run, first: int, last: int) -> None:
+        """Spark passes silently over what it cannot read: such a file gave no row."""
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        assert isinstance(self._near, SegmentReader)  # whoever asks has looked
+        low, high = self._near.logs_between(run, first, last)
+        for source in COLUMNS:
+            listed = self._near.logs.sealed_between(run, source, low, high)
+            if not listed:
+                continue
+            names = [path.name for path in listed]
+            rows = self._segments(run, source).select(F.col("_metadata.file_name").alias("name"))
+            rows = rows.filter(F.col("name").between(min(names), max(names))).distinct()
+            read = {row[0] for row in self._all(rows)}
+            for path in listed:
+                if path.name not in read:
+                    self._near.logs.tell_bad(path, "Spark cannot read it")
+
+    def _lifecycle(self, run: Run) -> Any:
+        """Lifecycle events of the run, snapshots among them."""
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        if isinstance(self._near, SegmentReader):
+            rows = self._with_logs(run, LIFECYCLES)
+        else:
+            assert isinstance(self._near, TableReader)  # there are two kinds
+            rows = self._table(LIFECYCLE).filter(F.col("kind") != ROUTE_SEEN)
+            seen = self._table(ROUTES).withColumnRenamed("seen_at", "at").withColumn("kind", F.lit(ROUTE_SEEN))
+            seen = seen.withColumn("reason", F.lit("")).withColumn("detail", F.lit(""))
+            names = ["broker_id", "epoch", *RECORD_COLUMNS]
+            rows = rows.select(*names).unionByName(seen.select(*names))
+        is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
+        return rows.filter(is_of_it).select(*RECORD_COLUMNS)
+
+    def _seqs(self, run: Run) -> Any:
+        """Numbers of all records of the run."""
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
+        some = [self._with_logs(run, source).filter(is_of_it).select("seq") for source in COLUMNS]
+        all_of_them = some[0]
+        for each in some[1:]:
+            all_of_them = all_of_them.unionByName(each)
+        return all_of_them
+
+    def _with_logs(self, run: Run, source: str) -> Any:
+        """A source of the run: its segments, and what is in logs without segments."""
+        assert isinstance(self._near, SegmentReader)  # whoever asks has looked
+        rows = self._segments(run, source)
+        logs = self._near.logs.log_rows(run, source)
+        if logs is None:
+            return rows
+        return rows.unionByName(self._session.createDataFrame(logs, SPARK_SCHEMAS[source]))
+
+    def _segments(self, run: Run, source: str) -> Any:
+        assert isinstance(self._near, SegmentReader)  # whoever asks has looked
+        folders = self._near.logs.folders(source)
+        if not folders:
+            return self._session.createDataFrame([], SPARK_SCHEMAS[source])
+        reader = self._session.read.schema(SPARK_SCHEMAS[source]).format("parquet")
+        reader = reader.option("pathGlobFilter", f"{run.stream}-*{SUFFIX}").option("ignoreCorruptFiles", "true")
+        rows = reader.load([f"file://{folder}" for folder in folders])
+        open_logs = [segment_name(run.broker_id, run.epoch, number) for number in self._near.logs.open_numbers(run)]
+        if open_logs:  # while a log is there its segments may not all be
+            from pyspark.sql import functions as F  # optional: the extra spark
+
+            rows = rows.filter(~F.col("_metadata.file_name").isin(open_logs))
+        return rows
+
+    def _table(self, table: str) -> Any:
+        assert isinstance(self._near, TableReader)  # whoever asks has looked
+        files = self._near.files(table)
+        if not files:
+            return self._session.createDataFrame([], spark_ddl(TABLE_COLUMNS[table]))
+        reader = self._session.read.schema(spark_ddl(TABLE_COLUMNS[table])).format("parquet")
+        return reader.load([f"file://{path}" for path in files])
+
+    def _records(self, rows: Any) -> list[Record]:
+        """In the order of their numbers."""
+        try:
+            return records_of(rows.select(*RECORD_COLUMNS).toArrow())
+        except Exception as error:  # py4j's errors have no tree of their own
+            raise SinkError(f"Spark could not read the events: {reason_of(error)}") from error
+
+    def _all(self, rows: Any, skip: int = 0) -> list[tuple[Any, ...]]:
+        try:
+            return [tuple(row)[skip:] for row in rows.collect()]
+        except Exception as error:  # py4j's errors have no tree of their own
+            raise SinkError(f"Spark could not read the events: {reason_of(error)}") from error
+
+    def _asked(self, rows: Any) -> tuple[Any, ...]:
+        """The only row."""
+        return self._all(rows)[0]

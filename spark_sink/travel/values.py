@@ -1,0 +1,210 @@
+"""What a journey gives: the table of a broker at an instant, how sure it is, and how two of them differ."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+REMOTE: Final = "broker "  # begins the peer of a route that another broker has
+
+RUNNING: Final = "running"  # there are later records of this run
+SILENT: Final = "silent"  # there are none, and nobody says that it ended
+STOPPED: Final = "stopped"
+DIED: Final = "died"  # there are none, and the broker has begun another run without having stopped
+
+EQUAL: Final = "equal"
+NOT_EQUAL: Final = "not equal"
+NONE_NEAR: Final = "none near"
+
+SNAPSHOT: Final = "snapshot"
+BROKER_START: Final = "broker-start"
+FIRST_RECORD: Final = "first-record"
+
+
+class SeenRoute(NamedTuple):
+    """A route in the table."""
+
+    route_id: str
+    service: str
+    tags: dict[str, str]
+    peer: str  # "tcp 10.0.0.4:5123", or "broker <id>": another broker has it
+    joined_at: datetime
+    uptime: timedelta  # at the instant
+    requests: int  # that it had got by `requests_at`, at least
+    requests_at: datetime  # when the broker last told them
+    is_exact: bool  # `joined_at` is; False: the clock was put back since, it is the time of a snapshot
+
+    @property
+    def broker_id(self) -> str:
+        """The broker that has it; empty: this one."""
+        return self.peer.removeprefix(REMOTE) if self.peer.startswith(REMOTE) else ""
+
+
+class Check(NamedTuple):
+    """A digest that the broker wrote, beside that of the table rebuilt for the same record."""
+
+    at: datetime
+    seq: int
+    recorded: str
+    rebuilt: str
+
+    @property
+    def is_equal(self) -> bool:
+        """Are they the same?"""
+        return self.recorded == self.rebuilt
+
+
+class Gap(NamedTuple):
+    """Records that are missing between the start point and the instant."""
+
+    first_seq: int
+    last_seq: int
+    records: int  # how many of these numbers
+    reason: str  # code word of an EventsDropped; "missing": nobody says why
+    detail: str  # its sentence, or empty
+
+
+class TableAt:
+    """The routing table of a broker at an instant."""
+
+    __slots__ = (
+        "at",
+        "broker_id",
+        "broker_name",
+        "checks",
+        "digest",
+        "epoch",
+        "gaps",
+        "last_at",
+        "last_seq",
+        "life",
+        "names",
+        "notes",
+        "problems",
+        "routes",
+        "start",
+        "start_at",
+    )
+
+    def __init__(
+        self,
+        *,
+        broker_id: str,
+        broker_name: str,
+        epoch: int,
+        at: datetime,
+        last_seq: int,
+        last_at: datetime,
+        life: str,
+        start: str,
+        start_at: datetime,
+        routes: Sequence[SeenRoute],
+        digest: str,
+        checks: Sequence[Check],
+        gaps: Sequence[Gap],
+        problems: Sequence[str],
+        notes: Sequence[str],
+        names: dict[str, str],
+    ) -> None:
+        self.broker_id: Final = broker_id
+        self.broker_name: Final = broker_name
+        self.epoch: Final = epoch
+        self.at: Final = at  # the instant that was asked for
+        self.last_seq: Final = last_seq  # the record behind which this is the table
+        self.last_at: Final = last_at  # its time
+        self.life: Final = life  # of the broker at the instant: RUNNING, SILENT, STOPPED or DIED
+        self.start: Final = start  # what it is rebuilt from: SNAPSHOT, BROKER_START or FIRST_RECORD
+        self.start_at: Final = start_at
+        self.routes: Final = tuple(routes)  # by service and route id; empty when the broker had stopped
+        self.digest: Final = digest  # of these routes, 32 hex digits
+        self.checks: Final = tuple(checks)  # at most two: the digests next to the instant, before and behind it
+        self.gaps: Final = tuple(gaps)
+        self.problems: Final = tuple(problems)  # sentences: files that were passed over
+        self.notes: Final = tuple(notes)  # sentences: what else is to be known
+        self.names: Final = names  # of brokers, by their ids, as far as they are known
+
+    @property
+    def verdict(self) -> str:
+        """EQUAL: it agrees with all digests near it; NOT_EQUAL: not with all; NONE_NEAR: there are none."""
+        if not self.checks:
+            return NONE_NEAR
+        return EQUAL if all(check.is_equal for check in self.checks) else NOT_EQUAL
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is missing, no file was passed over, and it was rebuilt from a point where all was known."""
+        return not self.gaps and not self.problems and self.start != FIRST_RECORD
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; times as ISO texts, UTC."""
+        return {
+            "broker": {"id": self.broker_id, "name": self.broker_name, "epoch": self.epoch, "life": self.life},
+            "at": self.at.isoformat(),
+            "last_record": {"seq": self.last_seq, "at": self.last_at.isoformat()},
+            "rebuilt_from": {"kind": self.start, "at": self.start_at.isoformat()},
+            "digest": self.digest,
+            "verdict": self.verdict,
+            "checks": [
+                {
+                    "at": check.at.isoformat(),
+                    "seq": check.seq,
+                    "recorded": check.recorded,
+                    "rebuilt": check.rebuilt,
+                    "is_equal": check.is_equal,
+                }
+                for check in self.checks
+            ],
+            "is_complete": self.is_complete,
+            "gaps": [gap._asdict() for gap in self.gaps],
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+            "routes": [route_json(route) for route in self.routes],
+        }
+
+
+class Change(NamedTuple):
+    """A route that is in both tables and not the same."""
+
+    before: SeenRoute
+    after: SeenRoute
+
+
+class Difference(NamedTuple):
+    """From one table to another."""
+
+    joined: list[SeenRoute]
+    left: list[SeenRoute]
+    replaced: list[Change]  # the same route id, service and tags, of another connection or broker
+    changed: list[Change]  # the same route id, another service or other tags
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "joined": [route_json(route) for route in self.joined],
+            "left": [route_json(route) for route in self.left],
+            "replaced": [_change_json(change) for change in self.replaced],
+            "changed": [_change_json(change) for change in self.changed],
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        """Are both the same?"""
+        return not any(self)
+
+
+def route_json(route: SeenRoute) -> dict[str, Any]:
+    """Plain values."""
+    return {
+        "route_id": route.route_id,
+        "service": route.service,
+        "tags": route.tags,
+        "peer": route.peer,
+        "broker_id": route.broker_id or None,
+        "joined_at": route.joined_at.isoformat(),
+        "uptime_ms": round(route.uptime.total_seconds() * 1000),
+        "requests": route.requests,
+        "requests_at": route.requests_at.isoformat(),
+    }
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    return {"before": route_json(change.before), "after": route_json(change.after)}
