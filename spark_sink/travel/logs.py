@@ -37,6 +37,7 @@ class Logs:
         self._known: Final[dict[str, Any]] = {}  # by stream
         self._times: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
         self._last_seqs: Final[dict[tuple[str, int], int | None]] = {}
+        self._kinds: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
         self._records: Final[dict[tuple[str, int], list[Record]]] = {}
         self._kept_n = 0  # records in it
         self._seqs: Final[dict[tuple[str, str, int], tuple[Any, Any]]] = {}
@@ -172,6 +173,13 @@ class Logs:
             self._kept_n += len(found)
         return self._records[key]
 
+    def kinds(self, run: Run, number: int) -> tuple[int, int] | None:
+        """The smallest and the largest kind of its lifecycle events; None: it has none, or they cannot be read."""
+        key = (run.stream, number)
+        if key not in self._kinds:
+            self._kinds[key] = self.range_of(run, LIFECYCLES, number, "kind")
+        return self._kinds[key]
+
     def ranges(self, run: Run, source: str, number: int) -> tuple[Any, Any]:
         """The numbers of all records of a file, as first and last ones of ranges: two int64 arrays."""
         key = (run.stream, source, number)
@@ -208,7 +216,7 @@ class Logs:
         key = (run.stream, number)
         if key not in self._last_seqs:
             found = [self.range_of(run, FLOWS, number, "seq")]
-            if self.range_of(run, LIFECYCLES, number, "kind") != (EVENTS_DROPPED, EVENTS_DROPPED):
+            if self.kinds(run, number) != (EVENTS_DROPPED, EVENTS_DROPPED):
                 found.append(self.range_of(run, LIFECYCLES, number, "seq"))
             self._last_seqs[key] = max((each[1] for each in found if each is not None), default=None)
         return self._last_seqs[key]

@@ -140,7 +140,9 @@ class _Journey:
         checks = []
         digest = ""
         state = State({}, 0)
-        for number, each in enumerate(self._reader.states(self._run, start.seq, stops)):
+        # The snapshot behind the instant must not help the table that it is compared with.
+        seen_until = start.digest.seq if start.digest is not None else 0 if start.is_whole else last.seq
+        for number, each in enumerate(self._reader.states(self._run, start.seq, seen_until, stops)):
             made = digest_of(each.routes.values())
             if before is not None and number == 0:
                 checks.append(_check(before, made))

@@ -135,9 +135,9 @@ class Reader:
         """The latest record, not behind `seq`, from which on the table is known."""
         raise NotImplementedError
 
-    def states(self, run: Run, first: int, stops: Sequence[int]) -> Iterator[State]:
-        """The table behind each of the records `stops` (ascending), made of those from `first` on. Each is to be used
-        before the next is asked for."""
+    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
+        """The table behind each of the records `stops` (ascending), made of those from `first` on, of RouteSeen events
+        only those up to `seen_until`. Each is to be used before the next is asked for."""
         raise NotImplementedError
 
     def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:

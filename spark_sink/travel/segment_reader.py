@@ -75,12 +75,12 @@ class SegmentReader(Reader):
         numbers = self.logs.known(run)
         for begin, end in reversed(self._pieces(run)):
             place = self._last_not_later(run, numbers, begin, end, at_us)
-            while place >= begin:  # a log may begin with a gap that was told late: then it is one before
-                places = [each for each in self._places(run, int(numbers[place])) if each[1] <= at_us]
-                if places:
-                    last = Place(*places[-1])
-                    return Window(last, self._first_behind(run, numbers[place:], last.seq))
-                place -= 1
+            # A gap is told late, with a number of before: such a log alone does not say how far the run had come.
+            near = numbers[max(begin, place - NEAR_LOGS) : place + 1].tolist()
+            places = [each for number in near for each in self._places(run, number) if each[1] <= at_us]
+            if places:
+                last = Place(*max(places))
+                return Window(last, self._first_behind(run, numbers[place:], last.seq))
         return Window(None, self.first(run))
 
     def start(self, run: Run, seq: int) -> Start:
@@ -88,7 +88,7 @@ class SegmentReader(Reader):
         numbers = self.logs.numbers(LIFECYCLES, run)
         end = int(np.searchsorted(numbers, self._log_of(run, seq), side="right"))
         for place in range(end - 1, -1, -1):
-            kinds = self.logs.range_of(run, LIFECYCLES, int(numbers[place]), "kind")
+            kinds = self.logs.kinds(run, int(numbers[place]))
             if kinds is None or (kinds[0] > BROKER_STARTED and kinds[1] < TABLE_DIGEST):
                 continue
             for record in reversed(self.logs.records(run, int(numbers[place]))):
@@ -104,7 +104,7 @@ class SegmentReader(Reader):
         assert earliest is not None  # a record with this number is there
         return Start(earliest.seq, earliest.at_us, False, None)
 
-    def states(self, run: Run, first: int, stops: Sequence[int]) -> Iterator[State]:
+    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """Once through the logs."""
         left = list(stops)
         routes: dict[str, Record] = {}
@@ -115,7 +115,8 @@ class SegmentReader(Reader):
                 left.pop(0)
             if not left:
                 return
-            fold(routes, record)
+            if record.kind != ROUTE_SEEN or record.seq <= seen_until:
+                fold(routes, record)
             if record.kind != EVENTS_DROPPED:
                 latest_us = max(latest_us, record.at_us)
         for _ in left:
@@ -177,10 +178,8 @@ class SegmentReader(Reader):
         return first if seen == routes else None
 
     def _places(self, run: Run, number: int) -> list[tuple[int, int]]:
-        """Number and time of all lifecycle events and flows of a log, without gaps, which are told late."""
-        places = [
-            (record.seq, record.at_us) for record in self.logs.records(run, number) if record.kind != EVENTS_DROPPED
-        ]
+        """Number and time of all lifecycle events and flows of a log."""
+        places = [(record.seq, record.at_us) for record in self.logs.records(run, number)]
         flows = self.logs.read(run, FLOWS, number, ["seq", "at"])
         if flows is not None:
             places += zip(flows["seq"].to_pylist(), micros(flows["at"]).tolist(), strict=True)

@@ -92,13 +92,14 @@ class SparkReader(Reader):
         assert first_of_all is not None  # there is a record with this number
         return Start(first_of_all.seq, first_of_all.at_us, False, None)
 
-    def states(self, run: Run, first: int, stops: Sequence[int]) -> Iterator[State]:
+    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """The newest word about each route; only those that say that it is there come to the driver."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
         for stop in stops:
             rows = self._lifecycle(run).filter(F.col("seq").between(first, stop))
-            words = rows.filter(F.col("kind").isin(*PUTS, *TAKES)).groupBy("route_id")
+            counts = F.col("kind").isin(*PUTS, *TAKES) & ((F.col("kind") != ROUTE_SEEN) | (F.col("seq") <= seen_until))
+            words = rows.filter(counts).groupBy("route_id")
             newest = words.agg(F.max_by(F.struct(*RECORD_COLUMNS), "seq").alias("newest")).select("newest.*")
             there = self._records(newest.filter(F.col("kind").isin(*PUTS)))
             told = rows.filter(F.col("kind") != EVENTS_DROPPED)

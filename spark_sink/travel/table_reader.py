@@ -63,11 +63,10 @@ class TableReader(Reader):
 
     def window(self, run: Run, at_us: int) -> Window:
         """All lifecycle events of the run are looked at."""
-        known = ds.field("kind") != EVENTS_DROPPED
-        last = self._end(run, "max", known & (ds.field("at") <= _moment(at_us)))
+        last = self._end(run, "max", ds.field("at") <= _moment(at_us))
         if last is None:
             return Window(None, self.first(run))
-        return Window(last, self._end(run, "min", known & (ds.field("seq") > last.seq)))
+        return Window(last, self._end(run, "min", ds.field("seq") > last.seq))
 
     def start(self, run: Run, seq: int) -> Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
@@ -83,10 +82,10 @@ class TableReader(Reader):
         assert first_of_all is not None  # there is a record with this number
         return Start(first_of_all.seq, first_of_all.at_us, False, None)
 
-    def states(self, run: Run, first: int, stops: Sequence[int]) -> Iterator[State]:
+    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """Memory holds the records of the span."""
         is_within = (ds.field("seq") >= first) & (ds.field("seq") <= stops[-1])
-        records = sorted(self._records(run, is_within) + self._seen(run, first, stops[-1]))
+        records = sorted(self._records(run, is_within) + self._seen(run, first, seen_until))
         routes: dict[str, Record] = {}
         latest_us = 0
         place = 0
