@@ -18,11 +18,9 @@ from broker.events import EVENTS_DROPPED
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 from spark_sink.travel.files import BadFile, LogContent, LogRecords, ParquetRecords, RecordFile
 from spark_sink.travel.listing import MAX_NAMED, Listing
-from spark_sink.travel.records import RECORD_COLUMNS, Record, Run, ranges_of, records_of
+from spark_sink.travel.records import RECORD_COLUMNS, Record, Run, micros, ranges_of, records_of
 
-MAX_KEPT: Final = (
-    50_000  # records, and ranges of numbers, that are kept for the next question; all go when they are more
-)
+MAX_KEPT: Final = 100_000  # records and places that are kept for the next question; all go when they are more
 
 
 class Logs:
@@ -39,7 +37,8 @@ class Logs:
         self._last_seqs: Final[dict[tuple[str, int], int | None]] = {}
         self._kinds: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
         self._records: Final[dict[tuple[str, int], list[Record]]] = {}
-        self._kept_n = 0  # records in it
+        self._places: Final[dict[tuple[str, int], list[tuple[int, int]]]] = {}
+        self._kept_n = 0  # records and places in these two
         self._seqs: Final[dict[tuple[str, str, int], tuple[Any, Any]]] = {}
         self._bad: Final[set[Path]] = set()
         self._read_logs()
@@ -166,12 +165,21 @@ class Logs:
         if key not in self._records:
             rows = self.read(run, LIFECYCLES, number, RECORD_COLUMNS)
             found = records_of(rows) if rows is not None else []
-            if self._kept_n + len(found) > MAX_KEPT:
-                self._records.clear()
-                self._kept_n = 0
+            self._make_room(len(found))
             self._records[key] = found
-            self._kept_n += len(found)
         return self._records[key]
+
+    def places(self, run: Run, number: int) -> list[tuple[int, int]]:
+        """Number and time of all lifecycle events and flows of a log, by their numbers."""
+        key = (run.stream, number)
+        if key not in self._places:
+            places = [(record.seq, record.at_us) for record in self.records(run, number)]
+            flows = self.read(run, FLOWS, number, ["seq", "at"])
+            if flows is not None:
+                places += zip(flows["seq"].to_pylist(), micros(flows["at"]).tolist(), strict=True)
+            self._make_room(len(places))
+            self._places[key] = sorted(places)
+        return self._places[key]
 
     def kinds(self, run: Run, number: int) -> tuple[int, int] | None:
         """The smallest and the largest kind of its lifecycle events; None: it has none, or they cannot be read."""
@@ -220,3 +228,11 @@ class Logs:
                 found.append(self.range_of(run, LIFECYCLES, number, "seq"))
             self._last_seqs[key] = max((each[1] for each in found if each is not None), default=None)
         return self._last_seqs[key]
+
+    def _make_room(self, more: int) -> None:
+        """For so many records or places more."""
+        self._kept_n += more
+        if self._kept_n > MAX_KEPT:
+            self._records.clear()
+            self._places.clear()
+            self._kept_n = more

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from broker.events import BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
-from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES
+from spark_sink.events import COLUMNS, LIFECYCLES
 from spark_sink.travel.logs import Logs
 from spark_sink.travel.records import (
     Missing,
@@ -29,7 +29,6 @@ from spark_sink.travel.records import (
     State,
     Window,
     fold,
-    micros,
     overlaps,
 )
 
@@ -48,6 +47,7 @@ class SegmentReader(Reader):
         self.logs: Final = Logs(events)
         super().__init__(self.logs.problems)
         self._runs: Final = self.logs.runs()
+        self._firsts: Final[dict[Run, Place | None]] = {}
         self._pieces_of: Final[dict[Run, list[tuple[int, int]]]] = {}
 
     def runs(self) -> list[Run]:
@@ -56,11 +56,10 @@ class SegmentReader(Reader):
 
     def first(self, run: Run) -> Place | None:
         """Of the first log that can be read."""
-        for number in self.logs.known(run).tolist():
-            places = self._places(run, number)
-            if places:
-                return Place(*places[0])
-        return None
+        if run not in self._firsts:
+            found = (self.logs.places(run, number) for number in self.logs.known(run).tolist())
+            self._firsts[run] = next((Place(*places[0]) for places in found if places), None)
+        return self._firsts[run]
 
     def stopped(self, run: Run) -> Place | None:
         """The last lifecycle event is of no other kind, once it is there."""
@@ -77,7 +76,7 @@ class SegmentReader(Reader):
             place = self._last_not_later(run, numbers, begin, end, at_us)
             # A gap is told late, with a number of before: such a log alone does not say how far the run had come.
             near = numbers[max(begin, place - NEAR_LOGS) : place + 1].tolist()
-            places = [each for number in near for each in self._places(run, number) if each[1] <= at_us]
+            places = [each for number in near for each in self.logs.places(run, number) if each[1] <= at_us]
             if places:
                 last = Place(*max(places))
                 return Window(last, self._first_behind(run, numbers[place:], last.seq))
@@ -177,17 +176,9 @@ class SegmentReader(Reader):
             place -= 1
         return first if seen == routes else None
 
-    def _places(self, run: Run, number: int) -> list[tuple[int, int]]:
-        """Number and time of all lifecycle events and flows of a log."""
-        places = [(record.seq, record.at_us) for record in self.logs.records(run, number)]
-        flows = self.logs.read(run, FLOWS, number, ["seq", "at"])
-        if flows is not None:
-            places += zip(flows["seq"].to_pylist(), micros(flows["at"]).tolist(), strict=True)
-        return sorted(places)
-
     def _first_behind(self, run: Run, numbers: Any, seq: int) -> Place | None:
         for number in numbers.tolist():
-            behind = [each for each in self._places(run, number) if each[0] > seq]
+            behind = [each for each in self.logs.places(run, number) if each[0] > seq]
             if behind:
                 return Place(*behind[0])
         return None
