@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.columns import spark_ddl
@@ -77,11 +78,16 @@ class SparkReader(Reader):
         while True:
             digests = rows.filter((F.col("kind") == TABLE_DIGEST) & (F.col("seq") <= below))
             some = self._records(digests.orderBy(F.desc("seq")).limit(TRIED_TOGETHER))
-            for digest in reversed(some):
-                first = digest.seq - int(digest.tags.get("routes") or 0)
-                is_of_it = (F.col("kind") == ROUTE_SEEN) & F.col("seq").between(first, digest.seq - 1)
-                if self._asked(rows.filter(is_of_it).agg(F.count("*")))[0] == digest.seq - first:
-                    return Start(first, digest.at_us, True, digest)
+            if some:
+                firsts = [digest.seq - int(digest.tags.get("routes") or 0) for digest in some]
+                counts = [
+                    F.count(F.when(F.col("seq").between(first, digest.seq - 1), 1))
+                    for first, digest in zip(firsts, some, strict=True)
+                ]
+                seen = self._asked(rows.filter(F.col("kind") == ROUTE_SEEN).agg(*counts))
+                for first, digest, routes in reversed(list(zip(firsts, some, seen, strict=True))):
+                    if routes == digest.seq - first:
+                        return Start(first, digest.at_us, True, digest)
             if not some:
                 break
             below = some[0].seq - 1
@@ -93,18 +99,27 @@ class SparkReader(Reader):
         return Start(first_of_all.seq, first_of_all.at_us, False, None)
 
     def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
-        """The newest word about each route; only those that say that it is there come to the driver."""
+        """The newest word about each route; only those that are there at one of the stops come to the driver."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
-        for stop in stops:
-            rows = self._lifecycle(run).filter(F.col("seq").between(first, stop))
-            counts = F.col("kind").isin(*PUTS, *TAKES) & ((F.col("kind") != ROUTE_SEEN) | (F.col("seq") <= seen_until))
-            words = rows.filter(counts).groupBy("route_id")
-            newest = words.agg(F.max_by(F.struct(*RECORD_COLUMNS), "seq").alias("newest")).select("newest.*")
-            there = self._records(newest.filter(F.col("kind").isin(*PUTS)))
-            told = rows.filter(F.col("kind") != EVENTS_DROPPED)
-            latest_us = self._asked(told.agg(F.max(F.unix_micros("at"))))[0] or 0
-            yield State({record.route_id: record for record in there}, latest_us)
+        rows = self._lifecycle(run).filter(F.col("seq").between(first, stops[-1]))
+        is_word = F.col("kind").isin(*PUTS, *TAKES) & ((F.col("kind") != ROUTE_SEEN) | (F.col("seq") <= seen_until))
+        words = [
+            F.max_by(F.struct(*RECORD_COLUMNS), F.when(F.col("seq") <= stop, F.col("seq"))).alias(f"at_{number}")
+            for number, stop in enumerate(stops)
+        ]
+        is_there = F.lit(False)
+        for number in range(len(stops)):
+            is_there |= F.coalesce(F.col(f"at_{number}.kind").isin(*PUTS), F.lit(False))
+        newest = self._arrow(rows.filter(is_word).groupBy("route_id").agg(*words).filter(is_there).drop("route_id"))
+        is_told = F.col("kind") != EVENTS_DROPPED
+        times = [F.max(F.when(is_told & (F.col("seq") <= stop), F.unix_micros("at"))) for stop in stops]
+        latest = self._asked(rows.agg(*times))
+        for number, latest_us in enumerate(latest):
+            column = newest[f"at_{number}"].combine_chunks()
+            records = records_of(pa.Table.from_struct_array(column.filter(column.is_valid())))
+            there = {record.route_id: record for record in records if record.kind in PUTS}
+            yield State(there, latest_us or 0)
 
     def missing(self, run: Run, first: int, last: int) -> Missing:
         """Numbers are counted in buckets; only of buckets that are not full each number is looked at."""
@@ -140,16 +155,22 @@ class SparkReader(Reader):
 
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         low, high = self._near.logs_between(run, first, last)
-        for source in COLUMNS:
-            listed = self._near.logs.sealed_between(run, source, low, high)
-            if not listed:
-                continue
-            names = [path.name for path in listed]
-            rows = self._segments(run, source).select(F.col("_metadata.file_name").alias("name"))
-            rows = rows.filter(F.col("name").between(min(names), max(names))).distinct()
-            read = {row[0] for row in self._all(rows)}
-            for path in listed:
-                if path.name not in read:
+        listed = {source: self._near.logs.sealed_between(run, source, low, high) for source in COLUMNS}
+        names = [path.name for paths in listed.values() for path in paths]
+        if not names:
+            return
+        found = [
+            self._segments(run, source).select(
+                F.lit(source).alias("source"), F.col("_metadata.file_name").alias("name")
+            )
+            for source, paths in listed.items()
+            if paths
+        ]
+        is_asked = F.col("name").between(min(names), max(names))
+        read = set(self._all(_union(found).filter(is_asked).distinct()))
+        for source, paths in listed.items():
+            for path in paths:
+                if (source, path.name) not in read:
                     self._near.logs.tell_bad(path, "Spark cannot read it")
 
     def _lifecycle(self, run: Run) -> Any:
@@ -172,12 +193,11 @@ class SparkReader(Reader):
         """Numbers of all records of the run."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
+        assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
-        some = [self._with_logs(run, source).filter(is_of_it).select("seq") for source in COLUMNS]
-        all_of_them = some[0]
-        for each in some[1:]:
-            all_of_them = all_of_them.unionByName(each)
-        return all_of_them
+        logs = self._near.logs
+        there = [source for source in COLUMNS if logs.folders(source) or logs.log_rows(run, source) is not None]
+        return _union([self._with_logs(run, source).filter(is_of_it).select("seq") for source in there])
 
     def _with_logs(self, run: Run, source: str) -> Any:
         """A source of the run: its segments, and what is in logs without segments."""
@@ -213,8 +233,11 @@ class SparkReader(Reader):
 
     def _records(self, rows: Any) -> list[Record]:
         """In the order of their numbers."""
+        return records_of(self._arrow(rows.select(*RECORD_COLUMNS)))
+
+    def _arrow(self, rows: Any) -> pa.Table:
         try:
-            return records_of(rows.select(*RECORD_COLUMNS).toArrow())
+            return rows.toArrow()
         except Exception as error:  # py4j's errors have no tree of their own
             raise SinkError(f"Spark could not read the events: {reason_of(error)}") from error
 
@@ -227,3 +250,10 @@ class SparkReader(Reader):
     def _asked(self, rows: Any) -> tuple[Any, ...]:
         """The only row."""
         return self._all(rows)[0]
+
+
+def _union(frames: list[Any]) -> Any:
+    both = frames[0]
+    for frame in frames[1:]:
+        both = both.unionByName(frame)
+    return both

@@ -46,7 +46,7 @@ class TrueRoute:
 
 
 class History:
-    """One run of one broker. Every method is something that happens; `rows` are its records, `digests` what was true."""
+    """One run of one broker. A method is something that happens; `rows` are its records, `digests` what was true."""
 
     def __init__(self, number: int = 1, epoch: int = 1_700_000_000_000, at_ms: int = NOON_MS, name: str = "") -> None:
         self.header = Header(
@@ -232,7 +232,7 @@ def write_segments(
     place: Callable[[str, int], Path] | None = None,
     roll_ms: int = 1000,
 ) -> int:
-    """Of all rows, or these; the number of the next log. `place` says where a segment of this source and number lies."""
+    """Of all rows, or these; the number of the next log. `place`: where a segment of this source and number lies."""
     number = first_number
     for log in by_second(history.rows if rows is None else rows, roll_ms):
         known: dict[int, Any] = {}

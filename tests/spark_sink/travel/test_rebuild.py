@@ -98,7 +98,9 @@ def test_an_instant_is_behind_all_records_of_its_millisecond_in_the_order_of_the
     assert ids(tmp_path, after(1)) == [A]
 
 
-def test_where_the_clock_was_put_back_the_last_time_of_a_moment_counts_and_all_records_before_it(tmp_path: Path) -> None:
+def test_where_the_clock_was_put_back_the_last_time_of_a_moment_counts_and_all_records_before_it(
+    tmp_path: Path,
+) -> None:
     history = history_of((0, A), (10, B), (-20, C), (20, D))  # the clock goes back by half a minute after B
     write_segments(tmp_path, history)
     assert ids(tmp_path, after(-15)) == [A, B, C]  # not before B: what was then is not what is asked for
@@ -191,9 +193,7 @@ def test_brokers_are_found_by_name_id_or_its_beginning_and_listed_if_not(tmp_pat
         write_segments(tmp_path, History(number, name=name))
     for broker in ("west", "7f3a0000-0000-4000-8000-000000000002"):
         assert table_at(tmp_path, after(0), broker).broker_name == "west"
-    there = (
-        "broker east (7f3a0000-0000-4000-8000-000000000001), broker west (7f3a0000-0000-4000-8000-000000000002)"
-    )
+    there = "broker east (7f3a0000-0000-4000-8000-000000000001), broker west (7f3a0000-0000-4000-8000-000000000002)"
     for broker, text in (
         (None, f"there are events of 2 brokers, say which one with --broker: {there}"),
         ("north", f"there is no broker 'north'; there are {there}"),
