@@ -14,13 +14,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from broker.events import EVENTS_DROPPED
+from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 from spark_sink.travel.files import BadFile, LogContent, LogRecords, ParquetRecords, RecordFile
 from spark_sink.travel.listing import MAX_NAMED, Listing
 from spark_sink.travel.records import RECORD_COLUMNS, Record, Run, micros, ranges_of, records_of
 
 MAX_KEPT: Final = 100_000  # records and places that are kept for the next question; all go when they are more
+
+# Told behind younger events, under numbers and (but for gaps) times of before.
+LATE: Final = frozenset((EVENTS_DROPPED, TABLE_DIGEST, ROUTE_SEEN))
 
 
 class Logs:
@@ -170,10 +173,12 @@ class Logs:
         return self._records[key]
 
     def places(self, run: Run, number: int) -> list[tuple[int, int]]:
-        """Number and time of all lifecycle events and flows of a log, by their numbers."""
+        """Number and time of all lifecycle events and flows of a log, by their numbers; without RouteSeen events, for
+        which their TableDigest stands."""
         key = (run.stream, number)
         if key not in self._places:
-            places = [(record.seq, record.at_us) for record in self.records(run, number)]
+            records = self.records(run, number)
+            places = [(record.seq, record.at_us) for record in records if record.kind != ROUTE_SEEN]
             flows = self.read(run, FLOWS, number, ["seq", "at"])
             if flows is not None:
                 places += zip(flows["seq"].to_pylist(), micros(flows["at"]).tolist(), strict=True)
@@ -199,10 +204,15 @@ class Logs:
         return self._seqs[key]
 
     def times(self, run: Run, number: int) -> tuple[int, int] | None:
-        """The smallest and the largest time of a log, microseconds; None: nothing of it can be read."""
+        """The smallest and the largest time of a log, microseconds, without what is told late; None: nothing else can
+        be read of it."""
         key = (run.stream, number)
         if key not in self._times:
-            found = [self.range_of(run, source, number, "at") for source in (LIFECYCLES, FLOWS)]
+            found = [self.range_of(run, FLOWS, number, "at")]
+            if self._has_late(run, number):
+                found += [(place.at_us, place.at_us) for place in self.records(run, number) if place.kind not in LATE]
+            else:
+                found.append(self.range_of(run, LIFECYCLES, number, "at"))
             known = [each for each in found if each is not None]
             self._times[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
         return self._times[key]
@@ -220,14 +230,21 @@ class Logs:
             found.close()
 
     def last_seq(self, run: Run, number: int) -> int | None:
-        """Of a log; None: nothing of it can be read, or it tells only a gap, which comes late."""
+        """The highest number in a log, without what is told late; None: nothing else can be read of it."""
         key = (run.stream, number)
         if key not in self._last_seqs:
             found = [self.range_of(run, FLOWS, number, "seq")]
-            if self.kinds(run, number) != (EVENTS_DROPPED, EVENTS_DROPPED):
+            if self._has_late(run, number):
+                found += [(place.seq, place.seq) for place in self.records(run, number) if place.kind not in LATE]
+            else:
                 found.append(self.range_of(run, LIFECYCLES, number, "seq"))
             self._last_seqs[key] = max((each[1] for each in found if each is not None), default=None)
         return self._last_seqs[key]
+
+    def _has_late(self, run: Run, number: int) -> bool:
+        """May there be events that are told under an earlier number?"""
+        kinds = self.kinds(run, number)
+        return kinds is not None and any(kinds[0] <= kind <= kinds[1] for kind in LATE)
 
     def _make_room(self, more: int) -> None:
         """For so many records or places more."""

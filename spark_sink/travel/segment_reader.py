@@ -9,6 +9,7 @@ taken. Files whose sealing times say nothing any more, because they were copied,
                   ▲ start   ▲ no instant: the last time that it was 12:45 is ▲ here
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ import numpy as np
 
 from broker.events import BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.events import COLUMNS, LIFECYCLES
-from spark_sink.travel.logs import Logs
+from spark_sink.travel.logs import LATE, Logs
 from spark_sink.travel.records import (
     Missing,
     Numbers,
@@ -34,6 +35,9 @@ from spark_sink.travel.records import (
 
 # Records of one moment come to the log within so long, and a clock that is put back by less is not seen in the files.
 NEAR_US: Final = 10_000_000
+LATE_US: Final = (
+    60_000_000  # a snapshot of 100,000 routes is told in ten seconds; as long as a broker waits for the next
+)
 MAX_PIECES: Final = 64  # of a run whose clock was put back; more: sealing times say nothing
 MAX_LAG_US: Final = 3_600_000_000  # by which the times between a record and its sealing differ; more: the same
 NEAR_LOGS: Final = 2  # records that were told at one moment can stand in neighbouring logs
@@ -74,9 +78,13 @@ class SegmentReader(Reader):
         numbers = self.logs.known(run)
         for begin, end in reversed(self._pieces(run)):
             place = self._last_not_later(run, numbers, begin, end, at_us)
-            # A gap is told late, with a number of before: such a log alone does not say how far the run had come.
+            if place < begin:
+                continue
             near = numbers[max(begin, place - NEAR_LOGS) : place + 1].tolist()
             places = [each for number in near for each in self.logs.places(run, number) if each[1] <= at_us]
+            for number in self._told_until(run, numbers[place + 1 :], at_us):
+                digests = (each for each in self.logs.records(run, number) if each.kind == TABLE_DIGEST)
+                places += [(digest.seq, digest.at_us) for digest in digests if digest.at_us <= at_us]
             if places:
                 last = Place(*max(places))
                 return Window(last, self._first_behind(run, numbers[place:], last.seq))
@@ -84,9 +92,8 @@ class SegmentReader(Reader):
 
     def start(self, run: Run, seq: int) -> Start:
         """Backwards from there to a snapshot that is whole, or to the broker's start."""
-        numbers = self.logs.numbers(LIFECYCLES, run)
-        end = int(np.searchsorted(numbers, self._log_of(run, seq), side="right"))
-        for place in range(end - 1, -1, -1):
+        numbers = self._logs_behind(run, seq)
+        for place in range(len(numbers) - 1, -1, -1):
             kinds = self.logs.kinds(run, int(numbers[place]))
             if kinds is None or (kinds[0] > BROKER_STARTED and kinds[1] < TABLE_DIGEST):
                 continue
@@ -104,31 +111,28 @@ class SegmentReader(Reader):
         return Start(earliest.seq, earliest.at_us, False, None)
 
     def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
-        """Once through the logs."""
+        """Once through the logs; the snapshot, which is told late, first."""
         left = list(stops)
         routes: dict[str, Record] = {}
         latest_us = 0
-        for record in self._from(run, first):
+        seen = self._seen(run, first, seen_until)
+        others = (record for record in self._from(run, first) if record.kind not in LATE)
+        for record in heapq.merge(seen, others, key=lambda record: record.seq):
             while left and record.seq > left[0]:
                 yield State(routes, latest_us)
                 left.pop(0)
             if not left:
                 return
-            if record.kind != ROUTE_SEEN or record.seq <= seen_until:
-                fold(routes, record)
-            if record.kind != EVENTS_DROPPED:
-                latest_us = max(latest_us, record.at_us)
+            fold(routes, record)
+            latest_us = max(latest_us, record.at_us)
         for _ in left:
             yield State(routes, latest_us)
 
     def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
         """In the logs behind, as far as they are not too late."""
-        numbers = self.logs.numbers(LIFECYCLES, run)
+        numbers = self.logs.known(run)
         place = int(np.searchsorted(numbers, self._log_of(run, seq)))
-        for number in numbers[max(0, place - 1) :].tolist():
-            times = self.logs.times(run, number)
-            if times is not None and times[0] > until_us:
-                return None
+        for number in self._told_until(run, numbers[place:], until_us):
             for record in self.logs.records(run, number):
                 if record.kind == TABLE_DIGEST and record.seq > seq and record.at_us <= until_us:
                     return record
@@ -137,23 +141,63 @@ class SegmentReader(Reader):
     def missing(self, run: Run, first: int, last: int) -> Missing:
         """The numbers in all files of these logs and their neighbours."""
         low, high = self.logs_between(run, first, last)
-        seen = Numbers()
-        told = []
+        seen, told = Numbers(), []
         for source in COLUMNS:
             numbers = self.logs.numbers(source, run)
             for number in numbers[(numbers >= low) & (numbers <= high)].tolist():
                 seen.add(*self.logs.ranges(run, source, number))
-                if source == LIFECYCLES:
-                    dropped = [each for each in self.logs.records(run, number) if each.kind == EVENTS_DROPPED]
-                    told += [record for record in dropped if overlaps(record, first, last)]
+        for number in self.logs.numbers(LIFECYCLES, run).tolist():
+            if low <= number <= high:
+                dropped = [each for each in self.logs.records(run, number) if each.kind == EVENTS_DROPPED]
+                told += [record for record in dropped if overlaps(record, first, last)]
         return Missing(seen.missing(first, last), told, True)
 
     def logs_between(self, run: Run, first: int, last: int) -> tuple[int, int]:
         """Numbers of the first and the last log that records with these numbers may be in."""
         known = self.logs.known(run)
         low = int(np.searchsorted(known, self._log_of(run, first))) - NEAR_LOGS
+        behind = self._logs_behind(run, last)
         high = int(np.searchsorted(known, self._log_of(run, last))) + NEAR_LOGS
-        return int(known[max(0, low)]), int(known[min(high, len(known) - 1)])
+        high_number = int(known[min(high, len(known) - 1)])
+        return int(known[max(0, low)]), max(high_number, int(behind[-1]) if len(behind) else 0)
+
+    def _told_until(self, run: Run, numbers: Any, at_us: int) -> Iterator[int]:
+        """Of these logs those in which something of this moment may still be told."""
+        for number in numbers.tolist():
+            times = self.logs.times(run, number)
+            if times is not None and times[0] > at_us + LATE_US:
+                return
+            kinds = self.logs.kinds(run, number)
+            if kinds is not None and kinds[1] >= TABLE_DIGEST:
+                yield number
+
+    def _logs_behind(self, run: Run, seq: int) -> Any:
+        """Logs with lifecycle events up to the last in which something of before this record is told."""
+        known, number = self.logs.known(run), self._log_of(run, seq)
+        times = self.logs.times(run, number)
+        place = int(np.searchsorted(known, number))
+        told = self._told_until(run, known[place:], times[1] if times is not None else 0)
+        last = max(told, default=number)
+        numbers = self.logs.numbers(LIFECYCLES, run)
+        return numbers[: int(np.searchsorted(numbers, last, side="right"))]
+
+    def _seen(self, run: Run, first: int, last: int) -> list[Record]:
+        """RouteSeen events with these numbers, in their order."""
+        if last < first:
+            return []
+        numbers = self._logs_behind(run, last)
+        place = int(np.searchsorted(numbers, self._log_of(run, first)))
+        found = [
+            record
+            for number in numbers[max(0, place - NEAR_LOGS) :].tolist()
+            for record in (self.logs.records(run, number) if self._has_seen(run, number) else ())
+            if record.kind == ROUTE_SEEN and first <= record.seq <= last
+        ]
+        return sorted(found, key=lambda record: record.seq)
+
+    def _has_seen(self, run: Run, number: int) -> bool:
+        kinds = self.logs.kinds(run, number)
+        return kinds is not None and kinds[1] >= TABLE_DIGEST
 
     def _from(self, run: Run, first: int) -> Iterator[Record]:
         numbers = self.logs.numbers(LIFECYCLES, run)

@@ -143,6 +143,20 @@ class History:
             self.leave(route_id, reason="broker-stopped")
         self.tell(BROKER_STOPPED)
 
+    def late_snapshots(self, dice: random.Random) -> list[Row]:
+        """The rows in the order in which a broker tells them: pieces of snapshots come behind younger events."""
+        told: list[Row] = []
+        waiting: list[Row] = []
+        for row in self.rows:
+            if isinstance(row, LifecycleEvent) and row.kind in (ROUTE_SEEN, TABLE_DIGEST):
+                waiting.append(row)
+                continue
+            told.append(row)
+            pieces = dice.randint(0, 3)
+            told += waiting[:pieces]
+            waiting = waiting[pieces:]
+        return told + waiting
+
     def drop(self, first_seq: int, last_seq: int, reason: str = "not-taken") -> None:
         """These records get lost, and are told: the last of them is the telling one."""
         lost = [row for row in self.rows if first_seq <= row.seq <= last_seq]
@@ -214,7 +228,8 @@ def by_second(rows: Sequence[Row], roll_ms: int = 1000) -> list[list[Row]]:
     """Rows of one log each, as a writer rolls them: what comes in the time from the first on."""
     logs: list[list[Row]] = []
     for row in rows:
-        if not logs or not 0 <= row.at_ms - logs[-1][0].at_ms < roll_ms:
+        is_late = isinstance(row, LifecycleEvent) and row.kind in (ROUTE_SEEN, TABLE_DIGEST)
+        if not logs or (not is_late and not 0 <= row.at_ms - logs[-1][0].at_ms < roll_ms):
             logs.append([])
         logs[-1].append(row)
     return logs
@@ -242,7 +257,7 @@ def write_segments(
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / segment_name(history.header.broker_id, history.header.epoch, number)
             path.write_bytes(parquet_bytes(table, segment_metadata(history.header, source)))
-            sealed_s = log[-1].at_ms / 1000 + 1
+            sealed_s = log[0].at_ms / 1000 + 1
             os.utime(path, (sealed_s, sealed_s))
         number += 1
     return number

@@ -65,6 +65,18 @@ def test_at_1000_random_instants_of_random_histories_the_table_is_the_true_one(t
             assert all(check.is_equal for check in table.checks)
 
 
+def test_snapshots_that_are_told_piece_by_piece_behind_younger_events_are_whole(tmp_path: Path) -> None:
+    dice = random.Random(9)
+    history = random_history(9, 700, snapshot_ms=15_000)
+    write_segments(tmp_path, history, history.late_snapshots(dice))
+    reader = SegmentReader(tmp_path)
+    for _ in range(150):
+        at_ms = dice.randint(NOON_MS, history.at_ms)
+        table = table_at(reader, moment_at(at_ms * 1000))
+        assert (table.digest, table.gaps, table.verdict != NOT_EQUAL) == (history.digest_at(at_ms), (), True), at_ms
+        assert table.start_at > moment_at(at_ms * 1000) - timedelta(seconds=20) or at_ms < NOON_MS + 17_000
+
+
 def test_routes_are_those_of_the_history_with_their_tags_since_when_and_whose_they_are(tmp_path: Path) -> None:
     history = random_history(4, 400)
     write_segments(tmp_path, history)

@@ -1,0 +1,72 @@
+"""What a real broker writes of its table, on a fake wire: the rebuilt table is the one that it had."""
+
+import random
+from pathlib import Path
+
+import msgspec
+
+from broker.core import CoreSettings
+from broker.events import FlowRecord, LifecycleEvent
+from broker.rsocket.frames import encode_metadata_push
+from broker.wire.frames import MIME_TYPE, RouteSetup
+from spark_sink.frames import Header
+from spark_sink.travel import table_at
+from spark_sink.travel.moments import moment_at
+from spark_sink.travel.segment_reader import SegmentReader
+from spark_sink.travel.values import EQUAL
+from tests.fakes import START_MS, Wire, World, composite, route_id, tags_of
+from tests.spark_sink.travel.histories import History, write_segments
+
+KEYS = ("region", "zone", "version", "größe", "🦀")
+VALUES = ("a", "b", "", "日本", "x,y", "\u202e", "e\u0301")
+
+
+def tags(dice: random.Random) -> dict[str, str | None]:
+    return {dice.choice(KEYS): dice.choice(VALUES) for _ in range(dice.randint(0, 4))}
+
+
+def test_at_1000_random_instants_the_table_of_a_real_broker_is_rebuilt(tmp_path: Path) -> None:
+    dice = random.Random(4)
+    world = World(CoreSettings(snapshot_s=20.0))
+    wires: dict[int, Wire] = {}
+    rows: list[LifecycleEvent | FlowRecord] = []
+    truth: list[tuple[int, str, set[tuple[str, str]]]] = []  # the time, and what the table was from then on
+    for _ in range(500):
+        world.advance(dice.choice((0.001, 0.2, 1.0, 2.5)))
+        number = dice.randrange(30)
+        wire = wires.get(number)
+        action = dice.random()
+        if wire is None or action < 0.3:
+            wires[number] = world.service(dice.choice(("orders", "stock")), number, **tags(dice))
+        elif action < 0.6:
+            setup = RouteSetup(route_id(number), dice.choice(("orders", "lager")), tags_of(tags(dice)))
+            wire.send(encode_metadata_push(composite((MIME_TYPE, setup.encode()))))
+        else:
+            wire.lose()
+            del wires[number]
+        table = world.core.table
+        truth.append((world.at_ms, table.digest.text, {(each.id_text, each.service) for each in table.routes()}))
+        for each in list(wires):
+            if wires[each].is_closed or wires[each].is_lost:
+                wires.pop(each).lose()
+        truth[-1] = (
+            world.at_ms,
+            table.digest.text,
+            {(route.id_text, route.service) for route in table.routes()},
+        )
+        rows += world.core.take_events()
+    history = History()
+    history.header = msgspec.structs.replace(Header(history.header.broker_id, "real", 1))
+    write_segments(tmp_path, history, rows, roll_ms=3000)
+    reader = SegmentReader(tmp_path)
+    verdicts = set()
+    for _ in range(1000):
+        at_ms = dice.randint(START_MS + 1, truth[-1][0])
+        table_then = next(((digest, routes) for since, digest, routes in reversed(truth) if since <= at_ms), None)
+        table_made = table_at(reader, moment_at(at_ms * 1000))
+        digest, routes = table_then if table_then is not None else ("0" * 32, set())
+        assert table_made.digest == digest, at_ms
+        assert {(route.route_id, route.service) for route in table_made.routes} == routes
+        assert (table_made.gaps, table_made.problems) == ((), ())
+        verdicts.add(table_made.verdict)
+    assert verdicts == {EQUAL}
