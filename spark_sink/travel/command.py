@@ -75,6 +75,7 @@ def table(
         raise click.UsageError("say either --events DIR or --tables DIR")
     try:
         now = datetime.now(UTC)
+        now = now.replace(microsecond=now.microsecond // 1000 * 1000)  # as exact as the events are
         moments = [moment_of(text, now) for text in (at, other) if text is not None]
         near: Reader
         if events is not None:

@@ -14,9 +14,13 @@ from rich.text import Text
 from spark_sink.travel.moments import moment_text, span_text
 from spark_sink.travel.values import (
     BROKER_START,
+    DIED,
     EQUAL,
     NONE_NEAR,
+    RUNNING,
+    SILENT,
     SNAPSHOT,
+    STOPPED,
     Change,
     Check,
     Difference,
@@ -26,6 +30,7 @@ from spark_sink.travel.values import (
 )
 
 OWN_TAGS: Final = ("io.rsocket.routing.ServiceName", "io.rsocket.routing.RouteId")  # said in columns of their own
+LIVES: Final = {RUNNING: "running", SILENT: "no later record", STOPPED: "stopped", DIED: "died"}
 MAX_GAPS: Final = 5  # that are shown; the JSON has more
 
 
@@ -94,7 +99,7 @@ def headline(table: TableAt) -> str:
     """Whose table, and when."""
     return (
         f"broker {table.broker_name} ({table.broker_id}), run {table.epoch}, at {moment_text(table.at)} UTC: "
-        f"{len(table.routes):,} route{'' if len(table.routes) == 1 else 's'}, {table.life}"
+        f"{len(table.routes):,} route{'' if len(table.routes) == 1 else 's'}, {LIVES[table.life]}"
     )
 
 

@@ -121,7 +121,7 @@ def test_now_is_the_default(tmp_path: Path) -> None:
     history.join(A, "orders", [], "unix")
     write_segments(tmp_path, history)
     text = run("--events", str(tmp_path)).stdout
-    assert "1 route, silent" in text
+    assert "1 route, no later record" in text
     assert f"nothing newer is there: its last record is of {moment_text(moment_at(now_ms * 1000))}" in text
 
 
