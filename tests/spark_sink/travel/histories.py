@@ -12,6 +12,7 @@ from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     EVENTS_DROPPED,
+    FLOW_FIELDS,
     PEER_CONNECTED,
     ROUTE_ADDED,
     ROUTE_JOINED,
@@ -119,24 +120,11 @@ class History:
         self.tell(TABLE_DIGEST, tags=[("digest", self._digest.text), *counts])
 
     def flow(self, requests: int = 1) -> None:
-        texts = ["", "", "", "orders", "service=orders", "request_response", "unicast", "completed", ""]
-        fields: dict[str, Any] = dict.fromkeys(
-            ("items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us", "latency_max_us"), 0
-        )
-        self._add(
-            FlowRecord(
-                self.seq + 1,
-                self.at_ms,
-                1000,
-                *texts,
-                emptied_by="",
-                requests=requests,
-                branches=1,
-                **fields,
-                histogram=[],
-                address_frame="",
-            )
-        )
+        fields: dict[str, Any] = dict.fromkeys(FLOW_FIELDS, "")
+        fields |= dict.fromkeys(("items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us"), 0)
+        fields |= {"seq": self.seq + 1, "at_ms": self.at_ms, "interval_ms": 1000, "service": "orders"}
+        fields |= {"requests": requests, "branches": requests, "latency_max_us": 0, "histogram": []}
+        self._add(FlowRecord(**fields))
 
     def stop(self) -> None:
         for route_id in [each for each, route in self.table.items() if not route.peer.startswith("broker ")]:

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli import main
+from spark_sink.errors import SinkError
 from spark_sink.travel import command
 from spark_sink.travel.moments import moment_at, moment_text
 from tests.spark_sink.travel.histories import History, write_segments
@@ -156,7 +157,7 @@ def test_spark_reads_where_it_is_asked_to(events: str, monkeypatch: pytest.Monke
 
     def no_session(master: str, *, is_short: bool, name: str) -> NoSession:
         opened.append((master, is_short, name))
-        raise command.SinkError("no Spark here")
+        raise SinkError("no Spark here")
 
     monkeypatch.setattr(command, "open_session", no_session)
     for options in (("--spark",), ("--master", "spark://x:1")):

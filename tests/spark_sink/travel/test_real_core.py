@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
@@ -19,7 +20,7 @@ KEYS = ("region", "zone", "version", "größe", "🦀")
 VALUES = ("a", "b", "", "日本", "x,y", "\u202e", "e\u0301")
 
 
-def tags(dice: random.Random) -> dict[str, str | None]:
+def tags(dice: random.Random) -> dict[str, Any]:
     return {dice.choice(KEYS): dice.choice(VALUES) for _ in range(dice.randint(0, 4))}
 
 

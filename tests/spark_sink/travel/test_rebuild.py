@@ -206,13 +206,14 @@ def test_brokers_are_found_by_name_id_or_its_beginning_and_listed_if_not(tmp_pat
     for broker in ("west", "7f3a0000-0000-4000-8000-000000000002"):
         assert table_at(tmp_path, after(0), broker).broker_name == "west"
     there = "broker east (7f3a0000-0000-4000-8000-000000000001), broker west (7f3a0000-0000-4000-8000-000000000002)"
-    for broker, text in (
+    wrong: list[tuple[str | None, str]] = [
         (None, f"there are events of 2 brokers, say which one with --broker: {there}"),
         ("north", f"there is no broker 'north'; there are {there}"),
         ("7f3a", f"'7f3a' is the name of 2 brokers, say which one by its id: {there}"),
-    ):
+    ]
+    for asked, text in wrong:
         with pytest.raises(NotKnown) as told:
-            table_at(tmp_path, after(0), broker)
+            table_at(tmp_path, after(0), asked)
         assert str(told.value) == text
     with pytest.raises(NotKnown, match="has no run 5; there are 1700000000000"):
         table_at(tmp_path, after(0), "east", 5)
