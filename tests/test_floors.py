@@ -44,7 +44,8 @@ NEIGHBOURS = {
         "spark_sink.source.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.errors",
     ],
-    "spark_sink": ["broker.events", "broker.errors", "broker.routing.digests"],
+    # Routing and wire: what-if replays requests through the very code that chose.
+    "spark_sink": ["broker.events", "broker.errors", "broker.routing", "broker.wire"],
 }
 # Modules that know more than their package, and why.
 MORE = {
