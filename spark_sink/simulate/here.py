@@ -1,0 +1,209 @@
+"""The engine without Spark: reads Parquet with pyarrow and replays in this process. For small inputs, and for tests."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from spark_sink.errors import BadFolder, SinkError
+from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.segments import ARCHIVE
+from spark_sink.simulate.history import KINDS, ROUTE_SEEN
+from spark_sink.simulate.parts import Plan, Summary, replay_batches
+from spark_sink.simulate.question import Question
+from spark_sink.simulate.records import (
+    RESULT_SCHEMA,
+    flow_records,
+    request_records,
+    rows_of,
+    sorted_rows,
+)
+from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
+
+MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark
+BATCH: Final = 65_536  # rows that are Python objects at a time
+
+LIFECYCLE_NAMES: Final = (
+    "broker_id",
+    "broker_name",
+    "epoch",
+    "seq",
+    "kind",
+    "at_us",
+    "choices",
+    "route_id",
+    "service",
+    "tags",
+    "peer",
+    "reason",
+    "detail",
+)
+
+
+class Here:
+    """Events or tables, read and replayed here."""
+
+    def __init__(self, *, events: Path | None, tables: Path | None, question: Question) -> None:
+        """One of the two folders. BadFolder: it is not there."""
+        self._events: Final = events
+        self._tables: Final = tables
+        self._until_us: Final = question.until_us
+        check_folder(events, tables)
+        self._records: pa.Table | None = None  # until somebody asks
+
+    def lifecycle(self) -> pa.Table:
+        if self._tables is not None:
+            return tables_lifecycle(self._tables)
+        return lifecycle_rows(self._read(LIFECYCLES))
+
+    def summaries(self) -> list[Summary]:
+        return [summary_of(row) for row in summarised(self.records()).to_pylist()]
+
+    def speeds(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
+        return speeds_of(self.records())
+
+    def replay(self, plan: Plan) -> pa.Table:
+        rows = sorted_rows(list(rows_of(self.records(), plan.places)))
+        batches = list(replay_batches(iter(rows.to_batches(max_chunksize=BATCH)), plan))
+        return pa.Table.from_batches(batches, schema=RESULT_SCHEMA)
+
+    def records(self) -> pa.Table:
+        """The requests of all epochs that have some, and the flows of the others."""
+        if self._records is None:
+            requests = request_records(self._requests())
+            parts = [requests]
+            if self._events is not None:
+                flows = flow_records(self._read(FLOWS))
+                parts.append(flows.filter(pc.invert(pc.is_in(_keys(flows), value_set=pc.unique(_keys(requests))))))
+            records = pa.concat_tables(parts)
+            if self._until_us is not None:
+                records = records.filter(pc.less(records["started_us"], self._until_us))
+            if len(records) > MAX_RECORDS:
+                raise SinkError(
+                    f"{len(records):,} records are more than are replayed without Spark ({MAX_RECORDS:,}): leave out "
+                    "--no-spark, or narrow it with --until"
+                )
+            self._records = records
+        return self._records
+
+    def _requests(self) -> pa.Table:
+        if self._tables is not None:
+            return read_table(self._tables, REQUESTS)
+        return self._read(REQUESTS)
+
+    def _read(self, source: str) -> pa.Table:
+        assert self._events is not None  # else it is read from tables
+        return read_segments(segment_files(self._events, source), source)
+
+
+def check_folder(events: Path | None, tables: Path | None) -> None:
+    """BadFolder: what is to be read is not there."""
+    if events is not None and not events.is_dir():
+        raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
+    if tables is not None and not has_tables(tables):
+        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+
+
+def segment_files(events: Path, source: str) -> list[Path]:
+    """The segments of a source, also those in the archive; one that is just being moved there is there once."""
+    folders = [events / source, *sorted((events / ARCHIVE).rglob(source))]
+    found = {path.name: path for folder in folders for path in sorted(folder.glob("[!._]*.parquet"))}
+    return [found[name] for name in sorted(found)]
+
+
+def read_segments(files: Iterable[Path], source: str) -> pa.Table:
+    """The rows of these segments. BadFolder: one cannot be read."""
+    paths = [str(path) for path in files]
+    schema = ARROW_SCHEMAS[source]
+    if not paths:
+        return schema.empty_table()
+    try:
+        return ds.dataset(paths, schema=schema, format="parquet").to_table()
+    except (pa.ArrowException, OSError) as error:
+        raise BadFolder(f"a segment of {source} cannot be read: {error}") from error
+
+
+def tables_lifecycle(tables: Path) -> pa.Table:
+    """Lifecycle rows of the tables: those of `lifecycle`, and snapshots from `routes`."""
+    lifecycle = lifecycle_rows(read_table(tables, LIFECYCLE))
+    routes = read_table(tables, ROUTES)
+    seen = {name: routes[name] for name in ("broker_id", "broker_name", "epoch", "seq", "route_id", "service", "tags")}
+    seen["peer"] = routes["peer"]
+    seen["at_us"] = routes["seen_at"].cast(pa.int64())
+    seen["kind"] = _repeated(ROUTE_SEEN, len(routes))
+    seen["choices"] = _repeated(0, len(routes))
+    seen["reason"] = seen["detail"] = pa.repeat(pa.scalar(""), len(routes))
+    return pa.concat_tables([lifecycle, pa.table([seen[name] for name in LIFECYCLE_NAMES], schema=lifecycle.schema)])
+
+
+def lifecycle_rows(events: pa.Table) -> pa.Table:
+    """The columns and kinds of lifecycle events that a replay needs."""
+    events = events.filter(pc.is_in(events["kind"], value_set=pa.array(sorted(KINDS), pa.int64())))
+    events = events.append_column("at_us", events["at"].cast(pa.int64()))
+    return events.select(LIFECYCLE_NAMES)
+
+
+def summarised(records: pa.Table) -> pa.Table:
+    """One row per epoch with what `summary_of` wants."""
+    is_request = pc.equal(records["interval_us"], 0)
+    records = records.append_column("has_order", pc.if_else(pc.greater(records["order"], 0), 1, 0))
+    records = records.append_column("is_flow", pc.if_else(is_request, 0, 1))
+    return records.group_by(["broker_id", "epoch"]).aggregate(
+        [
+            ([], "count_all"),
+            ("weight", "sum"),
+            ("weight", "max"),
+            ("has_order", "sum"),
+            ("order", "max"),
+            ("is_unnamed", "max"),
+            ("is_flow", "max"),
+            ("started_us", "max"),
+        ]
+    )
+
+
+def summary_of(row: dict[str, Any]) -> Summary:
+    """A row of `summarised`."""
+    return Summary(
+        broker_id=row["broker_id"],
+        epoch=row["epoch"],
+        rows=row["count_all"],
+        requests=row["weight_sum"],
+        max_weight=row["weight_max"],
+        choices=row["has_order_sum"],
+        last_order=row["order_max"],
+        has_unnamed=bool(row["is_unnamed_max"]),
+        is_flows=bool(row["is_flow_max"]),
+        last_us=row["started_us_max"],
+    )
+
+
+def speeds_of(records: pa.Table) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
+    """See `Engine.speeds`."""
+    done = records.filter(pc.and_(pc.equal(records["outcome"], "completed"), pc.not_equal(records["route_id"], "")))
+    spent = pc.multiply(done["duration_us"], done["weight"])
+    done = done.append_column("spent_us", spent)
+    sums = done.group_by(["broker_id", "epoch", "route_id", "model"]).aggregate(
+        [("spent_us", "sum"), ("weight", "sum")]
+    )
+    return means_of(sums)
+
+
+def means_of(sums: pa.Table) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
+    """Of rows with `spent_us_sum` and `weight_sum`."""
+    found: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
+    for row in sums.to_pylist():
+        mean = row["spent_us_sum"] / max(1, row["weight_sum"])
+        found.setdefault((row["broker_id"], row["epoch"]), {})[(row["route_id"], row["model"])] = mean
+    return found
+
+
+def _keys(records: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(records["broker_id"], records["epoch"].cast(pa.string()), " ")
+
+
+def _repeated(number: int, times: int) -> pa.Array:
+    return pa.repeat(pa.scalar(number, pa.int64()), times)

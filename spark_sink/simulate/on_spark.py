@@ -1,0 +1,184 @@
+"""The engine on Spark: a shuffle brings each part into its order, `mapInArrow` replays it where it lies.
+
+    records ─ mapInArrow(rows_of) ─ repartition(part) ─ sortWithinPartitions(position) ─ mapInArrow(replay_batches)
+
+Arrow batches and not pandas frames go to Python: the replay wants columns as lists, and pandas would be a second copy.
+A worker needs this package and `broker.routing`, compiled or not: both are there wherever the wheel is installed, or
+with `--py-files`. The plan, which has the routing tables' history, travels to each task whole.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_sink.columns import spark_ddl
+from spark_sink.errors import BadFolder, SinkError
+from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS, SPARK_SCHEMAS
+from spark_sink.segments import ARCHIVE
+from spark_sink.session import reason_of
+from spark_sink.simulate.here import LIFECYCLE_NAMES, means_of, summary_of
+from spark_sink.simulate.history import KINDS, ROUTE_SEEN
+from spark_sink.simulate.parts import Plan, Summary, replay_batches
+from spark_sink.simulate.question import Question
+from spark_sink.simulate.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of
+from spark_sink.tables import COLUMNS, LIFECYCLE, ROUTES
+from spark_sink.tables import REQUESTS as REQUEST_TABLE
+
+MAX_TASKS: Final = 64  # of the replay
+ROWS_PER_TASK: Final = 100_000  # some seconds of work; a task for each part would be too many small ones
+_KINDS: Final = ", ".join(str(kind) for kind in sorted(KINDS))
+_LIFECYCLE_SQL: Final = {"at_us": "unix_micros(at) AS at_us", "choices": "coalesce(choices, 0L) AS choices"}
+_SEEN_SQL: Final = {
+    "kind": f"{ROUTE_SEEN}L AS kind",
+    "at_us": "unix_micros(seen_at) AS at_us",
+    "choices": "0L AS choices",
+    "reason": "'' AS reason",
+    "detail": "'' AS detail",
+}
+
+
+class OnSpark:
+    """Events or tables, read and replayed by a Spark session."""
+
+    def __init__(self, session: Any, *, events: str, tables: str, question: Question) -> None:
+        """One of the two folders, a path here or a URI that Spark knows; the other one empty."""
+        self._session: Final = session
+        self._events: Final = events
+        self._tables: Final = tables
+        self._until_us: Final = question.until_us
+        self._known: Any = None  # the DataFrame of records, once somebody has asked
+
+    def lifecycle(self) -> pa.Table:
+        if self._events:
+            events = self._segments(LIFECYCLES)
+        else:
+            events = self._table(LIFECYCLE)
+        rows = events.where(f"kind IN ({_KINDS})").selectExpr(*_select(_LIFECYCLE_SQL))
+        if self._tables:
+            rows = rows.unionByName(self._table(ROUTES).selectExpr(*_select(_SEEN_SQL)))
+        return self._collected(rows)
+
+    def summaries(self) -> list[Summary]:
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        counted = (
+            self._records()
+            .groupBy("broker_id", "epoch")
+            .agg(
+                F.count("*").alias("count_all"),
+                F.sum("weight").alias("weight_sum"),
+                F.max("weight").alias("weight_max"),
+                F.sum(F.when(F.col("order") > 0, 1).otherwise(0)).alias("has_order_sum"),
+                F.max("order").alias("order_max"),
+                F.max("is_unnamed").alias("is_unnamed_max"),
+                F.max(F.when(F.col("interval_us") > 0, 1).otherwise(0)).alias("is_flow_max"),
+                F.max("started_us").alias("started_us_max"),
+            )
+        )
+        return [summary_of(row) for row in self._collected(counted).to_pylist()]
+
+    def speeds(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        done = self._records().where("outcome = 'completed' AND route_id != ''")
+        sums = done.groupBy("broker_id", "epoch", "route_id", "model").agg(
+            F.sum(F.col("duration_us") * F.col("weight")).alias("spent_us_sum"), F.sum("weight").alias("weight_sum")
+        )
+        return means_of(self._collected(sums))
+
+    def replay(self, plan: Plan) -> pa.Table:
+        places = plan.places
+        rows = self._records().mapInArrow(Prepare(places), _ddl(ROW_SCHEMA))
+        tasks = min(MAX_TASKS, len(plan.parts), 1 + plan.rows // ROWS_PER_TASK)
+        shuffled = rows.repartition(tasks, "part").sortWithinPartitions("part", "position", "seq")
+        return self._collected(shuffled.mapInArrow(Run(plan), _ddl(RESULT_SCHEMA)))
+
+    def _records(self) -> Any:
+        """The requests of all epochs that have some, and the flows of the others."""
+        if self._known is None:
+            if self._tables:
+                records = self._table(REQUEST_TABLE).selectExpr(*records_sql(REQUEST_SQL))
+            else:
+                requests = self._segments(REQUESTS).selectExpr(*records_sql(REQUEST_SQL))
+                flows = self._segments(FLOWS).selectExpr(*records_sql(FLOW_SQL))
+                keys = requests.select("broker_id", "epoch").distinct()
+                records = requests.unionByName(flows.join(keys, ["broker_id", "epoch"], "left_anti"))
+            if self._until_us is not None:
+                records = records.where(f"started_us < {self._until_us}L")
+            self._known = records
+        return self._known
+
+    def _segments(self, source: str) -> Any:
+        """The segments of a source, also those in the archive."""
+        if "://" not in self._events:
+            root = Path(self._events).absolute()
+            folders = [root / source, *sorted((root / ARCHIVE).rglob(source))]
+            return self._read(SPARK_SCHEMAS[source], [f"file://{folder}" for folder in folders if folder.is_dir()])
+        # Other file systems do not tell what is below a folder without Spark.
+        live = self._try(SPARK_SCHEMAS[source], f"{self._events.rstrip('/')}/{source}", is_deep=False)
+        read = self._try(SPARK_SCHEMAS[source], f"{self._events.rstrip('/')}/{ARCHIVE}", is_deep=True, below=source)
+        return live.unionByName(read)
+
+    def _table(self, table: str) -> Any:
+        schema = spark_ddl(COLUMNS[table])
+        if "://" in self._tables:
+            return self._try(schema, f"{self._tables.rstrip('/')}/{table}", is_deep=True)
+        folder = Path(self._tables).absolute() / table
+        return self._read(schema, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
+
+    def _read(self, schema: str, paths: list[str], *, is_deep: bool = False) -> Any:
+        if not paths:
+            return self._session.createDataFrame([], schema)
+        reader = self._session.read.schema(schema).option("pathGlobFilter", "*.parquet")
+        return reader.option("recursiveFileLookup", str(is_deep).lower()).parquet(*paths)
+
+    def _try(self, schema: str, path: str, *, is_deep: bool, below: str = "") -> Any:
+        """Empty where there is no such folder. `below`: only files in a folder of this name."""
+        from pyspark.errors import AnalysisException  # optional: the extra spark
+
+        try:
+            found = self._read(schema, [path], is_deep=is_deep)
+            return found.where(f"_metadata.file_path LIKE '%/{below}/%'") if below else found
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise BadFolder(f"{path} cannot be read: {reason_of(error)}") from error
+            return self._session.createDataFrame([], schema)
+
+    def _collected(self, frame: Any) -> pa.Table:
+        try:
+            return frame.toArrow()
+        except Exception as error:  # py4j's errors have no tree of their own
+            raise SinkError(f"Spark could not replay: {reason_of(error)}") from error
+
+
+class Prepare:
+    """What a task does with records: `rows_of`."""
+
+    def __init__(self, places: Any) -> None:
+        self._places: Final = places
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for rows in rows_of(pa.Table.from_batches([batch]), self._places):
+                yield from rows.to_batches()
+
+
+class Run:
+    """What a task does with the rows of its parts: `replay_batches`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan: Final = plan
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replay_batches(batches, self._plan)
+
+
+def _select(sql: dict[str, str]) -> list[str]:
+    return [sql.get(name, name) for name in LIFECYCLE_NAMES]
+
+
+def _ddl(schema: pa.Schema) -> str:
+    kinds = {pa.int64(): "bigint", pa.string(): "string", pa.binary(): "binary"}
+    return ", ".join(f"`{field.name}` {kinds[field.type]}" for field in schema)

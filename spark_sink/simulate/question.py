@@ -1,0 +1,126 @@
+"""What is asked of a replay: which settings are others than those that ran, which routes are not there, or more often.
+
+Plain values that travel to Spark's workers. Knows names of choosers and shard methods, and nothing of events.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from broker.errors import BrokerError
+from broker.routing.methods import Methods
+from broker.routing.shard_methods import ShardMethods
+from broker.wire.keys import NO_TAG, Key, keys_named, parse_key
+from spark_sink.errors import SinkError
+
+MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not
+
+
+class BadQuestion(SinkError):
+    """An option that asks for what cannot be; the text names it."""
+
+    exit_status = 2
+
+
+class Question(Struct, frozen=True):
+    """None and empty mean: as it really was."""
+
+    chooser: str | None = None  # of all unicast requests, whatever policy or hint they have
+    shard: str | None = None  # of all shard requests, likewise
+    without: tuple[tuple[str, str], ...] = ()  # (name, value) of tags: routes that carry one of them never were
+    copies_of: tuple[tuple[str, str], ...] = ()  # routes that carry one of them were there `copies` times more
+    copies: int = 1
+    seed: int | None = None  # of the choosers' dice
+    since_us: int | None = None  # requests that began earlier are replayed and not counted
+    until_us: int | None = None  # requests that began then or later are not read
+    broker: str = ""  # id or name; empty: all
+    service: str = ""  # only its requests are counted; empty: all
+
+    @property
+    def changes_nothing(self) -> bool:
+        """The settings and routes are those that were: what comes out must be what happened."""
+        return (self.chooser, self.shard, self.seed) == (None, None, None) and not self.without and not self.copies_of
+
+    def is_without(self, tags: "TagValues") -> bool:
+        """A route with these tags never was."""
+        return any(tags.has(name, value) for name, value in self.without)
+
+    def copies_n(self, tags: "TagValues") -> int:
+        """How many copies of a route with these tags there were."""
+        return self.copies if any(tags.has(name, value) for name, value in self.copies_of) else 0
+
+    def as_text(self) -> str:
+        """For people: `chooser p2c, without zone=b`; `nothing changed`."""
+        parts = [f"chooser {self.chooser}"] if self.chooser is not None else []
+        parts += [f"shard method {self.shard}"] if self.shard is not None else []
+        parts += [f"without {name}={value}" for name, value in self.without]
+        parts += [f"{self.copies} more of each {name}={value}" for name, value in self.copies_of]
+        parts += [f"seed {self.seed}"] if self.seed is not None else []
+        return ", ".join(parts) if parts else "nothing changed"
+
+
+class TagValues:
+    """The tags of a route as events have them: the values of a repeated name stand together, "eu,us"."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, tags: Mapping[str, str | None]) -> None:
+        self._values: Final = {key_of(name).wire: values_of(value) for name, value in tags.items()}
+
+    def has(self, name: str, value: str) -> bool:
+        """One of the tags is this one; `zone` is the well-known key as well as a text that is spelt like it."""
+        return any(value in self._values.get(key.wire, ()) for key in keys_named(name))
+
+
+def values_of(joined: str | None) -> list[str]:
+    """What a value in an event may stand for: itself, and where it has commas each part. Which of both it was, events
+    do not tell, so a route with commas in its tags may match more here than it did.
+    """
+    text = joined or ""
+    return [text, *text.split(",")] if "," in text else [text]
+
+
+def key_of(name: str) -> Key:
+    """The key that an event names: by its full name where it is well-known, else by its text."""
+    try:
+        return parse_key(name) if name.startswith(("well-known-0x", "extension-0x")) else Key.text(name)
+    except BrokerError:
+        return NO_TAG  # no broker has written this
+
+
+def check_chooser(name: str) -> str:
+    """The name, if it is one of a chooser. BadQuestion: it is not."""
+    if Methods().find(name, "round_robin") is None:
+        raise BadQuestion(
+            f"there is no chooser {name!r}: round_robin, random, weighted, least_busy, power_of_two (p2c), "
+            "peak_ewma (ewma), zone_first and sticky are there, the last two also with another one behind a colon"
+        )
+    return name
+
+
+def check_shard(name: str) -> str:
+    """The name, if it is one of a shard method. BadQuestion: it is not."""
+    if ShardMethods().find(name) is None:
+        raise BadQuestion(f"there is no shard method {name!r}: rendezvous, maglev, ring, jump and modulo are there")
+    return name
+
+
+def parse_tag(text: str) -> tuple[str, str]:
+    """`zone=b`. BadQuestion: it has no name or no `=`."""
+    name, equals, value = text.partition("=")
+    try:
+        if not equals:
+            raise BadQuestion(f"{text!r} is no tag: write it as name=value, for example zone=b")
+        parse_key(name)
+    except BrokerError as error:
+        raise BadQuestion(f"{text!r} is no tag: {error.text}") from error
+    return name, value
+
+
+def copy_id(route_id: str, number: int) -> str:
+    """The Route Id of a copy of a route; the same in every run."""
+    digest = hashlib.blake2b(f"{route_id} copy {number}".encode(), digest_size=16).digest()
+    return str(uuid.UUID(bytes=digest))

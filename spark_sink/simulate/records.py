@@ -1,0 +1,211 @@
+"""The records that a replay reads: requests, or flow records where a broker wrote no requests, in one shape.
+
+    requests, flows  ->  records (one shape)  ->  rows: expanded, given to parts, with a position to sort by
+
+Whole Arrow batches at a time; Spark's workers and the engine without Spark call the same functions.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+MAX_ROWS_OF_FLOW: Final = 1000  # choices that stand for the requests of one flow record, however many these are
+
+_TEXTS: Final = ("caller_route", "route_id", "service", "model", "routing", "outcome", "word", "address_frame")
+_KEY: Final = (("broker_id", pa.string()), ("epoch", pa.int64()))
+_NUMBERS: Final = ("seq", "started_us", "duration_us", "order", "ended", "branches", "weight")
+
+RECORD_SCHEMA: Final = pa.schema(
+    [
+        *_KEY,
+        *((name, pa.int64()) for name in _NUMBERS),
+        ("interval_us", pa.int64()),  # of a flow; 0: it is a request
+        ("is_unnamed", pa.int64()),  # 1: its ADDRESS names no service
+        *((name, pa.string()) for name in _TEXTS),
+    ]
+)
+ROW_SCHEMA: Final = pa.schema(
+    [
+        ("part", pa.int64()),
+        ("position", pa.int64()),
+        *((name, pa.int64()) for name in _NUMBERS),
+        *((name, pa.string()) for name in _TEXTS),
+    ]
+)
+RESULT_SCHEMA: Final = pa.schema([("part", pa.int64()), ("result", pa.binary())])
+
+_NAMES_SERVICE: Final = "(^| )service="  # in the label of an address
+_UNNAMED_SQL: Final = f"cast(coalesce(address_frame, '') != '' AND NOT address rlike '{_NAMES_SERVICE}' AS bigint)"
+
+# How a record is made of the columns of a source, in SQL that Spark understands.
+REQUEST_SQL: Final = {
+    "started_us": "unix_micros(started_at)",
+    "weight": "coalesce(weight, 1)",
+    "interval_us": "0L",
+    "is_unnamed": _UNNAMED_SQL,
+} | {name: f"coalesce(`{name}`, 0)" for name in ("seq", "duration_us", "order", "ended", "branches")}
+FLOW_SQL: Final = {
+    "seq": "seq",
+    "started_us": "unix_micros(started_at)",
+    "duration_us": "latency_sum_us div greatest(requests, 1)",
+    "order": "0L",
+    "ended": "0L",
+    "branches": "coalesce(branches, 0)",
+    "weight": "requests",
+    "interval_us": "greatest(interval_ms, 1) * 1000",
+    "is_unnamed": _UNNAMED_SQL,
+}
+
+
+class Places(Struct):
+    """Where the records of one epoch go."""
+
+    checks: int = -1  # part that replays all of it with the real settings; -1: none
+    asked: int = -1  # part of what no service in `by_service` is; -1: none
+    by_service: dict[str, int] = {}  # service -> part
+    # Of an epoch of flows: Route Id -> when it came and when it went, microseconds.
+    stays: dict[str, list[tuple[int, int]]] = {}
+
+
+def records_sql(source_sql: Mapping[str, str]) -> list[str]:
+    """The select expressions of a record, in the order of `RECORD_SCHEMA`."""
+    expressions = []
+    for name in RECORD_SCHEMA.names:
+        default = f"coalesce(`{name}`, '')" if name in _TEXTS else f"`{name}`"
+        expressions.append(f"{source_sql.get(name, default)} AS `{name}`")
+    return expressions
+
+
+def request_records(table: pa.Table) -> pa.Table:
+    """The same as `REQUEST_SQL`, of an Arrow table of requests."""
+    columns = {name: _or_zero(table[name]) for name in ("seq", "duration_us", "order", "ended", "branches")}
+    columns["started_us"] = table["started_at"].cast(pa.int64())
+    columns["weight"] = pc.coalesce(table["weight"], pa.scalar(1, pa.int64()))
+    columns["interval_us"] = pa.chunked_array([np.zeros(len(table), np.int64)])
+    return _records(table, columns)
+
+
+def flow_records(table: pa.Table) -> pa.Table:
+    """The same as `FLOW_SQL`, of an Arrow table of flows."""
+    zeros = pa.chunked_array([np.zeros(len(table), np.int64)])
+    requests = table["requests"].to_numpy()
+    columns = {
+        "seq": table["seq"],
+        "started_us": table["started_at"].cast(pa.int64()),
+        "duration_us": pa.chunked_array([table["latency_sum_us"].to_numpy() // np.maximum(requests, 1)]),
+        "order": zeros,
+        "ended": zeros,
+        "branches": _or_zero(table["branches"]),
+        "weight": table["requests"],
+        "interval_us": pa.chunked_array([np.maximum(table["interval_ms"].to_numpy(), 1) * 1000]),
+    }
+    return _records(table, columns)
+
+
+def rows_of(records: pa.Table, places: Mapping[tuple[str, int], Places]) -> Iterator[pa.Table]:
+    """The rows that records become, each for one part; records of epochs without a place become none."""
+    brokers = pc.unique(records["broker_id"]).to_pylist()
+    epochs = pc.unique(records["epoch"]).to_pylist()
+    for key in ((broker, epoch) for broker in brokers for epoch in epochs):
+        place = places.get(key)
+        if place is None:
+            continue
+        mine = records.filter(pc.and_(pc.equal(records["broker_id"], key[0]), pc.equal(records["epoch"], key[1])))
+        if not len(mine):
+            continue
+        rows = _expanded(mine, place.stays)
+        if place.checks >= 0:
+            yield _placed(rows, pa.repeat(pa.scalar(place.checks, pa.int64()), len(rows)))
+        if place.asked >= 0:
+            yield _placed(rows, _parts(rows["service"], place))
+
+
+def sorted_rows(tables: list[pa.Table]) -> pa.Table:
+    """All rows, each part in its order: what Spark's shuffle does."""
+    rows = pa.concat_tables(tables) if tables else ROW_SCHEMA.empty_table()
+    return rows.sort_by([("part", "ascending"), ("position", "ascending"), ("seq", "ascending")])
+
+
+def _records(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
+    has_frame = pc.not_equal(pc.coalesce(table["address_frame"], pa.scalar("")), "")
+    is_named = pc.match_substring_regex(pc.coalesce(table["address"], pa.scalar("")), _NAMES_SERVICE)
+    columns["is_unnamed"] = pc.and_not(has_frame, is_named).cast(pa.int64())
+    for name in RECORD_SCHEMA.names:
+        if name in _TEXTS:
+            columns[name] = pc.coalesce(table[name].cast(pa.string()), pa.scalar(""))
+        elif name not in columns:
+            columns[name] = table[name]
+    return pa.table([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+
+
+def _or_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.coalesce(column, pa.scalar(0, pa.int64()))
+
+
+def _expanded(records: pa.Table, stays: Mapping[str, list[tuple[int, int]]]) -> pa.Table:
+    """Requests as they are; of a flow one row for each of its requests, evenly over that part of its interval in which
+    its route was there.
+
+    Of more than `MAX_ROWS_OF_FLOW` each row stands for several. Positions are then moments instead of choices."""
+    interval_us = records["interval_us"].to_numpy()
+    if not interval_us.any():
+        return records
+    weight = records["weight"].to_numpy()
+    rows_n = np.where(interval_us > 0, np.minimum(weight, MAX_ROWS_OF_FLOW), 1)
+    place = np.repeat(np.arange(len(records)), rows_n)
+    number = np.arange(len(place)) - np.repeat(np.cumsum(rows_n) - rows_n, rows_n)
+    share, rest = np.divmod(weight, np.maximum(rows_n, 1))
+    begins_us, spans_us = _spans(records, interval_us, stays)
+    started_us = begins_us[place] + ((2 * number + 1) * spans_us[place]) // (2 * rows_n[place])
+    duration_us = records["duration_us"].to_numpy()[place]
+    is_routed = pc.or_(pc.not_equal(records["route_id"], ""), pc.equal(records["routing"], "multicast")).to_numpy(
+        zero_copy_only=False
+    )[place] & (records["outcome"].to_numpy(zero_copy_only=False)[place] != "rejected")
+    branches = records["branches"].to_numpy()[place] // np.maximum(weight[place], 1)
+    rows = records.take(pa.array(place))
+    new = {
+        "started_us": started_us,
+        "weight": share[place] + (number < rest[place]),
+        "order": np.where(is_routed, started_us, 0),
+        "ended": started_us + duration_us,
+        "branches": branches,
+    }
+    for name, values in new.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values.astype(np.int64)))
+    return rows
+
+
+def _spans(records: pa.Table, interval_us: Any, stays: Mapping[str, list[tuple[int, int]]]) -> tuple[Any, Any]:
+    """When the requests of each flow began at the earliest, and over how long: within its interval and a stay of its
+    route."""
+    begins_us = records["started_us"].to_numpy().copy()
+    spans_us = interval_us.copy()
+    for number, route_id in enumerate(records["route_id"].to_pylist()):
+        first, last = int(begins_us[number]), int(begins_us[number] + spans_us[number])
+        for came, went in stays.get(route_id, ()):
+            if max(first, came) < min(last, went):
+                begins_us[number] = max(first, came)
+                spans_us[number] = min(last, went) - begins_us[number]
+                break
+    return begins_us, spans_us
+
+
+def _parts(services: pa.ChunkedArray, place: Places) -> pa.Array:
+    if not place.by_service:
+        return pa.repeat(pa.scalar(place.asked, pa.int64()), len(services))
+    encoded = services.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    parts = [place.by_service.get(service, place.asked) for service in encoded.dictionary.to_pylist()]
+    return pa.array(np.array(parts, np.int64)[encoded.indices.to_numpy()])
+
+
+def _placed(rows: pa.Table, parts: pa.Array) -> pa.Table:
+    order, ended = rows["order"].to_numpy(), rows["ended"].to_numpy()
+    position = np.where(order > 0, 2 * order, 2 * ended + 1)  # who was refused comes behind the choice before it
+    columns = {"part": parts, "position": pa.array(position)}
+    return pa.table([columns[name] if name in columns else rows[name] for name in ROW_SCHEMA.names], schema=ROW_SCHEMA)
