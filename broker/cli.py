@@ -42,6 +42,7 @@ ELSEWHERE = {
     "report": "spark_sink.cli",
     "shard-plan": "broker.shard_plan",
     "table": "spark_sink.travel.command",
+    "simulate": "spark_sink.simulate.command",
 }
 
 

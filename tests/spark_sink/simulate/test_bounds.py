@@ -1,0 +1,65 @@
+"""The bounds that the document lists are those of the code, and what happens at those that no other test meets."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import spark_sink.simulate
+from broker.events import ROUTE_SEEN, TABLE_DIGEST
+from spark_sink.simulate import addresses, page, showing, world
+from spark_sink.simulate.addresses import Addresses
+from spark_sink.simulate.question import Question
+from tests.fakes import address
+from tests.spark_sink.simulate.histories import History, asked, loads, tags_of
+
+ROOM = Path(spark_sink.simulate.__file__).parent
+LIMITS = ROOM.parents[1] / "docs" / "limits.md"
+
+
+def test_every_bound_of_this_room_has_a_row_with_its_number() -> None:
+    text = LIMITS.read_text(encoding="utf-8").partition("## Bounds of what-if\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\S+)` \| ([\d,]+) \|", text, re.MULTILINE)
+    found = {}
+    for path in ROOM.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "MAX_" in node.target.id:
+                module = f"spark_sink.simulate.{path.stem}"
+                found[f"{module}.{node.target.id}"] = getattr(importlib.import_module(module), node.target.id)
+    assert {name: int(number.replace(",", "")) for name, number in rows} == found
+
+
+def test_addresses_beyond_the_bound_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "MAX_KEPT", 3)
+    found = Addresses(Question(), strict_hints=False)
+    for number in range(10):
+        raw = address(service=f"s{number % 5}")
+        assert found.find(base64.b64encode(raw).decode()) == raw
+        assert len(found._known) <= 3
+
+
+def test_a_slot_that_no_broker_has_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(world, "MAX_SLOT", 100)
+    history = History()
+    for number in (1, 2):
+        history.tell(ROUTE_SEEN, number, "orders", tags_of(number, "orders"), detail=str(number * 10**12))
+    history.tell(TABLE_DIGEST, tags={"routes": "2"})
+    simulation = asked(history.ask(1, "orders").ask(2, "orders").write(tmp_path))
+    assert sorted(now for _, now in loads(simulation).values()) == [1, 1]
+
+
+def test_routes_beyond_a_screen_and_a_plot_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    for module, name in ((showing, "MAX_ROUTES"), (page, "MAX_BARS"), (page, "MAX_SERVICES")):
+        monkeypatch.setattr(module, name, 1)
+    history = History().start().join(1, "orders").join(2, "orders").join(3, "stock")
+    history.ask(1, "orders").ask(2, "orders").ask(3, "stock")
+    page.write_page(asked(history.write(tmp_path)), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "1 of 2 routes are shown." in text
+    assert "1 of 2 services are shown." in text
