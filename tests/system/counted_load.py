@@ -1,4 +1,4 @@
-"""Requests of every model, routing and end, and the load's own count of them: what the records of a broker must equal."""
+"""Requests of every model, routing and end, and the own count of them: what the records of a broker must equal."""
 
 import asyncio
 import contextlib
@@ -30,8 +30,7 @@ class CountedLoad:
             tags = {"n": str(number)}
             await self._stack.enter_async_context(connect(self._url, service=self._worker(), tags=tags))
         self._clients = [
-            await self._stack.enter_async_context(connect(self._url, service=f"caller-{number}"))
-            for number in range(2)
+            await self._stack.enter_async_context(connect(self._url, service=f"caller-{number}")) for number in range(2)
         ]
         return self
 

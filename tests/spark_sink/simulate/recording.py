@@ -116,7 +116,7 @@ class Recording:
             if source not in without:
                 (folder / source).mkdir(parents=True, exist_ok=True)
                 path = folder / source / f"{header.broker_id}-{epoch}-0000000001.parquet"
-                path.write_bytes(parquet_bytes(table, segment_metadata(header, source)))
+                path.write_bytes(parquet_bytes(table, segment_metadata(header, source, 0)))
         return folder
 
 

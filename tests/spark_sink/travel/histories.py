@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,7 @@ def write_segments(
 ) -> int:
     """Of all rows, or these; the number of the next log. `place`: where a segment of this source and number lies."""
     number = first_number
+    before: Counter[str] = Counter()  # rows of a source in earlier segments
     for log in by_second(history.rows if rows is None else rows, roll_ms):
         known: dict[int, Any] = {}
         tables = tables_of(history.header, [FrameRows(decode_rows(frame_of(log)), known)], known)
@@ -244,7 +246,8 @@ def write_segments(
             folder = place(source, number) if place is not None else events / source
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / segment_name(history.header.broker_id, history.header.epoch, number)
-            path.write_bytes(parquet_bytes(table, segment_metadata(history.header, source)))
+            path.write_bytes(parquet_bytes(table, segment_metadata(history.header, source, before[source])))
+            before[source] += len(table)
             sealed_s = log[0].at_ms / 1000 + 1
             os.utime(path, (sealed_s, sealed_s))
         number += 1
