@@ -8,12 +8,16 @@ import pyarrow.compute as pc
 from spark_sink.batches import parquet_bytes
 from spark_sink.events import SCHEMA_VERSION
 from spark_sink.segments import Disk, seal
-from spark_sink.tables import COLUMNS, TIMES, date_folder, table_schema
+from spark_sink.tables import TIMES, date_folder, table_schema
 
 
 def table_bytes(table: str, rows: pa.Table) -> memoryview:
-    """The file of these rows, which have all columns of the table in any order."""
-    rows = rows.select([column.name for column in COLUMNS[table]]).cast(table_schema(table))
+    """The file of these rows. Columns in any order; one that is not there becomes nothing in each row."""
+    schema = table_schema(table)
+    nothing = [field for field in schema if field.name not in rows.schema.names]
+    for field in nothing:
+        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    rows = rows.select(schema.names).cast(schema)
     return parquet_bytes(rows, {"schema_version": str(SCHEMA_VERSION), "table": table})
 
 

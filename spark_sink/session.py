@@ -18,39 +18,62 @@ LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own te
 # Short jobs: the fast compiler alone and a collector without threads start a third faster.
 SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+SQL_SETTINGS: Final = {  # of a session, whoever started Spark
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",  # batches are small; the default of 200 makes each take seconds
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Of a thousand segments each would be a task otherwise, only to see that it is there.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+}
+CLIENT_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}  # of a Spark of its own
 
-def open_session(master: str, *, is_short: bool, name: str = "rsocket-broker pipeline") -> Any:
+
+def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-broker pipeline") -> Any:
     """A Spark session for a job of this room. MissingPart: no pyspark, no Java. SinkError: it did not start.
 
-    `master`: as Spark spells it; `is_short`: it runs for seconds; `name`: what Spark shows of it."""
+    `master`: as Spark spells it, `sc://host` of a Spark Connect server, or None when spark-submit has said it;
+    `is_short`: it runs for seconds; `name`: what Spark shows of it."""
     try:
         from pyspark.sql import SparkSession  # optional: the extra spark
     except ImportError as error:
         raise MissingPart('this command needs pyspark: pip install "rsocket-broker[spark]"') from error
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # or it prints the stack of what we are about to tell
-    os.environ["JAVA_HOME"] = str(ensure_java())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in session_settings(master, is_short=is_short).items():
+    if master is not None and is_connect(master):
+        builder = SparkSession.builder.remote(master)
+        settings = SQL_SETTINGS
+    elif master is None:
+        builder = SparkSession.builder
+        settings = SQL_SETTINGS | CLIENT_SETTINGS
+    else:
+        os.environ["JAVA_HOME"] = str(ensure_java())
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        builder = SparkSession.builder.master(master)
+        settings = session_settings(master, is_short=is_short)
+    builder = builder.appName(name)
+    for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except Exception as error:  # pyspark raises its own, py4j's and RuntimeError here
-        raise SinkError(f"Spark did not start: {reason_of(error)}") from error
+    except Exception as error:  # pyspark raises its own, py4j's, grpc's and RuntimeError here
+        raise _not_started(master, error) from error
     return session
 
 
+def is_connect(master: str) -> bool:
+    """It is the address of a Spark Connect server."""
+    return master.startswith("sc://")
+
+
+def is_submitted() -> bool:
+    """This program was started by spark-submit, which has said the master and has started Java."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
-    """Spark's settings for a job of this room."""
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",  # batches are small; the default of 200 makes each take seconds
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.streaming.pollingDelay": "50ms",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-    }
+    """Spark's settings for a job of this room that starts Spark itself."""
+    settings = SQL_SETTINGS | CLIENT_SETTINGS
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings |= {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
@@ -58,6 +81,12 @@ def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
     java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options
     return settings
+
+
+def _not_started(master: str | None, error: Exception) -> SinkError:
+    if isinstance(error, ImportError) or type(error).__name__ == "PySparkImportError":
+        return MissingPart(f'Spark Connect needs more of pyspark: pip install "pyspark[connect]" ({reason_of(error)})')
+    return SinkError(f"Spark did not start{f' on {master}' if master else ''}: {reason_of(error)}")
 
 
 def reason_of(error: Exception) -> str:

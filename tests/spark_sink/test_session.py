@@ -1,0 +1,109 @@
+"""What is told when Spark does not start, and which settings it gets from whom; with a Spark that only remembers."""
+
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_sink import session as session_module
+from spark_sink.errors import MissingPart, SinkError
+from spark_sink.session import CLIENT_SETTINGS, SQL_SETTINGS, is_submitted, open_session, reason_of, session_settings
+
+
+class Builder:
+    """Of a session that is what it was told."""
+
+    error: Exception | None = None
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+
+    def master(self, text: str) -> "Builder":
+        self.told["master"] = text
+        return self
+
+    def remote(self, text: str) -> "Builder":
+        self.told["remote"] = text
+        return self
+
+    def appName(self, text: str) -> "Builder":
+        self.told["name"] = text
+        return self
+
+    def config(self, key: str, value: str) -> "Builder":
+        self.told[key] = value
+        return self
+
+    def getOrCreate(self) -> dict[str, str]:
+        if self.error is not None:
+            raise self.error
+        return self.told
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
+    made, module = Builder(), types.ModuleType("pyspark.sql")
+    module.__dict__["SparkSession"] = types.SimpleNamespace(builder=made)
+    monkeypatch.setitem(sys.modules, "pyspark", types.ModuleType("pyspark"))
+    monkeypatch.setitem(sys.modules, "pyspark.sql", module)
+    monkeypatch.setattr(session_module, "ensure_java", lambda: tmp_path)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+    return made
+
+
+def test_own_spark_gets_a_java_this_python_and_all_settings(builder: Builder, tmp_path: Path) -> None:
+    told: Any = open_session("spark://host:7077", is_short=True, name="a job")
+    assert told == {"master": "spark://host:7077", "name": "a job"} | session_settings(
+        "spark://host:7077", is_short=True
+    )
+    assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == (str(tmp_path), sys.executable)
+
+
+def test_connect_and_spark_submit_need_no_java_and_get_what_a_session_may_change(builder: Builder) -> None:
+    told: Any = open_session("sc://host", is_short=False, name="a job")
+    assert told == {"remote": "sc://host", "name": "a job"} | SQL_SETTINGS
+    builder.told = {}
+    told = open_session(None, is_short=False, name="a job")
+    assert told == {"name": "a job"} | SQL_SETTINGS | CLIENT_SETTINGS
+    assert os.environ["JAVA_HOME"] == ""
+
+
+def test_local_spark_listens_on_this_machine_only_and_long_jobs_have_the_whole_compiler() -> None:
+    local, cluster = session_settings("local[*]", is_short=False), session_settings("yarn", is_short=False)
+    assert local["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in cluster
+    assert "SerialGC" not in local["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(
+    "master, error, kind, text",
+    [
+        ("local[1]", RuntimeError("boom\nat x"), SinkError, "Spark did not start on local[1]: boom"),
+        ("sc://host", ImportError("grpcio must be installed"), MissingPart, 'pip install "pyspark[connect]"'),
+        (None, RuntimeError(), SinkError, "Spark did not start: RuntimeError"),
+    ],
+)
+def test_spark_that_does_not_start_is_one_sentence(
+    builder: Builder, master: str | None, error: Exception, kind: type[SinkError], text: str
+) -> None:
+    builder.error = error
+    with pytest.raises(kind) as raised:
+        open_session(master, is_short=True)
+    assert text in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_reason_is_the_last_cause_of_a_java_stack() -> None:
+    text = "An error\nCaused by: java.io.IOException: first\n\tat x\nCaused by: java.lang.Error: the disk is gone\n"
+    assert reason_of(RuntimeError(text)) == "the disk is gone"
+
+
+def test_spark_submit_is_known_by_the_port_of_its_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert not is_submitted()
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert is_submitted()
