@@ -1,4 +1,4 @@
-"""The commands of this room, for `rsocket-broker` to mount: `pipeline run` and `report`.
+"""The commands of this room, for `rsocket-broker` to mount: `pipeline run`, `pipeline compact` and `report`.
 
 Every expected failure is one sentence on standard error and an exit status: 2 a folder, 3 a part that is not installed.
 """
@@ -12,13 +12,14 @@ import click
 from rich.console import Console
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline import Pipeline, is_every
+from spark_sink.pipeline.pipeline import Pipeline, compact_tables, is_every
 from spark_sink.report.facts import read_facts
 from spark_sink.report.page import html_report
 from spark_sink.report.printers import WIDTH, markdown_report, print_report
 from spark_sink.report.times import parse_since
+from spark_sink.session import is_submitted
 
-DEFAULT_MASTER: Final = "local[2]"
+DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_EVERY: Final = "5 seconds"
 
 
@@ -28,25 +29,46 @@ def _interval(_context: click.Context, _parameter: click.Parameter, value: str |
     return value
 
 
+def _date(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        return None if value is None else f"{datetime.strptime(value, '%Y-%m-%d'):%Y-%m-%d}"
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no date; write one like 2026-11-20") from error
+
+
 @click.group()
 def pipeline() -> None:
     """Event files into tables, with Spark."""
 
 
 @pipeline.command()
+@click.option("--events", required=True, help="Folder that the broker writes events to; a path, or a URI of Hadoop.")
+@click.option("--tables", required=True, help="Folder of the tables, made if missing; a path, or a URI of Hadoop.")
 @click.option(
-    "--events", type=click.Path(path_type=Path), required=True, help="Folder that the broker writes events to."
+    "--master", help=f"Where Spark runs: {DEFAULT_MASTER} (default), spark://host:7077, sc://host … or of spark-submit."
 )
-@click.option("--tables", type=click.Path(path_type=Path), required=True, help="Folder of the tables, made if missing.")
-@click.option("--master", default=DEFAULT_MASTER, show_default=True, help="Where Spark runs.")
 @click.option("--once", is_flag=True, help="Read what is there and end.")
 @click.option("--every", callback=_interval, help=f'Read again and again, e.g. every "{DEFAULT_EVERY}" (default).')
-def run(events: Path, tables: Path, master: str, once: bool, every: str | None) -> None:
+def run(events: str, tables: str, master: str | None, once: bool, every: str | None) -> None:
     """Make tables of the event files: everything new, once or again and again."""
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
+    if master is None and not is_submitted():
+        master = DEFAULT_MASTER
     try:
         Pipeline(events, tables, master, None if once else every or DEFAULT_EVERY).run()
+    except SinkError as error:
+        _end(error)
+
+
+@pipeline.command()
+@click.option("--tables", required=True, help="Folder of the tables.")
+@click.option("--before", callback=_date, help="Days before this one, 2026-11-20 (default: today, UTC).")
+def compact(tables: str, before: str | None) -> None:
+    """Make few files of the many of finished days. A pipeline may run meanwhile; needs no Java for a local folder."""
+    try:
+        did = compact_tables(tables, before or f"{datetime.now(UTC):%Y-%m-%d}")
+        click.echo(f"{did.days} folders of days: {did.files_before} files before, {did.files_after} after")
     except SinkError as error:
         _end(error)
 

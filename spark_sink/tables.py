@@ -10,7 +10,7 @@ minute can stand in many files. Whoever reads adds them up: counts and sums with
 by bucket. A record that comes late is just one more partial, and brokers merge like batches do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -110,7 +110,7 @@ _REJECTIONS: Final = Partial(
 )
 PARTIALS: Final = (_TRAFFIC, _CALLERS, _REJECTIONS)
 
-# What Spark groups flow records by: all that any of the tables needs. The tables are made of these groups.
+# Flow records are added up by all keys that any of the tables needs first, and the tables are made of these sums.
 FINEST: Final = Partial(
     "finest",
     tuple({column.name: column for partial in PARTIALS for column in partial.keys}.values()),
@@ -193,6 +193,11 @@ def table_schema(table: str) -> pa.Schema:
 def date_folder(tables: Path, table: str, date: str) -> Path:
     """Where the files of one day lie; `date` is "2026-11-20"."""
     return tables / table / f"date={date}"
+
+
+def day_folders(names: Callable[[str], list[str]]) -> list[str]:
+    """`traffic/date=2026-11-20` and so on, sorted. `names`: of what is in a folder of the tables."""
+    return [f"{table}/{name}" for table in sorted(COLUMNS) for name in sorted(names(table)) if name.startswith("date=")]
 
 
 def has_tables(tables: Path) -> bool:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from spark_sink import pipeline as pipeline_module
 from spark_sink import session as session_module
 from spark_sink.cli import pipeline, report
 from spark_sink.errors import MissingPart
-from spark_sink.pipeline import Pipeline
-from tests.spark_sink.records import events
+from spark_sink.pipeline import pipeline as pipeline_module
+from spark_sink.pipeline.pipeline import Pipeline
+from tests.spark_sink.pipeline_folders import seal
+from tests.spark_sink.records import NOON_MS, events
 from tests.spark_sink.report.tables import traffic_row, write
-from tests.spark_sink.test_pipeline import seal
 
 
 def run_pipeline(tmp_path: Path, *options: str) -> Result:

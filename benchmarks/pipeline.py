@@ -1,0 +1,278 @@
+"""How fast the pipeline turns event files into tables: catching up, from the event to the table, and with many files.
+
+    python -m benchmarks.pipeline                    all three, about four minutes
+    python -m benchmarks.pipeline catch-up           events per second of the whole pipeline, on 2 cores
+    python -m benchmarks.pipeline delay [EVERY]      from event to table, p50 and p99, with 0.5 s segments
+    python -m benchmarks.pipeline seen               what a day of small segments in log and archive adds to a trigger
+
+The segments are those of a broker that writes all requests: 20,000 a second over 4,000 flows with zipf weights, and the
+flow records of each second. Tables are compared with the sums of what was written.
+"""
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.events import bucket_of
+from spark_sink.batches import parquet_bytes, segment_metadata
+from spark_sink.events import ARROW_SCHEMAS, FLOWS, REQUESTS
+from spark_sink.frames import Header
+from spark_sink.pipeline import batch
+from spark_sink.pipeline.pipeline import Pipeline
+from spark_sink.segments import Disk, seal, segment_name
+from spark_sink.session import open_session
+from spark_sink.tables import REQUESTS as REQUEST_TABLE
+from spark_sink.tables import TRAFFIC, read_table
+
+RATE: Final = 20_000  # requests a second
+FLOW_COUNT: Final = 4_000
+CATCH_UP_S: Final = 150  # of traffic: 3 million requests
+DELAY_S: Final = 40
+DAY: Final = 86_400  # segments
+HEADER: Final = Header("7f3a0000-0000-4000-8000-000000000001", "bench", 1_795_000_000_000, "bench")
+
+
+class Traffic:
+    """Makes segments, and knows how many requests are in them."""
+
+    def __init__(self, events: Path) -> None:
+        self._events: Final = events
+        self._chance: Final = np.random.default_rng(7)
+        weights = 1.0 / np.arange(1, FLOW_COUNT + 1)
+        self._weights: Final = weights / weights.sum()
+        self._flows: Final = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(FLOW_COUNT)]
+        self._services: Final = [f"service-{number % 50}" for number in range(FLOW_COUNT)]
+        self._seq = 1
+        self.requests = 0
+        self.flow_records = 0
+        self.number = 0
+
+    def write(self, seconds: float, at_s: float) -> None:
+        """The segments of so much traffic that ended at this wall time."""
+        count = int(RATE * seconds)
+        flows = self._chance.choice(FLOW_COUNT, count, p=self._weights)
+        latencies = self._chance.lognormal(6.5, 1.0, count).astype(np.int64)
+        self.number += 1
+        self._seal(REQUESTS, self._requests(flows, latencies, at_s, seconds))
+        self._seal(FLOWS, self._flow_records(flows, latencies, at_s, seconds))
+        self.requests += count
+
+    def _seal(self, source: str, columns: dict[str, Any]) -> None:
+        schema, rows = ARROW_SCHEMAS[source], len(columns["seq"])
+        nothing = {pa.string(): "", pa.int64(): 0}
+        columns |= {"broker_id": HEADER.broker_id, "broker_name": HEADER.broker_name, "epoch": HEADER.epoch}
+        arrays = []
+        for field in schema:
+            value = columns.get(field.name, nothing.get(field.type))
+            array = (
+                value
+                if hasattr(value, "__len__") and not isinstance(value, str)
+                else pa.repeat(pa.scalar(value, field.type), rows)
+            )
+            arrays.append(
+                pa.array(array).cast(field.type) if not isinstance(array, pa.Array) else array.cast(field.type)
+            )
+        data = parquet_bytes(pa.Table.from_arrays(arrays, schema=schema), segment_metadata(HEADER, source))
+        seal(self._events / source, segment_name(HEADER.broker_id, HEADER.epoch, self.number), data, Disk())
+
+    def _numbers(self, count: int) -> Any:
+        self._seq += count
+        return np.arange(self._seq - count, self._seq)
+
+    def _texts(self, flows: Any) -> dict[str, Any]:
+        places = pa.array(flows)
+        texts = {"route_id": self._flows, "service": self._services, "caller_service": self._services}
+        return {name: pa.array(values).take(places) for name, values in texts.items()} | {
+            "address": pc.binary_join_element_wise("service=", pa.array(self._services).take(places), ""),
+            "model": "request_response",
+            "routing": "unicast",
+            "outcome": "completed",
+        }
+
+    def _requests(self, flows: Any, latencies: Any, at_s: float, seconds: float) -> dict[str, Any]:
+        ended = np.sort((at_s - self._chance.random(len(flows)) * seconds) * 1e6).astype(np.int64)
+        return self._texts(flows) | {
+            "seq": self._numbers(len(flows)),
+            "at": ended,
+            "started_at": ended - latencies,
+            "duration_us": latencies,
+            "order": self._numbers(len(flows)),
+            "bytes_in": np.full(len(flows), 76),
+            "bytes_out": np.full(len(flows), 76),
+            "branches": 1,
+            "weight": 1,
+        }
+
+    def _flow_records(self, flows: Any, latencies: Any, at_s: float, seconds: float) -> dict[str, Any]:
+        used, places = np.unique(flows, return_inverse=True)
+        self.flow_records += len(used)
+        requests = np.bincount(places)
+        sums = np.bincount(places, latencies).astype(np.int64)
+        largest = np.zeros(len(used), np.int64)
+        np.maximum.at(largest, places, latencies)
+        buckets = np.array([bucket_of(int(latency)) for latency in latencies])
+        cells, counts = np.unique(places * 2000 + buckets, return_counts=True)
+        offsets = pa.array(np.searchsorted(cells // 2000, np.arange(len(used) + 1)).astype(np.int32))
+        at_us = int(at_s * 1e6)
+        return self._texts(used) | {
+            "seq": self._numbers(len(used)),
+            "at": np.full(len(used), at_us),
+            "started_at": np.full(len(used), at_us - int(seconds * 1e6)),
+            "interval_ms": np.full(len(used), int(seconds * 1000)),
+            "requests": requests,
+            "branches": requests,
+            "bytes_in": requests * 76,
+            "bytes_out": requests * 76,
+            "latency_sum_us": sums,
+            "latency_max_us": largest,
+            "latency_buckets": pa.ListArray.from_arrays(offsets, pa.array(cells % 2000)),
+            "latency_counts": pa.ListArray.from_arrays(offsets, pa.array(counts)),
+        }
+
+
+def catch_up(session: Any, folder: Path) -> None:
+    """Everything is there; how long until it is in the tables?"""
+    traffic = Traffic(folder / "events")
+    now_s = time.time()
+    for second in range(CATCH_UP_S):
+        traffic.write(1.0, now_s - CATCH_UP_S + second)
+    began, cpu = time.monotonic(), cpu_s(session)
+    Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None).run_queries(session)
+    took, used = time.monotonic() - began, cpu_s(session) - cpu
+    check(folder / "tables", traffic)
+    events = traffic.requests + traffic.flow_records
+    print(
+        f"catch-up: {events} events ({traffic.flow_records} of them flow records) in {took:.1f} s: "
+        f"{events / took:,.0f} events/s; CPU {used / events * 1e6:.2f} us per event, "
+        f"{events / used:,.0f} events per CPU second"
+    )
+
+
+def check(tables: Path, traffic: Traffic) -> None:
+    """The tables are exact, or all figures are worth nothing."""
+    counted = pc.sum(read_table(tables, TRAFFIC, ["requests"])["requests"]).as_py()
+    listed = read_table(tables, REQUEST_TABLE, ["seq"]).num_rows
+    if (counted, listed) != (traffic.requests, traffic.requests):
+        sys.exit(f"{traffic.requests} requests were written, traffic counts {counted}, requests has {listed}")
+
+
+def cpu_s(session: Any) -> float:
+    """CPU time of this process and of Spark's Java, user and system."""
+    java = session._jvm.java.lang.ProcessHandle.current().pid()
+    return sum(_cpu_of(process) for process in ("self", java))
+
+
+def _cpu_of(process: object) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def delay(session: Any, folder: Path, every: str) -> None:
+    """Segments of 0.5 s come all the time; how old is an event when it is in a table?"""
+    traffic = Traffic(folder / "events")
+    (folder / "events").mkdir(parents=True)
+    pipeline = Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", every)
+    runs = threading.Thread(target=pipeline.run_queries, args=(session,))
+    traffic.write(0.5, time.time())
+    runs.start()
+    sealed: dict[str, float] = {}  # segment -> when its oldest event happened
+    seen: dict[str, float] = {}  # segment -> when it was in the last of the tables
+    until = time.monotonic() + DELAY_S
+    feeds = threading.Thread(target=_feed, args=(traffic, sealed, until))
+    time.sleep(10)  # the first batches load classes
+    feeds.start()
+    while (time.monotonic() < until + 15 and len(seen) < len(sealed)) or feeds.is_alive():
+        # A batch writes requests first and the partials last; a newer runs.json means that it has written all.
+        stamp = _stamp(folder / "tables" / "_checkpoints" / "runs.json")
+        for path in (folder / "tables" / "requests").glob("date=*/*.parquet"):
+            if path.name in sealed and path.name not in seen and stamp > path.stat().st_ctime:
+                seen[path.name] = max(stamp, path.stat().st_ctime)
+        time.sleep(0.01)
+    pipeline._stop(0, None)
+    runs.join()
+    check(folder / "tables", traffic)
+    # Events of a segment are spread over its 0.5 s.
+    ages = np.concatenate([seen[name] - sealed[name] - np.linspace(0, 0.5, 20) for name in seen])
+    p50, p99 = np.percentile(ages, [50, 99])
+    print(f"event to table, 0.5 s segments, trigger {every!r}: p50 {p50:.2f} s, p99 {p99:.2f} s ({len(seen)} segments)")
+
+
+def _stamp(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0.0
+
+
+def _feed(traffic: Traffic, sealed: dict[str, float], until: float) -> None:
+    due = time.monotonic()
+    while due < until - 5:
+        due += 0.5
+        time.sleep(max(0.0, due - time.monotonic()))
+        began_s = time.time() - 0.5
+        sealed[segment_name(HEADER.broker_id, HEADER.epoch, traffic.number + 1)] = began_s
+        traffic.write(0.5, time.time())
+
+
+def seen(session: Any, folder: Path) -> None:
+    """Triggers with a new segment each, with nothing behind them and after a day of small segments."""
+    took = []
+    for files in (0, DAY):
+        here = folder / f"{files}"
+        traffic = Traffic(here / "events")
+        traffic.write(0.01, time.time())
+        old = (here / "events" / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 1)).read_bytes()
+        archive = here / "events" / "_archive" / str(here / "events").lstrip("/") / FLOWS
+        archive.mkdir(parents=True)
+        for number in range(files - batch.ROLL_FILES if files else 0):  # what earlier generations have read
+            (archive / segment_name("old", 1, number)).write_bytes(old)
+        for number in range(batch.ROLL_FILES - 60 if files else 0):  # and as much as one generation can know
+            (here / "events" / FLOWS / segment_name("new", 1, number)).write_bytes(b"")
+        took.append(_triggers(session, here, traffic))
+    print(
+        f"a trigger with one small segment: {took[0]:.2f} s; after {DAY} segments, {batch.ROLL_FILES} of them in the "
+        f"log of the source: {took[1]:.2f} s (medians)"
+    )
+
+
+def _triggers(session: Any, here: Path, traffic: Traffic) -> float:
+    Pipeline(str(here / "events"), str(here / "tables"), "local[2]", None).run_queries(session)
+    pipeline = Pipeline(str(here / "events"), str(here / "tables"), "local[2]", "0 seconds")
+    runs = threading.Thread(target=pipeline.run_queries, args=(session,))
+    runs.start()
+    lengths: list[float] = []
+    for _ in range(25):
+        before = _stamp(here / "tables" / "_checkpoints" / "runs.json")
+        traffic.write(0.01, time.time())
+        began = time.monotonic()
+        while _stamp(here / "tables" / "_checkpoints" / "runs.json") == before:
+            time.sleep(0.005)
+        lengths.append(time.monotonic() - began)
+        time.sleep(0.3)
+    pipeline._stop(0, None)
+    runs.join()
+    return float(np.median(lengths[5:]))
+
+
+def main(arguments: Sequence[str]) -> None:
+    what = arguments[0] if arguments else "all"
+    session = open_session("local[2]", is_short=False)
+    with tempfile.TemporaryDirectory(prefix="pipeline-") as name:
+        if what in ("all", "catch-up"):
+            catch_up(session, Path(name) / "warm")
+            catch_up(session, Path(name) / "catch-up")
+        if what in ("all", "delay"):
+            for number, every in enumerate(arguments[1:] or ("0 seconds", "5 seconds")):
+                delay(session, Path(name) / f"delay{number}", every)
+        if what in ("all", "seen"):
+            seen(session, Path(name) / "seen")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,71 @@
+"""Checkpoints one after another, and what is moved into the archive when one ends.
+
+    <tables>/_checkpoints/000001/     Spark's checkpoint of the first generation
+
+A file that is done and in the archive is found by nobody; so a new checkpoint, which knows no file, reads exactly what
+no generation has read. The highest number counts. To begin the next one: remove what a batch that never ended has
+written, archive what is done, make the next folder, remove the old one. Killed between any two of these, the same steps
+are done again by whoever starts next.
+"""
+
+from collections.abc import Iterator
+
+from spark_sink.events import COLUMNS
+from spark_sink.pipeline.batch import batch_name, generation_folder, remove_batch
+from spark_sink.pipeline.places import Place
+from spark_sink.pipeline.segment_files import archived
+from spark_sink.pipeline.source_log import SourceLog
+from spark_sink.segments import SUFFIX
+from spark_sink.tables import CHECKPOINTS
+
+
+def current_generation(tables: Place) -> int:
+    """Its number; older ones are removed, and the first one is made. OSError."""
+    numbers = sorted(int(name) for name in tables.names(CHECKPOINTS) if name.isdigit())
+    for old in numbers[:-1]:
+        tables.remove(generation_folder(old))
+    if not numbers:
+        tables.make(generation_folder(1))
+    return numbers[-1] if numbers else 1
+
+
+def next_generation(events: Place, tables: Place, generation: int) -> int:
+    """Begin a new checkpoint after a generation whose query has ended. OSError: do it again."""
+    folder = generation_folder(generation)
+    offsets = [int(name) for name in tables.names(f"{folder}/offsets") if name.isdigit()]
+    commits = [int(name) for name in tables.names(f"{folder}/commits") if name.isdigit()]
+    for batch_id in range(max(commits, default=-1) + 1, max(offsets, default=-1) + 1):
+        remove_batch(tables, batch_name(generation, batch_id), keep=set())
+    archive_done(events, tables, generation)
+    tables.make(generation_folder(generation + 1))
+    tables.remove(folder)
+    return generation + 1
+
+
+def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
+    """Move what is done into the archive, where Spark has not done so: it does it later and forgets it when it ends.
+
+    Gives, as sentences, the files that nobody will ever read: OSError."""
+    live = [f"{source}/{name}" for source in COLUMNS for name in events.names(source) if name[0] not in "._"]
+    log = SourceLog(tables, generation_folder(generation))
+    done = {found.file for found in log.done()} if live else set()
+    never = []
+    for name in live:
+        file = events.file(name)
+        if file in done:
+            if events.exists(archived(file)):
+                never.append(f"{file} is never read: a file of this name was read before")
+                continue
+            try:
+                events.move(name, archived(file))
+            except FileNotFoundError:
+                continue  # Spark has moved it meanwhile
+    return [*never, *_foreign_names(events)]
+
+
+def _foreign_names(events: Place) -> Iterator[str]:
+    for source in COLUMNS:
+        for name in events.names(source):
+            if name[0] != "." and (name[0] == "_" or not name.endswith(SUFFIX)):
+                file = f"{events.file(source)}/{name}"
+                yield f"{file} is never read: a segment is named <broker>-<epoch>-<number>{SUFFIX}"

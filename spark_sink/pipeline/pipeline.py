@@ -1,0 +1,260 @@
+"""The query of one events folder and one tables folder: its life, its ends, and who may run it.
+
+One streaming query finds the segments of all three folders by Spark's own file source, which moves those that are done
+into the archive. What is in them is read, checked and written by `batch`. No state, no watermark: a late record is one
+more partial of an old minute.
+
+The checkpoint lies inside the tables' folder, since one is worth nothing without the other. It knows the segments by
+their paths, so the events folder must stay where it is.
+"""
+
+import contextlib
+import errno
+import fcntl
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from spark_sink.columns import spark_ddl
+from spark_sink.errors import BadFolder, SinkError
+from spark_sink.events import COLUMNS as SOURCE_COLUMNS
+from spark_sink.pipeline.batch import ROLL_FILES, ROLL_WORD, STOP_WORD, BatchWriter, generation_folder, say
+from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
+from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
+from spark_sink.pipeline.places import LocalPlace, Place, local_path, place_of, spark_text
+from spark_sink.segments import ARCHIVE, Disk, recover
+from spark_sink.session import open_session, reason_of
+from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
+
+MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
+KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
+EVENTS_FOLDER: Final = "events_folder"  # file in the checkpoint: the folder that the tables are made of
+POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
+LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads
+HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
+STOP_S: Final = 60.0  # a batch that needs longer to end is interrupted; the next start repeats it
+# One query has one schema: the columns of all sources; one that two of them have has one type.
+UNION: Final = spark_ddl(
+    list({column.name: column for columns in SOURCE_COLUMNS.values() for column in columns}.values())
+)
+_EVERY: Final = re.compile(r"0 seconds|[1-9]\d* (second|minute|hour)s?")
+_FULL: Final = ("No space left on device", "Disk quota exceeded")  # in what Java says of a full disk
+
+
+def is_every(text: str) -> bool:
+    """`text` is an interval as Spark spells it, "5 seconds"; "0 seconds": again at once."""
+    return _EVERY.fullmatch(text) is not None
+
+
+class Pipeline:
+    """From the start of Spark to its end. `run` is all of it."""
+
+    def __init__(
+        self, events: str, tables: str, master: str | None, every: str | None, *, roll_files: int = ROLL_FILES
+    ) -> None:
+        """`events`, `tables`: paths, or URIs that Hadoop knows. `every`: the trigger, "5 seconds"; None: everything
+        that is there, once. `master`: as Spark spells it; None: spark-submit has said it."""
+        self._events_text: Final = _absolute(events)
+        self._tables_text: Final = _absolute(tables)
+        self._master: Final = master
+        self.every: Final = every  # the trigger; None: once
+        self._roll_files: Final = roll_files
+        self._is_stopping = False
+        self._told: Final[set[str]] = set()  # files that are never read, and told of; bounded by what lies there
+        self._writer: BatchWriter | None = None  # of the query that runs
+
+    def run(self) -> None:
+        """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
+        tables = local_path(self._tables_text)
+        if tables is not None and local_path(self._events_text) is not None:
+            self._check(None)  # before Spark starts, which takes seconds
+        with locked(tables) if tables is not None else contextlib.nullcontext():
+            session = open_session(self._master, is_short=self.every is None)
+            try:
+                with _signals(self._stop):  # after the start of Spark, which takes SIGINT for itself
+                    self.run_queries(session)
+            finally:
+                session.stop()
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_stopping = True
+
+    def _check(self, session: Any) -> tuple[Place, Place]:
+        events, tables = place_of(self._events_text, session), place_of(self._tables_text, session)
+        check_folders(events, tables, is_once=self.every is None)
+        return events, tables
+
+    def run_queries(self, session: Any) -> None:
+        """One query after another on this session, until nothing is to be done. SinkError: one ended with an error."""
+        events, tables = self._check(session)
+        if isinstance(tables, LocalPlace):
+            remove_leftovers(Path(tables.root))
+        self._on_disk(finish_if_alone, tables)
+        generation = self._on_disk(current_generation, tables)
+        while True:
+            self._look(events, tables, generation)
+            writer = BatchWriter(self._events_text, self._tables_text, generation, roll_files=self._roll_files)
+            writer.tell_writer(events)
+            self._writer = writer
+            try:
+                self._watch(self._start(session, events, tables, generation, writer), events, tables, generation)
+            except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
+                text = f"{writer.failure or ''} {error}"
+                if STOP_WORD in text:
+                    break
+                if ROLL_WORD in text:
+                    generation = self._on_disk(next_generation, events, tables, generation)
+                    say(f"generation {generation} begins: a new checkpoint, for the old one knows enough files")
+                    continue
+                failed = writer.failure or error
+                if self.every is None or not _is_full(failed):
+                    raise SinkError(f"the pipeline ended: {reason_of(failed)}") from error
+                say(f"the disk is full: {reason_of(failed)}; trying again every {HEAL_S:.0f} s, nothing is lost")
+                self._pause(HEAL_S)
+            if self._is_stopping or (self.every is None):
+                break
+        self._look(events, tables, generation)
+
+    def _on_disk(self, step: Any, *arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except OSError as error:
+            raise SinkError(f"the folders of the pipeline do not answer: {error}") from error
+
+    def _start(self, session: Any, events: Place, tables: Place, generation: int, writer: BatchWriter) -> Any:
+        folders = ",".join(SOURCE_COLUMNS)
+        reader = session.readStream.format("parquet").schema(UNION).option("pathGlobFilter", "*.parquet")
+        reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
+        reader = reader.option("cleanSource", "archive").option("sourceArchiveDir", events.file(ARCHIVE))
+        found = reader.load(f"{spark_text(events.root)}/{{{folders}}}")
+        stream = found.writeStream.queryName(f"rsocket-broker pipeline {generation}")
+        checkpoint = tables.file(generation_folder(generation))
+        stream = stream.option("checkpointLocation", f"file://{checkpoint}" if checkpoint[0] == "/" else checkpoint)
+        stream = stream.foreachBatch(writer)
+        if self.every is None:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=self.every).start()
+
+    def _watch(self, query: Any, events: Place, tables: Place, generation: int) -> None:
+        """Until the query ends; raises what ended it."""
+        looked_s = time.monotonic()
+        try:
+            while not query.awaitTermination(POLL_S):
+                assert self._writer is not None  # it was made before the query
+                if self._is_stopping:
+                    self._writer.is_stopping = True  # a batch that runs is ended first, another one not begun
+                    self._await_idle(query)
+                    return
+                if time.monotonic() - looked_s > LOOK_S:
+                    self._look(events, tables, generation)
+                    self._writer.tell_writer(events)
+                    looked_s = time.monotonic()
+        finally:
+            query.stop()
+
+    def _await_idle(self, query: Any) -> None:
+        until_s = time.monotonic() + STOP_S
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until_s:
+            query.awaitTermination(POLL_S)
+
+    def _look(self, events: Place, tables: Place, generation: int) -> None:
+        for text in self._on_disk(archive_done, events, tables, generation):
+            if text not in self._told:
+                self._told.add(text)
+                say(text)
+
+    def _pause(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s and not self._is_stopping:
+            time.sleep(POLL_S)
+
+
+def compact_tables(tables: str, before: str) -> Compacted:
+    """`compaction.compact` on a folder as somebody typed it. SinkError: says why not."""
+    path = local_path(tables)
+    if path is not None and not path.is_dir():
+        raise BadFolder(f"there is no folder of tables {path}")
+    session = None if path is not None else open_session("local[1]", is_short=True)
+    try:
+        return compact(place_of(_absolute(tables), session), before)
+    except OSError as error:
+        raise SinkError(f"the compaction ended: {error}; what it had not done is as it was") from error
+    finally:
+        if session is not None:
+            session.stop()
+
+
+def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
+    """Make what the query needs and refuse what would give wrong tables. BadFolder: says what to do."""
+    try:
+        if not events.exists(""):
+            raise BadFolder(f"there is no events folder {events.root}: start the broker with --events {events.root}")
+        names = [name for source in SOURCE_COLUMNS for name in events.names(source) if name[0] not in "._"]
+        if is_once and not any(name.endswith(".parquet") for name in names) and not events.exists(ARCHIVE):
+            raise BadFolder(f"the events folder {events.root} holds no segments yet: is a broker writing to it?")
+        if not tables.exists(CHECKPOINTS) and any(
+            name[0] not in "._" for folder in day_folders(tables.names) for name in tables.names(folder)
+        ):
+            raise BadFolder(
+                f"{tables.root} holds tables without their checkpoint: reading again would count twice; remove them"
+            )
+        if tables.exists(f"{CHECKPOINTS}/{EVENTS_FOLDER}"):
+            made_of = tables.read(f"{CHECKPOINTS}/{EVENTS_FOLDER}").decode()
+            if made_of != events.root:
+                raise BadFolder(f"{tables.root} is made of {made_of} and not of {events.root}")
+        for source in SOURCE_COLUMNS:
+            events.make(source)
+        for folder in (CHECKPOINTS, *COLUMNS):
+            tables.make(folder)
+        tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
+    except OSError as error:
+        raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
+
+
+def remove_leftovers(tables: Path) -> None:
+    """Hidden files of a pipeline that was killed; only while no other one writes these tables."""
+    for table in COLUMNS:
+        for day in (tables / table).glob("date=*"):
+            recover(day, "", time.time(), Disk())
+
+
+@contextlib.contextmanager
+def locked(tables: Path) -> Iterator[None]:
+    """No other pipeline on this machine writes these tables meanwhile. BadFolder: one does."""
+    try:
+        lock = (tables / "_lock").open("w")
+    except OSError as error:
+        raise BadFolder(f"there is no folder of tables {tables}, or it cannot be written: {error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadFolder(f"another pipeline writes the tables in {tables}") from error
+        yield
+
+
+@contextlib.contextmanager
+def _signals(stop: Any) -> Iterator[None]:
+    """SIGINT and SIGTERM call `stop`, until the end of the block."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, stop) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _absolute(text: str) -> str:
+    path = local_path(text)
+    return str(path) if path is not None else text.rstrip("/")
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(text in str(error) for text in _FULL)

@@ -1,0 +1,100 @@
+"""Runs of brokers, by their epochs: which one ended without BrokerStopped, so that records of it may be missing.
+
+A run is over when a later epoch of its broker is seen, whatever their clocks say. One that has not said BrokerStopped
+by then becomes a row of `gaps` in a file of its own, named after the run. Segments may come in any order: when the
+BrokerStopped comes late, the file is removed again, and when more records of the run come, it is written anew. All that
+is learnt only grows, so a batch that is repeated teaches nothing new.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from spark_sink.errors import SinkError
+from spark_sink.pipeline.places import Place
+from spark_sink.pipeline.rows import gap_row
+from spark_sink.pipeline.segment_files import GoodFile
+from spark_sink.publishing import table_bytes
+from spark_sink.tables import BROKER_DIED, CHECKPOINTS, GAPS, table_schema
+
+MAX_RUNS: Final = 8  # of one broker that are remembered; of older ones it has been told how they ended
+MAX_BROKERS: Final = 10_000  # whose runs are remembered; those that were silent for longest are forgotten
+DIED_SUFFIX: Final = ".died.parquet"
+RUNS: Final = "runs.json"
+
+
+class Run(msgspec.Struct):
+    """What is known of one."""
+
+    name: str  # of the broker, for people
+    last_at: datetime
+    last_seq: int = 0
+    is_stopped: bool = False
+    told: tuple[str, int] | None = None  # day and last_seq of its row in `gaps`; None: it has none
+
+
+class Runs:
+    """All of them, in a file beside the checkpoint."""
+
+    def __init__(self, tables: Place) -> None:
+        """OSError; SinkError: the file is not what was written."""
+        self._tables: Final = tables
+        self._brokers: dict[str, dict[int, Run]] = {}
+        try:
+            data = tables.read(f"{CHECKPOINTS}/{RUNS}")
+            self._brokers = msgspec.json.decode(data, type=dict[str, dict[int, Run]])
+        except FileNotFoundError:
+            return  # the first time
+        except msgspec.MsgspecError as error:
+            raise SinkError(f"{tables.file(CHECKPOINTS)}/{RUNS} cannot be read: {error}; remove it") from error
+
+    def learn(self, files: Iterable[GoodFile], stopped: Iterable[tuple[str, int]]) -> None:
+        """These segments and these BrokerStopped are there; write what follows from it. OSError: not all is written."""
+        changed = set()
+        for file in files:
+            run = self._brokers.setdefault(file.broker_id, {}).setdefault(
+                file.epoch, Run(file.broker_name, file.last_at)
+            )
+            run.last_at, run.last_seq = max(run.last_at, file.last_at), max(run.last_seq, file.last_seq)
+            changed.add(file.broker_id)
+        for broker_id, epoch in stopped:
+            self._brokers[broker_id][epoch].is_stopped = True
+        for broker_id in changed:
+            self._tell(broker_id)
+        self._forget()
+        self._tables.write(CHECKPOINTS, RUNS, msgspec.json.encode(self._brokers))
+
+    def _tell(self, broker_id: str) -> None:
+        runs = self._brokers[broker_id]
+        for epoch in sorted(runs)[:-1]:
+            run = runs[epoch]
+            wanted = None if run.is_stopped else (f"{run.last_at:%Y-%m-%d}", run.last_seq)
+            if wanted == run.told:
+                continue
+            name = f"{broker_id}-{epoch}{DIED_SUFFIX}"
+            if wanted is not None:
+                self._tables.write(f"{GAPS}/date={wanted[0]}", name, _row(broker_id, epoch, run))
+            if run.told is not None and (wanted is None or wanted[0] != run.told[0]):
+                self._tables.remove(f"{GAPS}/date={run.told[0]}/{name}")
+            run.told = wanted
+
+    def _forget(self) -> None:
+        for runs in self._brokers.values():
+            for epoch in sorted(runs)[:-MAX_RUNS]:
+                del runs[epoch]
+        if len(self._brokers) > MAX_BROKERS:
+            silent = sorted(self._brokers, key=lambda name: max(run.last_at for run in self._brokers[name].values()))
+            for broker_id in silent[: len(self._brokers) - MAX_BROKERS]:
+                del self._brokers[broker_id]
+
+
+def _row(broker_id: str, epoch: int, run: Run) -> memoryview:
+    detail = (
+        f"broker {run.name} began again and had not said BrokerStopped; its last record is {run.last_seq}, and at most "
+        "its last 20 ms of single requests and its last interval of flow records are missing"
+    )
+    row = gap_row(run.last_at, (broker_id, run.name, epoch), (run.last_seq + 1, 0), BROKER_DIED, detail)
+    return table_bytes(GAPS, pa.Table.from_pylist([row], table_schema(GAPS)))

@@ -1,0 +1,155 @@
+"""Which files of a batch are segments that can be read, and what is wrong with the others, in a sentence.
+
+The footer decides: without it a file is torn, with a foreign one it is foreign. It also tells the numbers and moments
+of the records, so that nobody has to read them for that.
+"""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_sink.batches import METADATA_PREFIX
+from spark_sink.events import ARROW_SCHEMAS, COLUMNS, SCHEMA_VERSION
+from spark_sink.pipeline.places import Place
+from spark_sink.pipeline.source_log import Found
+from spark_sink.segments import ARCHIVE, is_segment, parts_of
+
+NEEDED: Final = ("broker_id", "broker_name", "epoch", "seq", "at")  # without them a record is none
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class GoodFile:
+    """A segment."""
+
+    __slots__ = (
+        "broker_id",
+        "broker_name",
+        "changed_s",
+        "epoch",
+        "file",
+        "first_at",
+        "last_at",
+        "last_seq",
+        "name",
+        "rows",
+        "source",
+    )
+
+    def __init__(self, found: Found, source: str, metadata: Any) -> None:
+        """ValueError: the footer does not say what that of a segment says."""
+        told = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
+        self.file: Final = found.file
+        self.name: Final = PurePosixPath(found.file).name
+        self.changed_s: Final = found.changed_s
+        self.source: Final = source
+        self.rows: Final[int] = metadata.num_rows
+        self.broker_id: Final[str] = told[f"{METADATA_PREFIX}broker_id"]
+        self.broker_name: Final[str] = told[f"{METADATA_PREFIX}broker_name"]
+        self.epoch: Final[int] = int(told[f"{METADATA_PREFIX}epoch"])
+        _, self.last_seq = _bounds(metadata, source, "seq", 0)
+        self.first_at, self.last_at = _bounds(metadata, source, "at", _EPOCH)
+
+    @property
+    def days(self) -> list[str]:
+        """That its records are of, "2026-11-20": all from the first to the last."""
+        count = (self.last_at.date() - self.first_at.date()).days
+        return [f"{self.first_at + timedelta(days=n):%Y-%m-%d}" for n in range(count + 1)]
+
+
+class BadFile:
+    """A file that is passed over."""
+
+    __slots__ = ("file", "why")
+
+    def __init__(self, file: str, why: str) -> None:
+        self.file: Final = file
+        self.why: Final = why  # a sentence without its subject
+
+
+def look_into(events: Place, found: Found) -> GoodFile | BadFile:
+    """What a file is. OSError: the file system does not answer; a file that is not there any more is a BadFile."""
+    path = PurePosixPath(found.file)
+    source = path.parent.name
+    if source not in COLUMNS or str(path.parent) != str(PurePosixPath(events.file(source))):
+        return BadFile(found.file, "it lies in no folder of segments: only flows, lifecycle and requests are")
+    if not is_segment(path.name):
+        return BadFile(found.file, "its name is not <broker>-<epoch>-<number>.parquet, so it is no segment of a broker")
+    try:
+        if events.exists(archived(found.file)):
+            return BadFile(found.file, f"a file of this name was read before and lies in {ARCHIVE}")
+        with events.open(found.file) as stream:
+            metadata = pq.read_metadata(stream)
+    except FileNotFoundError:
+        return BadFile(
+            found.file,
+            "it vanished before it was read: bring it back under another number, or take its records for lost; "
+            "events.keep_s and keep_bytes never remove what a pipeline has not read",
+        )
+    except pa.ArrowException as error:
+        return BadFile(found.file, f"it is torn, or no Parquet file: {first_line(error)}")
+    try:
+        why = _foreign(metadata, source)
+        if why:
+            return BadFile(found.file, why)
+        good = GoodFile(found, source, metadata)
+    except (KeyError, ValueError, pa.ArrowException) as error:
+        return BadFile(found.file, f"its footer is not that of a segment: {first_line(error)}")
+    if parts_of(path.name)[0] != f"{good.broker_id}-{good.epoch}":
+        return BadFile(found.file, f"its footer says that it is of the broker {good.broker_id} and epoch {good.epoch}")
+    return good
+
+
+def archived(file: str) -> str:
+    """Where Spark's source puts a file, relative to the events folder."""
+    path = file.split("://", 1)[-1]
+    return f"{ARCHIVE}/{path.lstrip('/') if '://' not in file else path.split('/', 1)[-1]}"
+
+
+def _foreign(metadata: Any, source: str) -> str:
+    """What in the footer is not that of a segment; empty: nothing."""
+    told = metadata.metadata or {}
+    version = int(told.get(f"{METADATA_PREFIX}schema_version".encode(), b"0"))
+    if version == 0:
+        return "its footer does not say rsocket_broker.schema_version: no broker wrote it"
+    if version > SCHEMA_VERSION:
+        return f"it is of schema version {version} and this program knows {SCHEMA_VERSION}: install a newer one"
+    if told.get(f"{METADATA_PREFIX}source".encode(), b"").decode() != source:
+        return f"its footer says that it is of {told.get(f'{METADATA_PREFIX}source'.encode(), b'').decode()!r}"
+    schema = metadata.schema.to_arrow_schema()
+    for field in ARROW_SCHEMAS[source]:
+        place = schema.get_field_index(field.name)
+        if place < 0 and field.name in NEEDED:
+            return f"it has no column {field.name}"
+        if place >= 0 and not _is_same(schema.field(place).type, field.type):
+            return f"its column {field.name} is {schema.field(place).type} and not {field.type}"
+    return ""
+
+
+def _is_same(told: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_map(wanted):
+        return bool(pa.types.is_map(told) and told.key_type == wanted.key_type and told.item_type == wanted.item_type)
+    return bool(told == wanted)
+
+
+def _bounds(metadata: Any, source: str, name: str, none: Any) -> tuple[Any, Any]:
+    """The smallest and largest value of a column, from the footer. ValueError: it does not say."""
+    first, last = [], []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows == 0:
+            continue
+        place = [group.column(index).path_in_schema for index in range(group.num_columns)].index(name)
+        statistics = group.column(place).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise ValueError(f"it says nothing of the values of {name}")
+        first.append(statistics.min)
+        last.append(statistics.max)
+    return min(first, default=none), max(last, default=none)
+
+
+def first_line(error: Exception) -> str:
+    """Of its text."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
