@@ -54,12 +54,13 @@ def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
         file = events.file(name)
         if file in done:
             if events.exists(archived(file)):
-                never.append(f"{file} is never read: a file of this name was read before")
+                if events.exists(name):  # else Spark has moved it meanwhile
+                    never.append(f"{file} is never read: a file of this name was read before")
                 continue
             try:
                 events.move(name, archived(file))
             except FileNotFoundError:
-                continue  # Spark has moved it meanwhile
+                continue  # the same
     return [*never, *_foreign_names(events)]
 
 

@@ -226,9 +226,10 @@ def remove_leftovers(tables: Path) -> None:
 def locked(tables: Path) -> Iterator[None]:
     """No other pipeline on this machine writes these tables meanwhile. BadFolder: one does."""
     try:
+        tables.mkdir(parents=True, exist_ok=True)
         lock = (tables / "_lock").open("w")
     except OSError as error:
-        raise BadFolder(f"there is no folder of tables {tables}, or it cannot be written: {error}") from error
+        raise BadFolder(f"the folder of tables {tables} cannot be written: {error}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

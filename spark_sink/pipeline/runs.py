@@ -55,13 +55,15 @@ class Runs:
         """These segments and these BrokerStopped are there; write what follows from it. OSError: not all is written."""
         changed = set()
         for file in files:
-            run = self._brokers.setdefault(file.broker_id, {}).setdefault(
+            seen = self._brokers.setdefault(file.broker_id, {}).setdefault(
                 file.epoch, Run(file.broker_name, file.last_at)
             )
-            run.last_at, run.last_seq = max(run.last_at, file.last_at), max(run.last_seq, file.last_seq)
+            seen.last_at, seen.last_seq = max(seen.last_at, file.last_at), max(seen.last_seq, file.last_seq)
             changed.add(file.broker_id)
         for broker_id, epoch in stopped:
-            self._brokers[broker_id][epoch].is_stopped = True
+            run = self._brokers.get(broker_id, {}).get(epoch)
+            if run is not None:  # else rows and footer of a segment say different things
+                run.is_stopped = True
         for broker_id in changed:
             self._tell(broker_id)
         self._forget()

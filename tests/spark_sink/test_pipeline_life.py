@@ -1,0 +1,175 @@
+"""The life of the query without Spark: what ends it, what begins it again, and which folders are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_sink.errors import BadFolder, MissingPart, SinkError
+from spark_sink.events import FLOWS
+from spark_sink.pipeline import pipeline as pipeline_module
+from spark_sink.pipeline.pipeline import Pipeline, check_folders, is_every, locked, remove_leftovers
+from spark_sink.pipeline.places import LocalPlace, local_path, place_of, scheme_of, spark_text, unescaped
+from spark_sink.pipeline.source_log import SourceLog
+from spark_sink.tables import TRAFFIC
+from tests.spark_sink.pipeline_folders import FakeSource, seal
+from tests.spark_sink.records import events
+
+
+class Query:
+    """It does `work` and ends."""
+
+    isActive = False
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.is_stopped = False
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        self._work()
+        return True
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def failing(text: str) -> Callable[[], None]:
+    def fail() -> None:
+        raise RuntimeError(text)
+
+    return fail
+
+
+def with_queries(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, works: list[Callable[[], None]], every: str | None
+) -> tuple[Pipeline, list[Query]]:
+    seal(folder / "events", events(1, 10))
+    pipeline, queries = Pipeline(str(folder / "events"), str(folder / "tables"), None, every), list[Query]()
+
+    def start(*_: Any) -> Query:
+        queries.append(Query(works[len(queries)]))
+        return queries[-1]
+
+    monkeypatch.setattr(pipeline, "_start", start)
+    monkeypatch.setattr(pipeline_module, "HEAL_S", 0.0)
+    return pipeline, queries
+
+
+def test_full_disk_is_told_and_the_query_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = failing("java.io.IOException: x\nCaused by: java.io.IOException: No space left on device")
+    works = [full, full, lambda: pipeline._stop(15, None)]
+    pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    pipeline.run_queries(None)
+    assert [query.is_stopped for query in queries] == [True] * 3
+    lines = [line for line in capsys.readouterr().err.splitlines() if "the disk is full" in line]
+    assert len(lines) == 2
+    assert "No space left on device; trying again" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "text, every", [("Caused by: a.B: the disk is gone", "5 seconds"), ("No space left on device", None)]
+)
+def test_other_failures_and_a_full_disk_with_once_end_it_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, every: str | None
+) -> None:
+    pipeline, [*_] = with_queries(monkeypatch, tmp_path, [failing(text)], every)
+    with pytest.raises(SinkError) as raised:
+        pipeline.run_queries(None)
+    assert str(raised.value) == f"the pipeline ended: {text.removeprefix('Caused by: a.B: ')}"
+
+
+def check(events_folder: Path, tables: Path, *, is_once: bool) -> None:
+    check_folders(LocalPlace(events_folder), LocalPlace(tables), is_once=is_once)
+
+
+def test_missing_events_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadFolder, match="there is no events folder"):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)
+
+
+def test_folder_without_segments_is_refused_once_and_awaited_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "events" / FLOWS).mkdir(parents=True)
+    (tmp_path / "events" / FLOWS / ".half.parquet").touch()
+    with pytest.raises(BadFolder, match="holds no segments yet"):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    check(tmp_path / "events", tmp_path / "tables", is_once=False)
+    assert (tmp_path / "events" / "requests").is_dir()
+
+
+def test_tables_without_their_checkpoint_are_refused(tmp_path: Path) -> None:
+    seal(tmp_path / "events", events(9, 10))
+    day = tmp_path / "tables" / TRAFFIC / "date=2026-11-20"
+    day.mkdir(parents=True)
+    (day / "000001-0000000000.parquet").touch()
+    with pytest.raises(BadFolder, match="without their checkpoint"):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)
+
+
+def test_tables_of_another_events_folder_are_refused(tmp_path: Path) -> None:
+    for name in ("events", "others"):
+        seal(tmp_path / name, events(9, 10))
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    with pytest.raises(BadFolder, match=r"is made of .*events and not of .*others"):
+        check(tmp_path / "others", tmp_path / "tables", is_once=True)
+
+
+def test_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadFolder, match="cannot be written"), locked(tmp_path / "file"):
+        pass
+
+
+def test_leftovers_of_a_killed_pipeline_are_removed(tmp_path: Path) -> None:
+    day = tmp_path / TRAFFIC / "date=2026-11-20"
+    day.mkdir(parents=True)
+    for name in (".000001-0000000001.parquet", "000001-0000000000.parquet"):
+        (day / name).touch()
+    remove_leftovers(tmp_path)
+    assert [path.name for path in day.iterdir()] == ["000001-0000000000.parquet"]
+
+
+@pytest.mark.parametrize(
+    "text, is_good",
+    [("5 seconds", True), ("1 minute", True), ("0 seconds", True), ("5s", False), ("0 minutes", False), ("", False)],
+)
+def test_interval_is_what_spark_takes(text: str, is_good: bool) -> None:
+    assert is_every(text) == is_good
+
+
+@pytest.mark.parametrize("line", ["v2\n{}", "v1\nno json", ""])
+def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, line: str) -> None:
+    (tmp_path / "events").mkdir()
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    batch_id = source.find()
+    (source.folder / "sources/0/0").write_text(line)
+    log = SourceLog(LocalPlace(source.tables), "_checkpoints/000001")
+    with pytest.raises(SinkError, match="is not the log of a file source as this program knows it"):
+        log.batch(batch_id)
+
+
+def test_compacted_log_tells_the_same_files(tmp_path: Path) -> None:
+    seal(tmp_path / "events", events(1, 40), each=20)
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    log = SourceLog(LocalPlace(source.tables), "_checkpoints/000001")
+    source.commit(source.find())
+    before = [found.file for found in log.batch(0)]
+    assert [found.file for found in log.done()] == before
+    (source.folder / "sources/0/0").rename(source.folder / "sources/0/0.compact")
+    source.find()  # not done yet
+    assert [found.file for found in log.batch(0)] == [found.file for found in log.done()] == before
+    assert len(before) == 4
+
+
+def test_folders_are_paths_or_uris(tmp_path: Path) -> None:
+    assert local_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
+    assert local_path("a%20b") == Path("a%20b").absolute()
+    assert (local_path("hdfs://host/x"), scheme_of("s3a://b/x"), scheme_of("C:x")) == (None, "s3a", "file")
+    assert unescaped("file:///a%20b/100%25") == "/a b/100%"
+    assert unescaped("hdfs://host/a%20b") == "hdfs://host/a b"
+    assert spark_text("/a[1]{b}*") == r"file:///a\[1\]\{b\}\*"
+    with pytest.raises(MissingPart, match="over Spark Connect the folders must be paths that the server sees"):
+        place_of("hdfs://host/x", None)
