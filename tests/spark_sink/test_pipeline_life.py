@@ -60,8 +60,9 @@ def test_full_disk_is_told_and_the_query_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = failing("java.io.IOException: x\nCaused by: java.io.IOException: No space left on device")
-    works = [full, full, lambda: pipeline._stop(15, None)]
+    works = [full, full]
     pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    works.append(lambda: pipeline._stop(15, None))
     pipeline.run_queries(None)
     assert [query.is_stopped for query in queries] == [True] * 3
     lines = [line for line in capsys.readouterr().err.splitlines() if "the disk is full" in line]
