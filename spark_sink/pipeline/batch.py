@@ -31,7 +31,7 @@ from spark_sink.pipeline.rows import (
     tables_of_flows,
 )
 from spark_sink.pipeline.runs import Runs
-from spark_sink.pipeline.segment_files import BadFile, GoodFile, first_line, look_into
+from spark_sink.pipeline.segment_files import BadFile, GoodFile, first_line, is_of_disk, look_into
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.segments import Disk, parts_of
@@ -190,6 +190,8 @@ class Batch:
             except FileNotFoundError:
                 judged.append((file, "it vanished while it was read"))
             except (pa.ArrowException, OSError) as error:
+                if is_of_disk(error):
+                    raise
                 judged.append((file, f"its footer is good and its content is not: {first_line(error)}"))
         for file, why in judged:
             self.good.remove(file)
@@ -221,7 +223,9 @@ class Batch:
                 return  # the first try of this batch had it
             self.good.remove(file)
             self.bad.append(BadFile(file.file, "it vanished while it was read"))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
+            if is_of_disk(error):
+                raise
             self.good.remove(file)
             self.bad.append(BadFile(file.file, f"its footer is good and its content is not: {first_line(error)}"))
 

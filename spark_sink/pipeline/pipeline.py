@@ -98,9 +98,9 @@ class Pipeline:
         while True:
             self._look(events, tables, generation)
             writer = BatchWriter(self._events_text, self._tables_text, generation, roll_files=self._roll_files)
-            writer.tell_writer(events)
             self._writer = writer
             try:
+                writer.tell_writer(events)
                 self._watch(self._start(session, events, tables, generation, writer), events, tables, generation)
             except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
                 text = f"{writer.failure or ''} {error}"

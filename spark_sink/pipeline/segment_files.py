@@ -88,14 +88,16 @@ def look_into(events: Place, found: Found) -> GoodFile | BadFile:
             "it vanished before it was read: bring it back under another number, or take its records for lost; "
             "events.keep_s and keep_bytes never remove what a pipeline has not read",
         )
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
+        if is_of_disk(error):
+            raise
         return BadFile(found.file, f"it is torn, or no Parquet file: {first_line(error)}")
     try:
         why = _foreign(metadata, source)
         if why:
             return BadFile(found.file, why)
         good = GoodFile(found, source, metadata)
-    except (KeyError, ValueError, pa.ArrowException) as error:
+    except (KeyError, ValueError, OverflowError, pa.ArrowException) as error:
         return BadFile(found.file, f"its footer is not that of a segment: {first_line(error)}")
     if parts_of(path.name)[0] != f"{good.broker_id}-{good.epoch}":
         return BadFile(found.file, f"its footer says that it is of the broker {good.broker_id} and epoch {good.epoch}")
@@ -148,6 +150,11 @@ def _bounds(metadata: Any, source: str, name: str, none: Any) -> tuple[Any, Any]
         first.append(statistics.min)
         last.append(statistics.max)
     return min(first, default=none), max(last, default=none)
+
+
+def is_of_disk(error: Exception) -> bool:
+    """The system call failed; Parquet's own complaints are OSErrors, too, but have no number."""
+    return isinstance(error, OSError) and error.errno is not None
 
 
 def first_line(error: Exception) -> str:

@@ -327,6 +327,9 @@ def test_files_that_are_no_segments_are_named_counted_and_passed_over(
     segment_like(flows / "b-1-0000000007.parquet", good.drop_columns(["seq"]))
     segment_like(flows / "c-1-0000000008.parquet", good)
     (source.events / "requests" / "b-1-0000000009.parquet").write_bytes(os.urandom(5000))
+    broken = bytearray(next(flows.glob("7f3a*")).read_bytes())
+    broken[-400:-8] = b"\xff" * 392  # the footer's end is good, and not what is before it
+    (flows / "b-1-0000000010.parquet").write_bytes(broken)
     writer = source.writer()
     source.run(writer)
     assert_tables_tell(source.tables, records)
@@ -345,13 +348,14 @@ def test_files_that_are_no_segments_are_named_counted_and_passed_over(
         "b-1-0000000006.parquet": "its column requests is string and ",
         "b-1-0000000007.parquet": "it has no column seq",
         "b-1-0000000009.parquet": "it is torn, or no Parquet file: Pa",
+        "b-1-0000000010.parquet": "it is torn, or no Parquet file: Co",
         "c-1-0000000008.parquet": "its footer says that it is of the ",
         "foreign.parquet": "its name is not <broker>-<epoch>-<",
     }
-    assert writer.bad_files == 10
+    assert writer.bad_files == 11
     lines = capsys.readouterr().err.splitlines()
-    assert sum("is passed over: " in line for line in lines) == 10
-    assert "10 bad files so far" in lines[-1]
+    assert sum("is passed over: " in line for line in lines) == 11
+    assert "11 bad files so far" in lines[-1]
 
 
 def test_file_with_a_good_footer_and_bad_pages_is_found_when_reading_fails(tmp_path: Path) -> None:
