@@ -80,7 +80,7 @@ class Traffic:
             arrays.append(
                 pa.array(array).cast(field.type) if not isinstance(array, pa.Array) else array.cast(field.type)
             )
-        data = parquet_bytes(pa.Table.from_arrays(arrays, schema=schema), segment_metadata(HEADER, source))
+        data = parquet_bytes(pa.Table.from_arrays(arrays, schema=schema), segment_metadata(HEADER, source, 0))
         seal(self._events / source, segment_name(HEADER.broker_id, HEADER.epoch, self.number), data, Disk())
 
     def _numbers(self, count: int) -> Any:

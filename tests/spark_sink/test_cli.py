@@ -11,7 +11,7 @@ from spark_sink.errors import MissingPart
 from spark_sink.pipeline import pipeline as pipeline_module
 from spark_sink.pipeline.pipeline import Pipeline
 from tests.spark_sink.pipeline_folders import seal
-from tests.spark_sink.records import NOON_MS, events
+from tests.spark_sink.records import events
 from tests.spark_sink.report.tables import traffic_row, write
 
 

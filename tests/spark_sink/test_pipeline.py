@@ -83,7 +83,7 @@ def driver(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_driver_killed_five_times_in_mid_batch_and_stopped_at_last_has_each_record_once(tmp_path: Path) -> None:
     records: list[Event] = []
     for kill in range(5):
