@@ -29,7 +29,7 @@
 enum {
     FIRST_BUFFER_BYTES = 256 * 1024, /* one read takes what a full loopback socket usually holds */
     EVENTS_PER_TURN = 256,
-    TURN_MS = 100,      /* epoll_wait's limit, so that the end of the window is never missed by more */
+    TURN_NS = 100000000, /* epoll's limit, so that the end of the window is never missed by more */
     SPREAD_US = 500000, /* for one broker to tell another of the routes that it has got */
     READY_LIMIT_S = 10, /* for the broker to answer the opening of every connection */
     STALL_LIMIT_S = 3,  /* nothing completed for so long: something was lost, a closed loop cannot recover */
@@ -173,6 +173,7 @@ struct options {
     int items;           /* per stream and channel */
     int credit;          /* first REQUEST_N; half of it is granted again whenever half of it has come */
     int keys;            /* different shard keys */
+    int rate;            /* requests per second of all connections together; 0: as fast as they are completed */
 };
 
 /* The CPU time of all of them together. */
@@ -213,6 +214,7 @@ static inline void set_option(struct options *options, const char *name, const c
     else if (!strcmp(name, "items")) options->items = (int)number_option(name, text, 1, 1 << 30);
     else if (!strcmp(name, "credit")) options->credit = (int)number_option(name, text, 2, 1 << 20);
     else if (!strcmp(name, "keys")) options->keys = (int)number_option(name, text, 1, 9999);
+    else if (!strcmp(name, "rate")) options->rate = (int)number_option(name, text, 1, 10000000);
     else if (!strcmp(name, "seconds")) {
         char *end;
         options->seconds = strtod(text, &end);
@@ -229,6 +231,7 @@ static inline struct options parse_options(int count, char **arguments) {
         {"mime", required_argument, 0, 0},          {"cpu-of", required_argument, 0, 0},
         {"items", required_argument, 0, 0},         {"credit", required_argument, 0, 0},
         {"keys", required_argument, 0, 0},          {"service-port", required_argument, 0, 0},
+        {"rate", required_argument, 0, 0},
         {0, 0, 0, 0},
     };
     struct options options = {
@@ -239,7 +242,7 @@ static inline struct options parse_options(int count, char **arguments) {
     for (int which, result; (result = getopt_long(count, arguments, "", known, &which)) != -1;) {
         if (result == '?')
             die("known options: --port --model --connections --in-flight --payload-bytes --seconds --services "
-                "--routing --mime --cpu-of --items --credit --keys --service-port");
+                "--routing --mime --cpu-of --items --credit --keys --service-port --rate");
         set_option(&options, known[which].name, optarg);
     }
     if (optind < count) die("%s: only named options are understood", arguments[optind]);
@@ -458,9 +461,10 @@ static inline bool reactor_flush(struct reactor *reactor) {
     return is_whole;
 }
 
-static inline int reactor_wait(struct reactor *reactor, int timeout_ms) {
-    int count = epoll_wait(reactor->epoll_fd, reactor->events, EVENTS_PER_TURN, timeout_ms);
-    if (count < 0 && errno != EINTR) die("epoll_wait: %s", strerror(errno));
+static inline int reactor_wait(struct reactor *reactor, uint64_t timeout_ns) {
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    int count = epoll_pwait2(reactor->epoll_fd, reactor->events, EVENTS_PER_TURN, &timeout, NULL);
+    if (count < 0 && errno != EINTR) die("epoll_pwait2: %s", strerror(errno));
     return count < 0 ? 0 : count;
 }
 

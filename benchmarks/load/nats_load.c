@@ -126,7 +126,7 @@ static void read_peer(struct load *load, struct peer *peer) {
 }
 
 static void turn(struct load *load) {
-    int ready = reactor_wait(&load->reactor, TURN_MS);
+    int ready = reactor_wait(&load->reactor, TURN_NS);
     for (int at = 0; at < ready; at++) {
         struct epoll_event *event = &load->reactor.events[at];
         struct peer *peer = event->data.ptr;

@@ -144,7 +144,7 @@ int main(int count, char **arguments) {
     id_map_start(&relay->open_ids, 4096);
     listen_on(relay, (int)number_option("port", arguments[2], 0, 65535));
     for (;;) {
-        int ready = reactor_wait(&relay->reactor, -1);
+        int ready = reactor_wait(&relay->reactor, TURN_NS);
         for (int at = 0; at < ready; at++) {
             struct epoll_event *event = &relay->reactor.events[at];
             struct connection *connection = event->data.ptr;

@@ -4,6 +4,9 @@
  *
  *   rsocket_load --port 7000 --model request_response --connections 16 --in-flight 64 --cpu-of $(pidof broker)
  *
+ * With `--rate` the loop is open as long as there is room: requests begin at their moments, so many a second, evenly and
+ * in turn over the connections, and a latency counts from that moment on, also when all that may be in flight are.
+ *
  *   model              a request is complete when           an item is
  *   request_response   its answer is here                   -
  *   fire_and_forget    it is at the service (every copy)    -
@@ -60,7 +63,7 @@ struct peer {
     uint32_t last_id;       /* caller: of the last request */
     struct id_map open_ids; /* stream id -> slot */
     struct stream *streams; /* caller: --in-flight slots; service: grows, free ones are listed in `free_slots` */
-    uint32_t *free_slots, free_n, streams_n;
+    uint32_t *free_slots, free_n, streams_n; /* a caller's slots are in use all the time unless there is a `--rate` */
 };
 
 struct load {
@@ -74,6 +77,8 @@ struct load {
     uint8_t **requests; /* encoded, one per shard key, sent in turn; id and mark are patched in the output */
     size_t *request_bytes;
     uint32_t requests_n, next_request;
+    uint64_t begun_at_ns, begun_n; /* with --rate: the moment of the first request, and how many have begun */
+    uint32_t next_caller;
     uint8_t *payload; /* --payload-bytes of 'x' */
 };
 
@@ -267,7 +272,34 @@ static void begin_request(struct load *load, struct peer *caller, uint32_t slot,
 static void end_request(struct load *load, struct peer *caller, struct stream *stream, uint64_t now) {
     uint32_t slot = (uint32_t)(stream - caller->streams);
     id_map_remove(&caller->open_ids, stream->id);
-    begin_request(load, caller, slot, now);
+    if (load->options.rate) caller->free_slots[caller->free_n++] = slot;
+    else begin_request(load, caller, slot, now);
+}
+
+/* The next caller with a free slot, in turn; NULL when there is none. */
+static struct peer *find_free_caller(struct load *load) {
+    uint32_t services = (uint32_t)load->options.services, callers = (uint32_t)load->options.connections;
+    for (uint32_t tried = 0; tried < callers; tried++) {
+        struct peer *caller = &load->peers[services + load->next_caller];
+        load->next_caller = load->next_caller + 1 == callers ? 0 : load->next_caller + 1;
+        if (caller->free_n) return caller;
+    }
+    return NULL;
+}
+
+static uint64_t due_at_ns(const struct load *load) {
+    return load->begun_at_ns + load->begun_n * 1000000000u / (uint64_t)load->options.rate;
+}
+
+/* Begins the requests whose moment has come; nanoseconds until the next one's. */
+static uint64_t begin_due_requests(struct load *load) {
+    for (uint64_t now = now_ns(), due; (due = due_at_ns(load)) <= now; load->begun_n++) {
+        struct peer *caller = find_free_caller(load);
+        if (!caller) return TURN_NS; /* it begins late, when another one is complete */
+        begin_request(load, caller, caller->free_slots[--caller->free_n], due);
+    }
+    uint64_t now = now_ns(), due = due_at_ns(load);
+    return due > now ? due - now : 0;
 }
 
 static void complete_request(struct load *load, struct peer *caller, struct stream *stream, uint64_t now) {
@@ -436,8 +468,8 @@ static void read_peer(struct load *load, struct peer *peer) {
     connection_consumed(&peer->wire, taken);
 }
 
-static void turn(struct load *load) {
-    int ready = reactor_wait(&load->reactor, TURN_MS);
+static void turn(struct load *load, uint64_t limit_ns) {
+    int ready = reactor_wait(&load->reactor, limit_ns);
     for (int at = 0; at < ready; at++) {
         struct epoll_event *event = &load->reactor.events[at];
         struct peer *peer = event->data.ptr;
@@ -471,7 +503,7 @@ static void connect_peers(struct load *load) {
         send_opening(load, peer);
     }
     while (!are_all_ready(load)) {
-        turn(load);
+        turn(load, TURN_NS);
         if (now_ns() > limit)
             die("the broker did not answer the KEEPALIVE of every connection within %d s", READY_LIMIT_S);
     }
@@ -518,10 +550,21 @@ int main(int count, char **arguments) {
     prepare(load);
     connect_peers(load);
     window_start(&load->window, &load->options);
-    for (uint32_t index = 0; index < load->peers_n; index++)
-        for (int slot = 0; slot < load->options.in_flight && !load->peers[index].is_service; slot++)
-            begin_request(load, &load->peers[index], (uint32_t)slot, now_ns());
-    if (!reactor_flush(&load->reactor)) die("the broker closed a connection");
-    while (window_goes_on(&load->window, &load->options)) turn(load);
+    load->begun_at_ns = now_ns();
+    for (uint32_t index = 0; index < load->peers_n; index++) {
+        struct peer *peer = &load->peers[index];
+        if (peer->is_service) continue;
+        if (load->options.rate) peer->free_slots = allocate((size_t)load->options.in_flight, sizeof *peer->free_slots);
+        for (int slot = 0; slot < load->options.in_flight; slot++) {
+            if (load->options.rate) peer->free_slots[peer->free_n++] = (uint32_t)slot;
+            else begin_request(load, peer, (uint32_t)slot, now_ns());
+        }
+    }
+    uint64_t limit_ns = TURN_NS;
+    do {
+        if (load->options.rate) limit_ns = begin_due_requests(load);
+        if (!reactor_flush(&load->reactor)) die("the broker closed a connection");
+        turn(load, limit_ns);
+    } while (window_goes_on(&load->window, &load->options));
     return 0;
 }
