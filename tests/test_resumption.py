@@ -334,6 +334,7 @@ def test_a_socket_that_takes_nothing_is_given_up_and_the_peer_suspended() -> Non
         world.core.stuck(wire.peer, "9 bytes wait", world.now)
     assert event_names(world) == [
         ("PeerSuspended", "slow-peer"),
+        ("SlowPeerEnded", "slow-peer"),
         ("RouteLeft", "slow-peer"),
         ("PeerClosed", "slow-peer"),
     ]

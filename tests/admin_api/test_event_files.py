@@ -217,7 +217,11 @@ async def test_so_many_files_are_sent_at_a_time_and_a_reader_that_takes_too_long
     await stuck[0][0].readexactly(15)  # it is being sent
     async with client.get(f"{EVENTS}/{ONE}/flows/2") as answer:
         assert await answer.read() == b"segment"
+    cut_off = 0
     for reader, writer in stuck:
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        try:
             await reader.readexactly(64 << 20)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            cut_off += 1
         writer.close()
+    assert cut_off >= MAX_SENDS  # the last two may have got their places just now, and are read
