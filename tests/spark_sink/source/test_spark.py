@@ -14,7 +14,7 @@ from spark_sink.errors import BadOptions, MissingPart
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
 from tests.spark_sink.source.world import STREAM, Name, archive, run, segments
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="Spark: pip install -e '.[spark]'")
 
 from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType, TimestampType
 
