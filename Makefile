@@ -9,13 +9,13 @@ SOURCES := pyproject.toml
 
 .PHONY: demo test test-compiled bench docs lint types clean
 
-demo: $(VENV)/spark ## a broker, services, traffic and a Spark report with plots, in under three minutes
+demo: $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark report with plots, in under three minutes
 	$(BIN)/rsocket-broker demo
 
-test: $(VENV)/dev $(VENV)/spark $(VENV)/interop ## the whole suite, on the interpreted core
+test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the interpreted core
 	$(BIN)/pytest
 
-test-compiled: $(VENV)/dev $(VENV)/spark $(VENV)/interop ## the whole suite, on the compiled core
+test-compiled: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the compiled core
 	$(BIN)/python broker/build_hook.py build/compiled
 	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest
 
@@ -60,7 +60,12 @@ $(VENV)/interop: $(VENV)/base
 # not fatal; the stamp is made only when both are there, so that the next make tries again.
 $(VENV)/spark: $(VENV)/base
 	@echo "installing Spark, which the reports are made with"
-	@{ $(PIP) install --editable '.[spark,report]' && \
+	@{ $(PIP) install --editable '.[spark]' && \
 		{ $(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || \
 		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
 		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): reports are left out"
+
+# A stamp of its own: whoever cannot have plotly still gets Spark, the tables and the report without plots.
+$(VENV)/report: $(VENV)/base
+	@{ $(PIP) install --editable '.[report]' && touch $@; } || \
+		echo "no plotly this time: the report is left without its page of plots"
