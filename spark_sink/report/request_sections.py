@@ -62,7 +62,7 @@ def traffic_section(facts: Facts) -> Section:
     numeric = ["requests", "errors", *PERCENTILES, "max"]
     note = (
         f"Errors: outcome {', '.join(FAILED_OUTCOMES)}. Latencies: from the first frame to the end, of requests that "
-        "reached a route; percentiles are at most 1/32 from the truth. "
+        "reached a route, in models that have an answer; percentiles are at most 1/32 from the truth. "
     ) + shown_of(len(rows), facts.traffic.row_count, "row")
     columns = ["service", "model", *numeric]
     return Section("Requests per service and model", columns, numeric, cells, note.rstrip(), is_brief=True)

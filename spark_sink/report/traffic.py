@@ -1,7 +1,7 @@
 """What the traffic table says: requests per service over time, outcomes, latencies.
 
-Latencies are those of requests that reached a route: a broker refuses in microseconds, and a service that is refused
-half of its requests would look fast. The plots over time show one interaction model, for a stream that is open for a
+Latencies are those of requests that reached a route and whose model has an answer: a broker refuses in microseconds, and
+a service that is refused half of its requests would look fast; what nobody answers ends when it was passed on. The plots over time show one interaction model, for a stream that is open for a
 day is no slow answer: `request_response` if there was any, otherwise the model with the most requests.
 """
 
@@ -22,6 +22,7 @@ TOP_LATENCIES: Final = 20  # rows of the plots of latencies per service
 MAX_ROWS: Final = 50  # rows of a table; a report is read by a person
 REJECTED: Final = "rejected"
 CALLS: Final = "request_response"
+UNANSWERED: Final = ("fire_and_forget", "metadata_push")  # models without an end that a caller waits for
 SIZES: Final = ("items_in", "items_out", "bytes_in", "bytes_out")
 
 
@@ -34,7 +35,7 @@ class ServiceModel:
     requests: int
     errors: int
     sizes: tuple[int, int, int, int]  # as SIZES
-    latencies_us: tuple[int, ...] | None  # as FRACTIONS; None: no request reached a route
+    latencies_us: tuple[int, ...] | None  # as FRACTIONS; None: no request has one
     max_us: int
 
 
@@ -49,7 +50,7 @@ class Outcome:
 class Latencies:
     """Of one interaction model."""
 
-    model: str  # empty: no request reached a route
+    model: str  # empty: no request has a latency
     all_us: tuple[int, ...] | None  # as FRACTIONS
     over_time: list[tuple[int, ...] | None]  # per bin
     services: list[str]  # those with the most requests of this model
@@ -112,10 +113,10 @@ def _rows(table: pa.Table, requests: Any, failed: Any) -> tuple[list[ServiceMode
     groups = group(table, ["service", "model"])
     per_group, errors = groups.sums(requests), groups.sums(failed)
     top = groups.top(per_group, MAX_ROWS)
-    reached = ~is_in(table, "outcome", [REJECTED])
-    kept = np.where(reached, chosen(groups, top), len(top))
+    timed = _has_latency(table)
+    kept = np.where(timed, chosen(groups, top), len(top))
     histograms = merged(kept, len(top) + 1, table["latency_buckets"], table["latency_counts"])
-    maxima = groups.maxima(np.where(reached, numbers(table, MAX_COLUMN), 0))
+    maxima = groups.maxima(np.where(timed, numbers(table, MAX_COLUMN), 0))
     sizes = [groups.sums(numbers(table, name)) for name in SIZES]
     rows = []
     for place, number in enumerate(top):
@@ -147,9 +148,9 @@ def _outcomes(table: pa.Table, requests: Any) -> list[Outcome]:
 
 
 def _latencies(table: pa.Table, requests: Any, times: Any, bins: Bins) -> Latencies:
-    reached = ~is_in(table, "outcome", [REJECTED])
-    model = _main_model(table, np.where(reached, requests, 0))
-    table = table.filter(pa.array(reached & is_in(table, "model", [model])))
+    timed = _has_latency(table)
+    model = _main_model(table, np.where(timed, requests, 0))
+    table = table.filter(pa.array(timed & is_in(table, "model", [model])))
     if model == "" or len(table) == 0:
         return Latencies("", None, [None] * bins.count, [], 0, [], [])
     times, requests = micros(table, "minute"), numbers(table, "requests")
@@ -178,6 +179,11 @@ def _latencies(table: pa.Table, requests: Any, times: Any, bins: Bins) -> Latenc
         [percentiles or (0,) * len(FRACTIONS) for percentiles in of_services],
         p99,
     )
+
+
+def _has_latency(table: pa.Table) -> Any:
+    """For each row whether its latencies say something about the service, bool array."""
+    return ~is_in(table, "outcome", [REJECTED]) & ~is_in(table, "model", UNANSWERED)
 
 
 def _main_model(table: pa.Table, requests: Any) -> str:

@@ -41,6 +41,12 @@ def reached(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["outcome"] != "rejected"]
 
 
+def timed(rows: Iterable[Row]) -> list[Row]:
+    """Those whose latency counts."""
+    unanswered = ("fire_and_forget", "metadata_push")
+    return [row for row in reached(rows) if row["model"] not in unanswered]
+
+
 def percentile(values: list[int], fraction: float) -> int:
     return sorted(values)[max(1, math.ceil(fraction * len(values))) - 1]
 

@@ -24,7 +24,7 @@ from tests.spark_sink.report.tables import NOON, Row, traffic_row, write
 
 
 def latencies_of(rows: list[Row]) -> list[int]:
-    return [latency for row in reference.reached(rows) for latency in row["latencies"]]
+    return [latency for row in reference.timed(rows) for latency in row["latencies"]]
 
 
 def assert_near(told: tuple[int, ...] | None, values: list[int]) -> None:
@@ -84,7 +84,7 @@ def test_services_and_models(case: Case) -> None:
 def test_latencies_over_time_and_of_services(case: Case) -> None:
     traffic = case.facts.traffic
     told = traffic.latencies
-    rows = [row for row in reference.reached(case.rows["traffic"]) if row["model"] == "request_response"]
+    rows = [row for row in reference.timed(case.rows["traffic"]) if row["model"] == "request_response"]
     assert told.model == "request_response"
     assert_near(told.all_us, latencies_of(rows))
     counts = reference.sums(rows, ["service"], reference.requests)
@@ -124,6 +124,14 @@ def test_requests_that_were_refused_have_no_latency(tmp_path: Path) -> None:
     row = traffic.rows[0]
     assert (row.requests, row.errors, row.latencies_us, row.max_us) == (101, 100, (1000,) * 4, 1000)
     assert traffic.latencies.all_us == (1000,) * 4
+
+
+def test_what_nobody_answers_has_no_latency(tmp_path: Path) -> None:
+    """It ends when it was passed on: 0 µs would say that a service is fast."""
+    rows = [traffic_row(requests=9, model=model) for model in ("fire_and_forget", "metadata_push")]
+    traffic = traffic_of(tmp_path, *rows)
+    assert [(row.requests, row.latencies_us, row.max_us) for row in traffic.rows] == [(9, None, 0)] * 2
+    assert traffic.latencies.all_us is None
 
 
 def test_only_refused_requests_have_no_percentiles(tmp_path: Path) -> None:
