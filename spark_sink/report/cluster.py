@@ -1,9 +1,11 @@
 """The brokers, what they did, the links between them, and how many routes each knew over time.
 
 A link is told by both of its ends; each end's record counts. Whether it is up is asked of the last run of a broker:
-as many LinkUp as LinkDown, and it is down.
+as many LinkUp as LinkDown, and it is down. Brokers with one name, and one that came back with another id, are told
+apart by their ids; an event of a link has only the neighbour's name, and means the one that started last.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +16,7 @@ import pyarrow as pa
 from broker.events import LINK_DOWN, LINK_UP, TABLE_DIGEST
 from spark_sink.report.groups import group, is_in, micros, numbers
 from spark_sink.report.runs import RUNNING, Run, RunKey
+from spark_sink.report.texts import short_id
 from spark_sink.report.times import Bins
 
 MAX_BROKERS: Final = 40  # of a picture and a table
@@ -25,7 +28,7 @@ class BrokerFacts:
     """One broker over all its runs in this time."""
 
     broker_id: str
-    name: str
+    name: str  # with a piece of the id where several have it
     runs: int
     state: str  # of the last run
     version: str
@@ -41,7 +44,9 @@ class BrokerFacts:
 class Link:
     """What one broker told of its links to another."""
 
+    broker_id: str
     broker: str  # name
+    neighbour_id: str  # empty: a broker without records
     neighbour: str  # name
     ups: int
     downs: int
@@ -66,8 +71,9 @@ def cluster_of(traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, Run
     for run in sorted(runs.values(), key=lambda run: run.epoch):
         by_broker.setdefault(run.broker_id, []).append(run)
     ids = sorted(by_broker.keys() | requests.keys(), key=lambda one: (-requests.get(one, 0), one))
+    titles = _titles({one: by_broker[one][-1].name if one in by_broker else names[one] for one in ids})
     snapshots = lifecycle.filter(pa.array(numbers(lifecycle, "kind") == TABLE_DIGEST))
-    bins = Bins(micros(snapshots, "at") // 60_000_000 * 60_000_000)
+    bins = Bins(micros(snapshots, "at") // 1_000_000 * 1_000_000, grain_s=1)
     local = _local_over_time(snapshots, bins, ids[:MAX_BROKERS])
     brokers = []
     for place, broker_id in enumerate(ids[:MAX_BROKERS]):
@@ -76,7 +82,7 @@ def cluster_of(traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, Run
         brokers.append(
             BrokerFacts(
                 broker_id=broker_id,
-                name=last.name,
+                name=titles[broker_id],
                 runs=max(1, len(told)),
                 state=last.state,
                 version=last.version,
@@ -88,7 +94,7 @@ def cluster_of(traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, Run
                 routes_over_time=local[place],
             )
         )
-    links = _links(lifecycle, runs, sorted({run.name for run in runs.values()}, key=len, reverse=True))
+    links = _links(lifecycle, runs, titles)
     return Cluster(brokers, len(ids), links[:MAX_LINKS], len(links), bins)
 
 
@@ -121,26 +127,34 @@ def _local_over_time(snapshots: pa.Table, bins: Bins, ids: Sequence[str]) -> lis
     return rows
 
 
-def _links(lifecycle: pa.Table, runs: Mapping[RunKey, Run], names: Sequence[str]) -> list[Link]:
+def _titles(names: Mapping[str, str]) -> dict[str, str]:
+    """What each broker (by id) is called, so that no two are called the same where their ids do not begin alike."""
+    counts = Counter(names.values())
+    return {one: f"{name} ({short_id(one)})" if counts[name] > 1 else name for one, name in names.items()}
+
+
+def _links(lifecycle: pa.Table, runs: Mapping[RunKey, Run], titles: Mapping[str, str]) -> list[Link]:
     """Those that are up first, then by names."""
     kinds = numbers(lifecycle, "kind")
     rows = lifecycle.filter(pa.array((kinds == LINK_UP) | (kinds == LINK_DOWN))).sort_by(
         [("epoch", "ascending"), ("seq", "ascending")]
     )
-    last_epochs: dict[str, int] = {}
-    for broker_id, epoch in runs:
-        last_epochs[broker_id] = max(epoch, last_epochs.get(broker_id, epoch))
+    latest: dict[str, Run] = {}
+    ids: dict[str, str] = {}  # by name: the broker that started last
+    for run in sorted(runs.values(), key=lambda run: run.epoch):
+        latest[run.broker_id] = run
+        ids[run.name] = run.broker_id
+    known = sorted(ids, key=len, reverse=True)
     found: dict[tuple[str, str], _LinkCount] = {}
     columns = ["broker_id", "epoch", "kind", "detail", "reason", "uptime_ms"]
     for row in rows.select(columns).to_pylist():
-        run = runs[row["broker_id"], row["epoch"]]
-        one = found.setdefault((run.name, _neighbour(row["detail"] or "", names)), _LinkCount())
-        is_last = row["epoch"] == last_epochs[row["broker_id"]]
-        one.add(row, is_last and run.state == RUNNING)
-    links = [
-        Link(broker, neighbour, one.ups, one.downs, one.open_n > 0, one.up_ms, one.reason)
-        for (broker, neighbour), one in found.items()
-    ]
+        last = latest[row["broker_id"]]
+        one = found.setdefault((row["broker_id"], _neighbour(row["detail"] or "", known)), _LinkCount())
+        one.add(row, row["epoch"] == last.epoch and last.state == RUNNING)
+    links = []
+    for (broker_id, name), one in found.items():
+        ends = broker_id, titles[broker_id], ids.get(name, ""), titles.get(ids.get(name, ""), name)
+        links.append(Link(*ends, one.ups, one.downs, one.open_n > 0, one.up_ms, one.reason))
     return sorted(links, key=lambda link: (not link.is_up, link.broker, link.neighbour))
 
 

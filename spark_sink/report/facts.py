@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from broker.events import (
+    BROKER_JOINED,
+    BROKER_LEFT,
     BROKER_STARTED,
     BROKER_STOPPED,
     KIND_NAMES,
@@ -29,6 +31,7 @@ from spark_sink.report.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
 from spark_sink.report.groups import group, micros, numbers
 from spark_sink.report.holes import COLUMNS as GAP_COLUMNS
 from spark_sink.report.holes import Gaps, gaps_of
+from spark_sink.report.losses import with_losses
 from spark_sink.report.reading import Reader
 from spark_sink.report.runs import Run, RunKey, runs_of
 from spark_sink.report.snapshots import COLUMNS as SNAPSHOT_COLUMNS
@@ -51,6 +54,8 @@ from spark_sink.tables import (
 )
 
 _TOLD: Final = (
+    BROKER_JOINED,
+    BROKER_LEFT,
     BROKER_STARTED,
     BROKER_STOPPED,
     LINK_DOWN,
@@ -172,7 +177,7 @@ def _snapshots(
     snapshots = reader.scan(ROUTES, SNAPSHOT_COLUMNS, lambda pieces: snapshots_of(pieces, digests))
     for key, (name, at_us) in snapshots.heard.items():
         heard[key] = name, max(at_us, heard.get(key, ("", 0))[1])
-    return snapshots, runs_of(told, heard)
+    return snapshots, with_losses(runs_of(told, heard), told)
 
 
 def _heard(table: pa.Table, time: str) -> dict[RunKey, tuple[str, int]]:

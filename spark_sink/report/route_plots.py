@@ -119,21 +119,20 @@ def cluster_plot(facts: Facts) -> Plot | None:
     for number, broker in enumerate(sorted(cluster.brokers, key=lambda broker: (len(broker.name), broker.name))):
         angle = 2 * math.pi * number / count
         places[broker.broker_id] = (0.0, 0.0) if count == 1 else (math.sin(angle), math.cos(angle))
-    by_name = {broker.name: places[broker.broker_id] for broker in cluster.brokers}
     data: list[Values] = []
-    pairs: dict[frozenset[str], bool] = {}
+    pairs: dict[tuple[str, str], bool] = {}
     for link in cluster.links:
-        if link.broker in by_name and link.neighbour in by_name and link.broker != link.neighbour:
-            pair = frozenset((link.broker, link.neighbour))
-            pairs[pair] = pairs.get(pair, False) or link.is_up
+        if link.broker_id in places and link.neighbour_id in places and link.broker_id != link.neighbour_id:
+            pair = min(link.broker_id, link.neighbour_id), max(link.broker_id, link.neighbour_id)
+            pairs[pair] = pairs.get(pair, True) and link.is_up  # whoever does not know yet that it fell says up
     for is_up, name, line in (
         (True, "link up", {"color": GREEN, "width": 2}),
         (False, "link down", {"color": RED, "width": 1.5, "dash": "dot"}),
     ):
-        edges = [sorted(pair) for pair, up in pairs.items() if up is is_up]
+        edges = [pair for pair, up in pairs.items() if up is is_up]
         if edges:
-            x = [value for edge in edges for value in (by_name[edge[0]][0], by_name[edge[1]][0], None)]
-            y = [value for edge in edges for value in (by_name[edge[0]][1], by_name[edge[1]][1], None)]
+            x = [value for edge in edges for value in (places[edge[0]][0], places[edge[1]][0], None)]
+            y = [value for edge in edges for value in (places[edge[0]][1], places[edge[1]][1], None)]
             data.append(
                 {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
             )

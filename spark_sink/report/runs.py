@@ -1,7 +1,7 @@
 """Runs of brokers: one per broker and epoch, when they were heard of last and how they ended.
 
 A run that said BrokerStopped has stopped; one that was followed by a later one without saying so has died. Of others
-nobody can know more than when they were heard of last.
+only their neighbours know more (`losses`).
 """
 
 from dataclasses import dataclass, replace

@@ -73,10 +73,9 @@ def duration_of(ms: int) -> str:
 
 def step_of(seconds: int) -> str:
     """The length of a bin: `minute`, `5 minutes`, `hour`."""
-    for size, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds % size == 0:
-            return noun if seconds == size else f"{seconds // size} {noun}s"
-    return f"{seconds} seconds"
+    units = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+    size, noun = next((size, noun) for size, noun in units if seconds % size == 0)
+    return noun if seconds == size else f"{seconds // size} {noun}s"
 
 
 def length_of(seconds: int) -> str:

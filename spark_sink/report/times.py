@@ -6,10 +6,32 @@ from typing import Any, Final
 
 import numpy as np
 
-MINUTE_US: Final = 60_000_000
+MINUTE_S: Final = 60
+MINUTE_US: Final = MINUTE_S * 1_000_000
 MAX_BINS: Final = 120  # bars that a page can show side by side
 _DAY_S: Final = 86_400
-STEPS_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, _DAY_S, 7 * _DAY_S, 28 * _DAY_S)
+STEPS_S: Final = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10_800,
+    21_600,
+    43_200,
+    _DAY_S,
+    7 * _DAY_S,
+    28 * _DAY_S,
+)
 _AGO: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?(?: ago)?")
 _UNITS_S: Final = {"second": 1, "minute": 60, "hour": 3600, "day": _DAY_S, "week": 7 * _DAY_S}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,13 +56,16 @@ class Bins:
 
     __slots__ = ("count", "first_us", "step_s")
 
-    def __init__(self, minutes_us: Any) -> None:
-        """`minutes_us`: begins of minutes, int64 array, microseconds since the epoch."""
-        if len(minutes_us) == 0:
-            self.step_s, self.first_us, self.count = 60, 0, 0
+    def __init__(self, times_us: Any, grain_s: int = MINUTE_S) -> None:
+        """`times_us`: begins of pieces of `grain_s`, int64 array, microseconds since the epoch; no bin is shorter."""
+        if len(times_us) == 0:
+            self.step_s, self.first_us, self.count = grain_s, 0, 0
             return
-        low, high = int(minutes_us.min()), int(minutes_us.max()) + MINUTE_US
-        steps = (*STEPS_S, STEPS_S[-1] * (1 + (high - low) // (MAX_BINS // 2 * STEPS_S[-1] * 1_000_000)))
+        low, high = int(times_us.min()), int(times_us.max()) + grain_s * 1_000_000
+        steps = (
+            *(step_s for step_s in STEPS_S if step_s >= grain_s),
+            STEPS_S[-1] * (1 + (high - low) // (MAX_BINS // 2 * STEPS_S[-1] * 1_000_000)),
+        )
         for step_s in steps:
             step_us = step_s * 1_000_000
             first_us = low // step_us * step_us

@@ -1,8 +1,9 @@
 """What the traffic table says: requests per service over time, outcomes, latencies.
 
-Latencies are those of requests that reached a route and whose model has an answer: a broker refuses in microseconds, and
-a service that is refused half of its requests would look fast; what nobody answers ends when it was passed on. The plots over time show one interaction model, for a stream that is open for a
-day is no slow answer: `request_response` if there was any, otherwise the model with the most requests.
+Latencies are those of requests that reached a route and whose model has an answer: a broker refuses in microseconds,
+and a service that is refused half of its requests would look fast; what nobody answers ends when it was passed on. The
+plots over time show one interaction model, for a stream that is open for a day is no slow answer: `request_response` if
+there was any, otherwise the model with the most requests.
 """
 
 from dataclasses import dataclass

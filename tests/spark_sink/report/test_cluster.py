@@ -1,8 +1,10 @@
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from spark_sink.report.cluster import BrokerFacts, Cluster, Link
 from spark_sink.report.facts import read_facts
+from spark_sink.report.route_plots import cluster_plot
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Row, event_row, origin, traffic_row, write
@@ -80,7 +82,97 @@ def test_links_of_a_broker_that_stopped_are_down(tmp_path: Path) -> None:
 def test_a_neighbour_with_a_colon_in_its_name_is_known_by_its_own_records(tmp_path: Path) -> None:
     own = origin(2) | {"broker_name": "two: east"}
     events = [event_row("LinkDown", 1, detail="two: east: it went"), event_row("BrokerStarted", 1) | own]
-    assert cluster_of(tmp_path, *events).links == [Link("broker-1", "two: east", 0, 1, False, 0, "")]
+    assert cluster_of(tmp_path, *events).links == [
+        Link(origin(1)["broker_id"], "broker-1", own["broker_id"], "two: east", 0, 1, False, 0, "")
+    ]
+
+
+def broker(number: int, kind: str, seq: int, **values: Any) -> Row:
+    return event_row(kind, seq, **(origin(number) | values))
+
+
+def told(number: int) -> str:
+    """How events of others name this broker."""
+    return f"{origin(number)['broker_name']} ({origin(number)['broker_id']})"
+
+
+def states(folder: Path, *events: Row) -> dict[str, str]:
+    return {one.name: one.state for one in cluster_of(folder, *events).brokers}
+
+
+def met() -> list[Row]:
+    """Two brokers that know each other."""
+    return [
+        broker(number, kind, seq, detail=detail)
+        for number, other in ((1, 2), (2, 1))
+        for seq, kind, detail in (
+            (1, "BrokerStarted", ""),
+            (2, "LinkUp", origin(other)["broker_name"]),
+            (3, "BrokerJoined", f"{told(other)}, 1 hops by way of {origin(other)['broker_name']}"),
+        )
+    ]
+
+
+def lost() -> list[Row]:
+    """The second was killed: only the first says so."""
+    down = broker(1, "LinkDown", 4, detail="broker-2: reset", reason="left", uptime_ms=5)
+    return [*met(), down, broker(1, "BrokerLeft", 5, detail=told(2))]
+
+
+def test_a_broker_that_the_others_lost_has_died(tmp_path: Path) -> None:
+    assert states(tmp_path / "a", *met()) == {"broker-1": "running", "broker-2": "running"}
+    assert states(tmp_path / "b", *lost()) == {"broker-1": "running", "broker-2": "died"}
+    back = broker(1, "BrokerJoined", 6, detail=f"{told(2)}, 1 hops by way of broker-2")
+    assert states(tmp_path / "c", *lost(), back) == {"broker-1": "running", "broker-2": "running"}
+
+
+def test_clocks_that_differ_by_hours_make_no_broker_dead(tmp_path: Path) -> None:
+    late = [row | {"at": row["at"] + timedelta(hours=5)} if row["broker_name"] == "broker-1" else row for row in met()]
+    assert set(states(tmp_path / "a", *late).values()) == {"running"}
+    lost_late = [row | {"at": row["at"] - timedelta(hours=5)} if row["seq"] > 3 else row for row in lost()]
+    assert states(tmp_path / "b", *lost_late) == {"broker-1": "running", "broker-2": "died"}
+
+
+def test_brokers_that_were_cut_off_from_each_other_are_not_dead(tmp_path: Path) -> None:
+    other = broker(2, "BrokerLeft", 4, detail=told(1))
+    assert states(tmp_path, *lost(), other) == {"broker-1": "running", "broker-2": "running"}
+
+
+def test_a_broker_that_stops_and_leaves_the_others_has_lost_nobody(tmp_path: Path) -> None:
+    stop = broker(1, "BrokerStopped", 6, at=NOON + timedelta(seconds=2))
+    assert states(tmp_path / "a", *lost(), stop) == {"broker-1": "stopped", "broker-2": "running"}
+    later = stop | {"at": NOON + timedelta(minutes=2)}
+    assert states(tmp_path / "b", *lost(), later) == {"broker-1": "stopped", "broker-2": "died"}
+
+
+def test_a_broker_that_came_back_with_another_id_is_two(tmp_path: Path) -> None:
+    again = origin(3) | {"broker_name": "broker-2"}
+    events = [
+        *lost(),
+        event_row("BrokerStarted", 1, **(again | {"epoch": 2})),
+        event_row("LinkUp", 2, **(again | {"epoch": 2, "detail": "broker-1"})),
+        broker(1, "LinkUp", 6, detail="broker-2"),
+    ]
+    cluster = cluster_of(tmp_path, *events)
+    old, new = "broker-2 (00000002)", "broker-2 (00000003)"
+    assert {one.name: one.state for one in cluster.brokers} == {"broker-1": "running", old: "died", new: "running"}
+    assert {(link.broker, link.neighbour, link.is_up) for link in cluster.links} == {
+        ("broker-1", new, True),
+        (new, "broker-1", True),
+        (old, "broker-1", False),
+    }
+
+
+def test_a_link_is_drawn_as_up_when_no_end_says_that_it_fell(tmp_path: Path) -> None:
+    def drawn(folder: Path, *events: Row) -> list[str]:
+        write(folder, {"lifecycle": list(events)})
+        plot = cluster_plot(read_facts(folder))
+        assert plot is not None
+        return [trace["name"] for trace in plot.data if trace["mode"] == "lines"]
+
+    assert drawn(tmp_path / "a", *met()) == ["link up"]
+    down = broker(1, "LinkDown", 4, detail="broker-2: silent", reason="left", uptime_ms=5)
+    assert drawn(tmp_path / "b", *met(), down) == ["link down"]
 
 
 def test_a_broker_with_traffic_alone_is_one(tmp_path: Path) -> None:

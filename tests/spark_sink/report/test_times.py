@@ -56,6 +56,11 @@ def test_steps_are_round(minutes: int, step_s: int) -> None:
     assert Bins(np.array([0, minutes - 1]) * MINUTE_US).step_s == step_s
 
 
+@pytest.mark.parametrize("seconds, step_s", [(1, 1), (120, 1), (121, 2), (3600, 30), (24 * 3600, 900)])
+def test_bins_of_seconds_are_no_shorter_than_a_second(seconds: int, step_s: int) -> None:
+    assert Bins(np.array([0, seconds - 1]) * 1_000_000, grain_s=1).step_s == step_s
+
+
 def test_bins_of_nothing_are_none() -> None:
     bins = Bins(np.zeros(0, np.int64))
     assert (bins.count, bins.starts()) == (0, [])
