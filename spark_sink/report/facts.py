@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from spark_sink.report.runs import Run, RunKey, runs_of
 from spark_sink.report.snapshots import COLUMNS as SNAPSHOT_COLUMNS
 from spark_sink.report.snapshots import PAIR, Snapshots, snapshots_of
 from spark_sink.report.stays import Stays, stays_of
-from spark_sink.report.times import moment
+from spark_sink.report.times import MINUTE_US, moment
 from spark_sink.report.traffic import Traffic, traffic_of
 from spark_sink.tables import (
     CALLERS,
@@ -149,8 +149,9 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     for key, (name, at_us) in _heard(named, "at").items():
         heard[key] = name, max(at_us, heard.get(key, ("", 0))[1])
     snapshots, runs = _snapshots(reader, told, heard)
-    there = pa.concat_tables([snapshots.there, group(sessions, PAIR).keys(PAIR)])
-    times = [micros(traffic, "minute"), micros(sessions, "left_at"), micros(gaps, "at"), event_times]
+    joined = told.filter(pa.array(numbers(told, "kind") == ROUTE_JOINED))
+    there = pa.concat_tables([snapshots.there, *(group(rows, PAIR).keys(PAIR) for rows in (sessions, joined))])
+    times = [_traffic_times(traffic, runs), micros(sessions, "left_at"), micros(gaps, "at"), event_times]
     times.append(np.array([at_us for _, at_us in snapshots.heard.values()], np.int64))
     moments = np.concatenate(times)
     return Facts(
@@ -191,6 +192,24 @@ def _heard(table: pa.Table, time: str) -> dict[RunKey, tuple[str, int]]:
         broker_id, name = brokers.key(number)
         heard[broker_id, epoch] = name, max(at_us, heard.get((broker_id, epoch), ("", 0))[1])
     return heard
+
+
+def _traffic_times(traffic: pa.Table, runs: dict[RunKey, Run]) -> Any:
+    """Moments (µs) between which the requests came, int64 array: a minute in which a broker's first known run began
+    does so with that run."""
+    minutes = micros(traffic, "minute")
+    brokers = group(traffic, ["broker_id"])
+    first = np.full(brokers.count, np.iinfo(np.int64).max)
+    np.minimum.at(first, brokers.of_row, minutes)
+    known: dict[str, Run] = {}
+    for run in sorted(runs.values(), key=lambda run: run.epoch, reverse=True):
+        known[run.broker_id] = run
+    for number in range(brokers.count):
+        run_of = known.get(brokers.key(number)[0])
+        started_us = None if run_of is None else run_of.started_us
+        if started_us is not None and started_us // MINUTE_US * MINUTE_US == first[number]:
+            first[number] = started_us
+    return np.append(first, max(first.max(), minutes.max())) if len(minutes) else minutes
 
 
 def _events(rows: pa.Table) -> tuple[list[EventCount], Sequence[int]]:

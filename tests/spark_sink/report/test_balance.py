@@ -7,7 +7,7 @@ from spark_sink.report.balance import MAX_BALANCES, MAX_LOADS
 from spark_sink.report.facts import read_facts
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
-from tests.spark_sink.report.tables import NOON, origin, session_row, traffic_row, write
+from tests.spark_sink.report.tables import NOON, event_row, origin, session_row, traffic_row, write
 
 
 def test_balance_equals_plain_python(case: Case) -> None:
@@ -19,7 +19,8 @@ def test_balance_equals_plain_python(case: Case) -> None:
     sessions = [row for row in case.rows["sessions"] if row["is_local"]]
     for told in balances.rows:
         loads: Counter[str] = Counter()
-        for row in [*case.rows["routes"], *sessions]:
+        joined = [row for row in case.rows["lifecycle"] if row["event"] == "RouteJoined"]
+        for row in [*case.rows["routes"], *sessions, *joined]:
             if row["service"] == told.service:
                 loads[row["route_id"]] += 0
         for row in rows:
@@ -49,3 +50,10 @@ def test_a_route_that_another_service_offers_does_not_count(tmp_path: Path) -> N
     [told] = read_facts(tmp_path).balances.rows
     assert (told.routes, told.idle, told.max_per_mean) == (3, 2, 3.0)
     assert told.gini == pytest.approx(2 / 3)
+
+
+def test_a_route_that_joined_since_the_last_snapshot_counts(tmp_path: Path) -> None:
+    joined = event_row("RouteJoined", route_id="idle", service="orders")
+    write(tmp_path, {"traffic": [traffic_row(route_id="a", requests=2)], "lifecycle": [joined]})
+    [told] = read_facts(tmp_path).balances.rows
+    assert (told.routes, told.idle, told.loads) == (2, 1, [0, 2])

@@ -48,9 +48,23 @@ def test_events_are_counted(case: Case) -> None:
 
 
 def test_span_is_of_all_tables(case: Case) -> None:
-    times = [row[TIMES[table]] for table in ("traffic", "lifecycle", "gaps", "routes") for row in case.rows[table]]
+    times = [row[TIMES[table]] for table in ("lifecycle", "gaps", "routes") for row in case.rows[table]]
     times += [row["left_at"] for row in case.rows["sessions"] if row["is_local"]]
+    started = {row["broker_id"]: row["at"] for row in case.rows["lifecycle"] if row["seq"] == row["epoch"] == 1}
+    for broker_id in {row["broker_id"] for row in case.rows["traffic"]}:
+        minutes = [row["minute"] for row in case.rows["traffic"] if row["broker_id"] == broker_id]
+        begin = started.get(broker_id, NOON)
+        times += [begin if begin.replace(second=0, microsecond=0) == min(minutes) else min(minutes), max(minutes)]
     assert (case.facts.first, case.facts.last) == (min(times), max(times))
+
+
+def test_span_of_a_broker_of_seconds_is_not_a_minute(tmp_path: Path) -> None:
+    """Traffic is told by the minute; nothing came before the broker started."""
+    started = event_row("BrokerStarted", 1, at=NOON + timedelta(seconds=50))
+    stopped = event_row("BrokerStopped", 2, at=NOON + timedelta(seconds=54))
+    write(tmp_path, {"traffic": [traffic_row()], "lifecycle": [started, stopped]})
+    facts = read_facts(tmp_path)
+    assert (facts.first, facts.last) == (started["at"], stopped["at"])
 
 
 def test_since_takes_the_rows_from_that_minute_on(tmp_path: Path) -> None:
