@@ -1,5 +1,7 @@
 """The facts as tables of texts, in chapters: what a terminal, Markdown and the page's tables are printed from."""
 
+from dataclasses import replace
+
 from spark_sink.report.facts import Facts
 from spark_sink.report.request_sections import (
     balance_section,
@@ -35,11 +37,11 @@ from spark_sink.report.texts import (
     count_of,
     duration_of,
     latency_of,
-    moment_of,
     named,
     number_of,
     plain,
     share_of,
+    span_of,
 )
 
 
@@ -61,7 +63,7 @@ def headline(facts: Facts) -> list[Figure]:
         Figure("p99", latency_of(None if latencies.all_us is None else latencies.all_us[2]), plain(latencies.model)),
         busiest,
         Figure("brokers", number_of(facts.cluster.broker_count), ", ".join(names) + (f" +{more}" if more > 0 else "")),
-        Figure("span", duration_of(int(length_ms)), f"{moment_of(facts.first)} to {moment_of(facts.last)} UTC"),
+        Figure("span", duration_of(int(length_ms)), span_of(facts.first, facts.last)),
         Figure(
             "gaps",
             number_of(gaps.count),
@@ -84,18 +86,26 @@ def warning(facts: Facts) -> str:
 
 
 def chapters(facts: Facts) -> list[Chapter]:
-    """All tables, in the order of the page."""
-    traffic = [over_time_section(facts), services_section(facts), traffic_section(facts), volume_section(facts)]
-    latency = [latency_over_time_section(facts), latency_of_services_section(facts), p99_over_time_section(facts)]
+    """All tables, in the order of the page. What has one moment alone has no table over time."""
+    services, outcomes = services_section(facts), outcomes_section(facts)
+    latency, cluster = [latency_of_services_section(facts)], [links_section(facts), brokers_section(facts)]
+    if facts.traffic.bins.count == 1:
+        traffic, ended = [replace(services, plot="services")], [replace(outcomes, plot="outcomes")]
+    else:
+        traffic, ended = [over_time_section(facts), services], [outcomes_over_time_section(facts), outcomes]
+        latency = [latency_over_time_section(facts), *latency, p99_over_time_section(facts)]
+    traffic += [traffic_section(facts), volume_section(facts)]
+    if facts.cluster.bins.count != 1:
+        cluster.append(routes_over_time_section(facts))
     return [
         Chapter("traffic", "Traffic", traffic),
-        Chapter("outcomes", "Outcomes", [outcomes_over_time_section(facts), outcomes_section(facts)]),
+        Chapter("outcomes", "Outcomes", ended),
         Chapter("latency", "Latency", latency),
         Chapter("balance", "Balance", [balance_section(facts)]),
         Chapter("fanout", "Multicast", [fanout_section(facts), fanout_counts_section(facts)]),
         Chapter("routes", "Routes", [stays_section(facts), flapping_section(facts), service_stays_section(facts)]),
         Chapter("callers", "Callers", [callers_section(facts)]),
         Chapter("rejections", "Rejections", [by_tag_section(facts), by_word_section(facts), rejections_section(facts)]),
-        Chapter("cluster", "Cluster", [links_section(facts), brokers_section(facts), routes_over_time_section(facts)]),
+        Chapter("cluster", "Cluster", cluster),
         Chapter("records", "Records", [gaps_section(facts), events_section(facts)]),
     ]

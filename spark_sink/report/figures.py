@@ -12,13 +12,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from spark_sink.report.holes import Gap
-from spark_sink.report.texts import NO_NAME, latency_of, plain, shortened
+from spark_sink.report.texts import NO_NAME, latency_of, number_of, plain, shortened
 from spark_sink.report.times import Bins, moment
 
 Values: TypeAlias = dict[str, Any]  # of JSON
 
+# Colours are told from light and from dark paper by a contrast of 3 or more.
+ORANGE: Final = "#d97512"
 # Eight that stand on white and on black, and that people who see fewer colours can tell apart at their borders.
-COLOURS: Final = ("#3b7dd8", "#e07b16", "#2f9e58", "#a05bd0", "#12a1a8", "#d0478e", "#a98307", "#7d6a58")
+COLOURS: Final = ("#3b7dd8", ORANGE, "#2f9e58", "#a05bd0", "#12a1a8", "#d0478e", "#a98307", "#7d6a58")
 GREY: Final = "#8a94a3"  # others, and what is over
 GREEN: Final = "#2f9e58"
 RED: Final = "#d93b3b"
@@ -26,7 +28,7 @@ MAX_LABEL: Final = 30  # characters beside an axis
 MAX_GAP_LINES: Final = 20
 MIN_BINS: Final = 10  # that an axis of time has place for
 ROW_PX: Final = 24  # height of a row of a horizontal plot
-_FRAME_PX: Final = 110
+FRAME_PX: Final = 110  # height of all but the rows
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def row_layout(names: Sequence[str], **values: Any) -> Values:
         "zeroline": False,
         "fixedrange": True,
     }
-    return layout(_FRAME_PX + ROW_PX * max(2, len(names)), yaxis=axis, **values)
+    return layout(FRAME_PX + ROW_PX * max(2, len(names)), yaxis=axis, **values)
 
 
 def time_axis() -> Values:
@@ -96,6 +98,29 @@ def bins_axis(bins: Bins) -> Values:
 
 def count_axis(title: str) -> Values:
     return {"title": {"text": title}, "rangemode": "tozero", "separatethousands": True, "tickformat": ",~f"}
+
+
+def count_bars(names: Sequence[str], counts: Sequence[float], colours: str | Sequence[str]) -> Values:
+    """A lying bar for each name, with its count behind it. `names`: as `label` makes them."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "x": list(counts),
+        "y": list(range(len(names))),
+        "width": 0.7,
+        "text": [number_of(count) if isinstance(count, int) else "" for count in counts],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertext": list(names),
+        "marker": {"color": colours if isinstance(colours, str) else list(colours)},
+        "hovertemplate": "%{hovertext}<br>%{x:,} requests<extra></extra>",
+        "showlegend": False,
+    }
+
+
+def bar_axis(title: str, counts: Sequence[float]) -> Values:
+    """Of `count_bars`: with place behind the longest."""
+    return count_axis(title) | {"range": [0, 1.1 * max(1, *counts)]}
 
 
 def latency_axis(values_us: Sequence[int]) -> Values:

@@ -33,7 +33,7 @@ from spark_sink.report.request_plots import (
 )
 from spark_sink.report.route_plots import cluster_plot, flapping_plot, routes_plot, stays_plot
 from spark_sink.report.section import Chapter, Figure, Section
-from spark_sink.report.texts import moment_of
+from spark_sink.report.texts import moment_of, span_of
 
 PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "services": services_plot,
@@ -113,7 +113,7 @@ def _body(facts: Facts, plots: dict[str, Plot]) -> list[str]:
     if facts.is_empty:
         return [*lines, f'<p class="warning" role="status">{_text(nothing_of(facts))}</p>', "</header>"]
     asked = f", asked for from {moment_of(facts.since)} UTC on" if facts.since else ""
-    span = f"{moment_of(facts.first)} to {moment_of(facts.last)} UTC{asked}"
+    span = f"{span_of(facts.first, facts.last)}{asked}"
     help_text = "In a plot, drag to look closer and double-click to go back; click a name in a legend to hide it."
     lines.append(f'<p class="soft">{span}. {help_text}</p>')
     said = warning(facts)

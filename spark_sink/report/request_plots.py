@@ -8,14 +8,18 @@ from spark_sink.report.askers import Ranking
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import (
     COLOURS,
+    FRAME_PX,
     GREEN,
     GREY,
+    ORANGE,
     RED,
     Plot,
     Values,
+    bar_axis,
     bars_over_time,
     bins_axis,
     count_axis,
+    count_bars,
     gap_lines,
     label,
     latencies_text,
@@ -33,22 +37,31 @@ from spark_sink.report.times import Bins
 OUTCOME_COLOURS: Final = {
     "completed": GREEN,
     "error": RED,
-    "rejected": "#e07b16",
+    "rejected": ORANGE,
     "route_lost": "#a05bd0",
     "caller_lost": "#a98307",
     "cancelled": GREY,
 }
-PERCENTILE_COLOURS: Final = ("#12a1a8", "#3b7dd8", "#e07b16", RED)
+PERCENTILE_COLOURS: Final = ("#12a1a8", "#3b7dd8", ORANGE, RED)
 MAX_BALANCE_ROWS: Final = 15
+MAX_OUTCOME_BARS: Final = 15
+TICK_PX: Final = 18  # that the label of a colour takes
 MAX_FANOUT_BARS: Final = 40  # of different numbers of routes; more are put together
 
 
 def services_plot(facts: Facts) -> Plot | None:
+    """Over time; where all is of one minute, bars beside each other."""
     traffic = facts.traffic
     if not traffic.requests:
         return None
     names = [label(service) for service in traffic.services]
     others = traffic.service_count - len(names)
+    if traffic.bins.count == 1:
+        left = [f"{number_of(others)} others"] if others > 0 else []
+        counts = [sum(counts) for counts in traffic.over_time[: len(names) + len(left)]]
+        data = [count_bars([*names, *left], counts, [*COLOURS[: len(names)], GREY][: len(counts)])]
+        summary = f"{count_of(traffic.requests, 'request')}, all within one minute."
+        return Plot(data, row_layout([*names, *left], xaxis=bar_axis("requests", counts)), summary)
     data = [
         bars_over_time(traffic.bins, counts, name, colour)
         for name, counts, colour in zip(names, traffic.over_time, COLOURS, strict=False)
@@ -77,10 +90,19 @@ def services_plot(facts: Facts) -> Plot | None:
 
 
 def outcomes_plot(facts: Facts) -> Plot | None:
-    """Counts above, and the share of errors below, which a stack of thousands would hide."""
+    """Counts above, and the share of errors below, which a stack of thousands would hide; bars where all is of one
+    minute."""
     traffic = facts.traffic
     if not traffic.requests:
         return None
+    said = f"{number_of(traffic.errors)} of {count_of(traffic.requests, 'request')} were errors"
+    said += f" ({share_of(traffic.errors, traffic.requests)})"
+    if traffic.bins.count == 1:
+        rows = traffic.outcomes[:MAX_OUTCOME_BARS]
+        names = [label(": ".join(filter(None, (row.outcome, row.word)))) for row in rows]
+        counts = [row.requests for row in rows]
+        bars = count_bars(names, counts, [OUTCOME_COLOURS.get(row.outcome, GREY) for row in rows])
+        return Plot([bars], row_layout(names, xaxis=bar_axis("requests", counts)), said + ", all within one minute.")
     order = list(OUTCOME_COLOURS)
     series = sorted(
         zip(traffic.outcome_names, traffic.outcomes_over_time, strict=True),
@@ -118,8 +140,7 @@ def outcomes_plot(facts: Facts) -> Plot | None:
         showlegend=True,
     )
     worst = max(range(len(shares)), key=lambda place: shares[place] or 0)
-    summary = f"{number_of(traffic.errors)} of {count_of(traffic.requests, 'request')} were errors"
-    summary += f" ({share_of(traffic.errors, traffic.requests)})"
+    summary = said
     if traffic.errors:
         at = traffic.bins.starts()[worst]
         summary += f"; the worst {step} began at {at:%Y-%m-%d %H:%M} UTC with {shares[worst] or 0:.2f} %"
@@ -129,7 +150,7 @@ def outcomes_plot(facts: Facts) -> Plot | None:
 def percentiles_plot(facts: Facts) -> Plot | None:
     traffic = facts.traffic
     latencies = traffic.latencies
-    if latencies.all_us is None:
+    if latencies.all_us is None or traffic.bins.count < 2:
         return None
     x = _middles(traffic.bins)
     data: list[Values] = []
@@ -197,12 +218,14 @@ def p99_plot(facts: Facts) -> Plot | None:
     """Service by time, colour by p99: where and when it was slow."""
     traffic = facts.traffic
     latencies = traffic.latencies
-    if not latencies.services:
+    if not latencies.services or traffic.bins.count < 2:
         return None
     names = [label(service) for service in latencies.services]
     values = [[None if us is None else math.log10(max(1, us)) for us in row] for row in latencies.p99_over_time]
     drawn = [max(1, us) for row in latencies.p99_over_time for us in row if us is not None]
     ticks = [us for us in latency_ticks(min(drawn), max(drawn)) if min(drawn) * 0.8 <= us <= max(drawn) * 1.25]
+    height = row_layout(names)["height"]
+    ticks = ticks[:: -(-len(ticks) * TICK_PX // (height - FRAME_PX))]
     edges = [*traffic.bins.starts(), traffic.bins.starts()[-1] + timedelta(seconds=traffic.bins.step_s)]
     colours = {"tickvals": list(map(math.log10, ticks)), "ticktext": list(map(short_latency, ticks))}
     data: list[Values] = [
@@ -251,7 +274,7 @@ def balance_plot(facts: Facts) -> Plot | None:
                 "x": [load / mean for load in row.loads],
                 "y": [place] * len(row.loads),
                 "customdata": row.loads,
-                "marker": {"color": COLOURS[place % len(COLOURS)], "size": 9, "opacity": 0.55},
+                "marker": {"color": COLOURS[place % len(COLOURS)], "size": 9, "opacity": 0.7},
                 "hovertemplate": name + "<br>%{customdata:,} requests, %{x:.2f} of the mean<extra></extra>",
                 "showlegend": False,
             }
@@ -284,7 +307,7 @@ def balance_plot(facts: Facts) -> Plot | None:
     worst = max(rows, key=lambda row: row.gini)
     summary = (
         f"Most uneven: {named(worst.service)} ({worst.routing}), Gini {worst.gini:.2f}, its busiest route has "
-        f"{worst.max_per_mean:.2f} times the mean."
+        f"{worst.max_per_mean:.2f} times the mean. Routes differ in their tags and in how long they were there, too."
     )
     if facts.balances.count > len(rows):
         summary += f" {len(rows)} of {number_of(facts.balances.count)} are shown, those with most requests."
@@ -296,25 +319,18 @@ def fanouts_plot(facts: Facts) -> Plot | None:
     if not rows:
         return None
     names = [label(row.service) for row in rows]
-    data: list[Values] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": [row.average for row in rows],
-            "y": list(range(len(rows))),
-            "text": [f"{row.average:.2f}" for row in rows],
-            "customdata": [row.multicasts for row in rows],
-            "hovertext": names,
-            "marker": {"color": COLOURS[0]},
-            "hovertemplate": "%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
-        }
-    ]
-    axis = {"title": {"text": "routes per multicast, average"}, "rangemode": "tozero"}
+    averages = [row.average for row in rows]
+    bars = count_bars(names, averages, COLOURS[0]) | {
+        "text": [f"{row.average:.2f}" for row in rows],
+        "customdata": [row.multicasts for row in rows],
+        "hovertemplate": "%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
+    }
+    axis = bar_axis("routes per multicast, average", averages)
     widest = max(rows, key=lambda row: row.average)
     summary = f"The widest on average is {named(widest.service)}: {widest.average:.2f} routes."
     if facts.fanouts.count > len(rows):
         summary += f" {len(rows)} of {number_of(facts.fanouts.count)} services are shown, those with most multicasts."
-    return Plot(data, row_layout(names, xaxis=axis), summary)
+    return Plot([bars], row_layout(names, xaxis=axis), summary)
 
 
 def fanout_counts_plot(facts: Facts) -> Plot | None:
@@ -386,7 +402,7 @@ def callers_plot(facts: Facts) -> Plot | None:
 
 
 def tags_plot(facts: Facts) -> Plot | None:
-    return _ranking_plot(facts.rejections.by_tag, "tags", "#e07b16")
+    return _ranking_plot(facts.rejections.by_tag, "tags", ORANGE)
 
 
 def words_plot(facts: Facts) -> Plot | None:
@@ -397,23 +413,12 @@ def _ranking_plot(ranking: Ranking, noun: str, colour: str) -> Plot | None:
     if not ranking.names:
         return None
     names = [label(name) for name in ranking.names]
-    data: list[Values] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": ranking.requests,
-            "y": list(range(len(names))),
-            "text": [number_of(count) for count in ranking.requests],
-            "hovertext": names,
-            "marker": {"color": colour},
-            "hovertemplate": "%{hovertext}<br>%{x:,} requests<extra></extra>",
-        }
-    ]
+    data = [count_bars(names, ranking.requests, colour)]
     summary = f"Most: {named(ranking.names[0])} with {count_of(ranking.requests[0], 'request')}."
     left = ranking.count - len(names)
     if left > 0:
         summary += f" {number_of(left)} more {noun} with {count_of(ranking.others, 'request')} are left out."
-    return Plot(data, row_layout(names, xaxis=count_axis("rejected requests")), summary)
+    return Plot(data, row_layout(names, xaxis=bar_axis("rejected requests", ranking.requests)), summary)
 
 
 def _middles(bins: Bins) -> list[str]:

@@ -42,6 +42,8 @@ def services_section(facts: Facts) -> Section:
         share = share_of(sum(counts), traffic.requests)
         cells.append([f"{number_of(others)} others", number_of(sum(counts)), share, sparkline(counts, SPARK_WIDTH)])
     columns = ["service", "requests", "share", "over time"]
+    if traffic.bins.count < 2:
+        columns, cells = columns[:-1], [row[:-1] for row in cells]
     note = f"One block stands for {length_of(traffic.bins.step_s)} or more." if traffic.bins.count > 1 else ""
     return Section("Busiest services", columns, columns[1:3], cells, note, "No requests are recorded.", True)
 
@@ -173,8 +175,8 @@ def balance_section(facts: Facts) -> Section:
     ]
     numeric = ["routes", "idle", "requests", "most", "max/mean", "Gini"]
     note = (
-        "Idle routes were there and got nothing. max/mean 1 and Gini 0: all alike. Multicasts are left out, since they "
-        "go to all. "
+        "Idle routes were there and got nothing. max/mean 1 and Gini 0: all alike. A fair balancer is uneven, too, "
+        "where routes differ in their tags or in how long they were there. Multicasts are left out. "
     ) + shown_of(len(rows), facts.balances.count, "row")
     columns = ["service", "routing", *numeric, "busiest"]
     return Section("Requests per route", columns, numeric, cells, note.rstrip(), NO_SINGLES, True, "balance")

@@ -8,6 +8,7 @@ from spark_sink.report.figures import (
     COLOURS,
     GREEN,
     GREY,
+    ORANGE,
     RED,
     Plot,
     Values,
@@ -30,7 +31,7 @@ LOST: Final = "lost"  # left, and not by its own will
 # how a stay ended -> its colour, and the pattern of those whose end nobody recorded
 END_COLOURS: Final = {
     "left": ("#3b7dd8", ""),
-    LOST: ("#e07b16", ""),
+    LOST: (ORANGE, ""),
     "replaced": ("#a05bd0", ""),
     STILL_THERE: (GREEN, "/"),
     BROKER_STOPPED: (GREY, "/"),
@@ -184,7 +185,7 @@ def routes_plot(facts: Facts) -> Plot | None:
     """Own routes of each broker, from its snapshots."""
     cluster = facts.cluster
     told = [broker for broker in cluster.brokers if any(count is not None for count in broker.routes_over_time)]
-    if not told:
+    if not told or cluster.bins.count < 2:
         return None
     x = [time_of(start) for start in cluster.bins.starts()]
     data: list[Values] = []

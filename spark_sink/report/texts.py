@@ -88,6 +88,13 @@ def moment_of(at: datetime | None) -> str:
     return NO_NAME if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def span_of(first: datetime | None, last: datetime | None) -> str:
+    """`2026-11-22 21:22:53 to 21:22:57 UTC`: the day once where it is one."""
+    begin, end = moment_of(first), moment_of(last)
+    day = begin[:11]
+    return f"{begin} to {end[len(day) :] if end.startswith(day) else end} UTC"
+
+
 def sparkline(values: list[int], width: int) -> str:
     """One block per value, or per few values where there are more than `width`; nothing for a single value."""
     if len(values) < 2:

@@ -10,28 +10,8 @@ MINUTE_S: Final = 60
 MINUTE_US: Final = MINUTE_S * 1_000_000
 MAX_BINS: Final = 120  # bars that a page can show side by side
 _DAY_S: Final = 86_400
-STEPS_S: Final = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    10_800,
-    21_600,
-    43_200,
-    _DAY_S,
-    7 * _DAY_S,
-    28 * _DAY_S,
-)
+_MINUTES_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
+STEPS_S: Final = (1, 2, 5, 10, 15, 30, *_MINUTES_S, _DAY_S, 7 * _DAY_S, 28 * _DAY_S)
 _AGO: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?(?: ago)?")
 _UNITS_S: Final = {"second": 1, "minute": 60, "hour": 3600, "day": _DAY_S, "week": 7 * _DAY_S}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,8 +16,10 @@ import pytest
 from spark_sink.errors import MissingPart
 from spark_sink.report.chapters import chapters, headline
 from spark_sink.report.facts import Facts, read_facts
-from spark_sink.report.figures import label, latency_axis
+from spark_sink.report.figures import COLOURS, label, latency_axis
 from spark_sink.report.page import PLOTS, html_report
+from spark_sink.report.request_plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
+from spark_sink.report.route_plots import END_COLOURS, STATE_COLOURS
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Made, event_row, traffic_row, write
 
@@ -228,6 +230,40 @@ def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     nodes = [trace for trace in plots["cluster"]["data"] if trace["mode"] == "markers+text"]
     assert sum(len(trace["x"]) for trace in nodes) == len(facts.cluster.brokers)
     assert [trace["y"] for trace in plots["routes"]["data"]] == [one.routes_over_time for one in facts.cluster.brokers]
+
+
+def test_records_of_one_minute_are_bars_and_no_lines_of_one_dot(tmp_path: Path) -> None:
+    services = [traffic_row(f"service-{number}", 20 - number) for number in range(12)]
+    refused = traffic_row("service-0", 5, outcome="rejected", word="no-route")
+    write(tmp_path, {"traffic": [*services, refused], "lifecycle": [event_row("TableDigest", tags=[("local", "3")])]})
+    facts = read_facts(tmp_path)
+    plots = plots_of(facts)
+    assert list(plots) == ["services", "outcomes", "latencies", "cluster"]
+    [bars] = plots["services"]["data"]
+    assert (bars["x"], len(plots["services"]["layout"]["yaxis"]["ticktext"])) == ([25, *range(19, 12, -1), 42], 9)
+    [ended] = plots["outcomes"]["data"]
+    assert (ended["x"], plots["outcomes"]["layout"]["yaxis"]["ticktext"]) == (
+        [174, 5],
+        ["completed", "rejected: no-route"],
+    )
+    drawn = {section.plot for chapter in chapters(facts) for section in chapter.sections if section.plot}
+    assert set(plots) <= drawn
+    assert not drawn & {"percentiles", "p99", "routes"}
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", "#1b212a"])
+def test_colours_are_told_from_the_paper(paper: str) -> None:
+    """WCAG 1.4.11: a contrast of 3."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    outcomes, ends = OUTCOME_COLOURS.values(), [colour for colour, _ in END_COLOURS.values()]
+    for colour in {*COLOURS, *PERCENTILE_COLOURS, *outcomes, *ends, *STATE_COLOURS.values()}:
+        low, high = sorted((light(colour), light(paper)))
+        assert (high + 0.05) / (low + 0.05) >= 3, colour
 
 
 def test_many_routes_of_a_multicast_share_bars(tmp_path: Path) -> None:
