@@ -35,6 +35,8 @@ SPARK_S = 150.0
 MARKER = ".rsocket-broker-demo"  # in a folder that the demo has made, and may so empty
 EXIT_FAILED = 1
 EXIT_BAD_FOLDER = 2
+# Of few seconds as much as there is: each request as a row, and the table every second.
+RECORDED = {"RSB_EVENTS__REQUESTS": "all", "RSB_EVENTS__SNAPSHOT_S": "1"}
 NOT_INSTALLED = 3  # what `pipeline` ends with when pyspark or Java is missing
 
 Counts = Counter[str]  # interaction model -> requests sent
@@ -69,6 +71,8 @@ def clear(data: Path) -> None:
         for name in ("events", "tables"):
             if (data / name).exists():
                 shutil.rmtree(data / name)
+        for name in ("report.md", "report.html"):
+            (data / name).unlink(missing_ok=True)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise BrokerError("bad-folder", f"{data} cannot be the folder of a demo: {reason}") from None
@@ -225,11 +229,11 @@ async def _show_routes(console: Console, admin: str) -> None:
 async def broker_process(events: Path) -> AsyncIterator[dict[str, str]]:
     """A broker process; its URLs by scheme. At the end it is told to stop, and seals its files.
 
-    RSB_ variables are not for it: they say how somebody's own broker is to be, and the demo's has its own way.
+    RSB_ variables are not for it: they say how somebody's own broker is to be, and the demo's has RECORDED alone.
     """
     command = [sys.executable, "-m", "broker", "--events", str(events), "--admin", "127.0.0.1:0"]
     command += ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RSB_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RSB_")} | RECORDED
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
@@ -283,7 +287,9 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
         counted[row["model"]] += row["requests"]
     for model in sorted(sent):
         console.print(f"   {model:17} {sent[model]:>9,} sent {counted[model]:>9,} in the report")
-    if counted != sent:
+    rows = read_table(tables, "requests", ["seq"]).num_rows
+    console.print(f"   {'each as a row':17} {sum(sent.values()):>9,} sent {rows:>9,} in the table requests")
+    if counted != sent or rows != sum(sent.values()):
         console.print("[bold red]   the counts differ[/]")
         return EXIT_FAILED
     console.print(f"[bold green]   every request is in the report.[/] Look around in {data}/")

@@ -89,14 +89,14 @@ def report(tables: Path, html: Path | None, out: Path | None, since: datetime | 
     """What happened, from the tables that the pipeline made. Needs no Java."""
     try:
         facts = read_facts(tables, since)
-        page = None if html is None else html_report(facts, datetime.now(UTC))
-        print_report(facts, Console(width=None if sys.stdout.isatty() else WIDTH))
+        # Files first: whoever reads the beginning of the terminal's form, `| head`, ends this process.
+        if html is not None:
+            html.write_text(html_report(facts, datetime.now(UTC)), encoding="utf-8")
         if out is not None:
             out.write_text(markdown_report(facts), encoding="utf-8")
-            click.echo(f"written to {out}")
-        if html is not None and page is not None:
-            html.write_text(page, encoding="utf-8")
-            click.echo(f"written to {html}")
+        print_report(facts, Console(width=None if sys.stdout.isatty() else WIDTH))
+        for path in filter(None, (out, html)):
+            click.echo(f"written to {path}")
     except SinkError as error:
         _end(error)
     except OSError as error:

@@ -46,7 +46,8 @@ def test_a_new_or_empty_folder_becomes_the_demos_own(tmp_path: Path, name: str) 
 def test_what_an_earlier_demo_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     clear(tmp_path)
     fill(tmp_path)
-    (tmp_path / "notes").touch()
+    for name in ("notes", "report.md", "report.html"):
+        (tmp_path / name).touch()
     clear(tmp_path)
     assert files(tmp_path) == [MARKER, "notes"]
 

@@ -87,6 +87,19 @@ def test_report_prints_and_writes_markdown_and_the_page(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>\n")
 
 
+def test_report_is_written_before_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`report … --html F | head` ends the process while it prints."""
+
+    def print_to_nobody(*_: object) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr("spark_sink.cli.print_report", print_to_nobody)
+    write(tmp_path / "tables", {"traffic": [traffic_row()]})
+    page, markdown = tmp_path / "report.html", tmp_path / "report.md"
+    result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--html", str(page), "--out", str(markdown)])
+    assert (result.exit_code, page.exists(), markdown.exists()) == (1, True, True)
+
+
 def test_report_since_a_moment_leaves_out_what_was_before(tmp_path: Path) -> None:
     write(tmp_path / "tables", {"traffic": [traffic_row()]})
     for since, text in (

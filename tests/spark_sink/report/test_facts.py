@@ -1,9 +1,12 @@
 """What the facts are read from: which rows, which days, which span; gaps and events."""
 
+import shutil
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -139,6 +142,31 @@ def test_file_that_is_no_table_is_one_sentence(tmp_path: Path, table: str) -> No
     with pytest.raises(BadFolder, match=f"table {table}") as raised:
         read_facts(tmp_path)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("when", ["before the first piece", "after it"])
+def test_a_day_that_is_compacted_while_it_is_read_is_read_once(tmp_path: Path, when: str) -> None:
+    """The folder is exchanged with one of other files, as compaction does it: neither a row twice nor one less."""
+    day = tmp_path / TRAFFIC / "date=2026-11-20"
+    for batch in range(40):
+        write(tmp_path, {"traffic": [traffic_row(requests=batch)]}, f"000001-{batch:010d}.parquet")
+    write(tmp_path / "new", {"traffic": [traffic_row(requests=sum(range(40)))]}, "compact-000001.parquet")
+    tries: list[int] = []
+
+    def take(pieces: Iterator[pa.Table]) -> int:
+        tries.append(0)
+        count = 0
+        if when == "after it":
+            count += sum(next(pieces)["requests"].to_pylist())
+        if len(tries) == 1:
+            day.rename(tmp_path / "old")
+            (tmp_path / "new" / TRAFFIC / day.name).rename(day)
+            shutil.rmtree(tmp_path / "old")
+        return count + sum(sum(piece["requests"].to_pylist()) for piece in pieces)
+
+    assert Reader(tmp_path, None).scan(TRAFFIC, ["requests"], take) == sum(range(40))
+    assert len(tries) == 2 or when == "after it"  # what was opened by then is read to its end
+    assert read_facts(tmp_path).traffic.requests == sum(range(40))
 
 
 def test_files_that_are_exchanged_while_they_are_read_are_read_again(tmp_path: Path) -> None:
