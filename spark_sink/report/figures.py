@@ -28,6 +28,7 @@ MAX_LABEL: Final = 30  # characters beside an axis
 MAX_GAP_LINES: Final = 20
 MIN_BINS: Final = 10  # that an axis of time has place for
 ROW_PX: Final = 24  # height of a row of a horizontal plot
+LEGEND_PX: Final = 52  # two rows of names: on paper they are laid out after the margins
 FRAME_PX: Final = 110  # height of all but the rows
 
 
@@ -62,7 +63,7 @@ def layout(height: int, **values: Any) -> Values:
     """Of every figure."""
     common: Values = {
         "height": height,
-        "margin": {"l": 60, "r": 20, "t": 16, "b": 50},
+        "margin": {"l": 60, "r": 20, "t": LEGEND_PX if values.get("showlegend") else 16, "b": 50},
         "font": {"family": "system-ui, sans-serif", "size": 12},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
         "hoverlabel": {"align": "left"},

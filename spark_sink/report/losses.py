@@ -27,12 +27,12 @@ def with_losses(runs: Mapping[RunKey, Run], lifecycle: pa.Table) -> dict[RunKey,
     lost = _lost(lifecycle)
     changed = dict(runs)
     for (teller_id, broker_id), (epoch, at_us) in lost.items():
-        teller, run = latest[teller_id], latest.get(broker_id)
+        teller, found = latest[teller_id], latest.get(broker_id)
         is_leaving = teller.state == STOPPED and teller.last_us - at_us < STOPPING_US
-        if run is None or run.state != RUNNING or epoch != teller.epoch or is_leaving:
+        if found is None or found.state != RUNNING or epoch != teller.epoch or is_leaving:
             continue
         if (broker_id, teller_id) not in lost:
-            changed[broker_id, run.epoch] = replace(run, state=DIED)
+            changed[broker_id, found.epoch] = replace(found, state=DIED)
     return changed
 
 

@@ -54,6 +54,7 @@ PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
 }
 TITLE: Final = "What the brokers did"
 LONG_ROWS: Final = 12  # a table with more may go over several pages of paper
+SHORT_CELL: Final = 36  # characters that stand in one line; ids and times do
 
 _FOLDER: Final = Path(__file__).parent
 
@@ -190,7 +191,10 @@ def _table(section: Section) -> list[str]:
     ]
     lines.append("</tr></thead><tbody>")
     for row in section.rows:
-        cells = (f"<td{_kind(kind)}>{_text(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+        cells = (
+            f"<td{_kind(kind or ('short' if len(cell) <= SHORT_CELL else ''))}>{_text(cell)}</td>"
+            for cell, kind in zip(row, kinds, strict=True)
+        )
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines.append("</tbody></table></div>")
     if section.note:

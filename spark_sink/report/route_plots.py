@@ -172,10 +172,12 @@ def cluster_plot(facts: Facts) -> Plot | None:
     height = 200 if count == 1 else 420 if count <= 8 else 560
     figure = layout(height, xaxis=axis, yaxis=axis | {"range": [-1.25, 1.25]}, showlegend=True)
     ups = sum(pairs.values())
-    summary = (
-        f"{count_of(cluster.broker_count, 'broker')}; {number_of(ups)} links up, {number_of(len(pairs) - ups)} down"
-    )
-    summary += " at the end of the records. The larger, the more requests came to it from callers of its own."
+    summary = count_of(cluster.broker_count, "broker")
+    if pairs:
+        summary += f"; {count_of(ups, 'link')} up, {number_of(len(pairs) - ups)} down at the end of the records"
+    if count > 1:
+        summary += ". The larger, the more requests came to it from callers of its own"
+    summary += "."
     if cluster.broker_count > count:
         summary += f" {count} are shown."
     return Plot(data, figure, summary)
@@ -207,7 +209,11 @@ def routes_plot(facts: Facts) -> Plot | None:
     figure = layout(340, xaxis=bins_axis(cluster.bins), yaxis=count_axis("own routes"), showlegend=True)
     last = [next(count for count in reversed(broker.routes_over_time) if count is not None) for broker in told]
     most = max(range(len(told)), key=lambda place: last[place])
-    summary = f"In the last snapshots {named(told[most].name)} has the most routes of its own, {number_of(last[most])}."
+    summary = f"In the last snapshot {named(told[0].name)} has {count_of(last[0], 'route')} of its own."
+    if len(told) > 1:
+        summary = (
+            f"In the last snapshots {named(told[most].name)} has the most routes of its own, {number_of(last[most])}."
+        )
     left = len(told) - min(len(told), MAX_LINES)
     return Plot(data, figure, summary + (f" {left} brokers with fewer requests are left out." if left else ""))
 

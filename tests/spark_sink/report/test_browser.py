@@ -23,6 +23,9 @@ DONE = ["yes", True, True]
 INK = "getComputedStyle(document.querySelector('.drawing .xtick text')).fill"
 PAPER = "getComputedStyle(document.body).backgroundColor"
 WIDTH = "Math.max(...[...document.querySelectorAll('.drawing .main-svg')].map((one) => one.clientWidth))"
+# Tables that are wider than the page, and words that are broken.
+NARROW = """[document.documentElement.scrollWidth <= innerWidth,
+    Math.max(...[...document.querySelectorAll('td.short')].map((cell) => cell.getClientRects()[0].height)) < 40]"""
 DARK_INK = "rgb(27, 35, 48)"
 LIGHT_INK = "rgb(232, 236, 242)"
 
@@ -73,6 +76,17 @@ async def test_every_plot_is_drawn_in_light_and_dark_and_on_paper(page: Page, tm
     assert (await page.value(WIDTH), await page.value(INK)) == (on_screen, LIGHT_INK)
     assert await page.value(DRAWN) == dict.fromkeys(PLOTS, DONE)
     assert_alone(page, path)
+
+
+async def test_a_narrow_page_is_no_wider_than_its_window_and_breaks_no_words(page: Page, tmp_path: Path) -> None:
+    write(tmp_path, Made(1).rows)
+    path = write_page(tmp_path / "report.html", read_facts(tmp_path))
+    await page.ask("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1, mobile=False)
+    try:
+        await page.open(path)
+        assert await page.value(NARROW) == [True, True]
+    finally:
+        await page.ask("Emulation.clearDeviceMetricsOverride")
 
 
 async def test_names_that_are_programs_are_only_shown(page: Page, tmp_path: Path) -> None:
