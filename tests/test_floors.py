@@ -41,7 +41,7 @@ NEIGHBOURS = {
         "broker.events",
         "broker.errors",
         "broker.wire",
-        "spark_sink.source.folder",  # which event files there are: one answer for readers near and far
+        "spark_sink.reading.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.errors",
     ],
     # Routing and wire: what-if replays requests through the very code that chose.

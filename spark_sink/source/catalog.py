@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from spark_sink.errors import BadFile, LostRows
+from spark_sink.reading.folder import EventFile
 from spark_sink.source.contents import Span, span_of, table_of
-from spark_sink.source.folder import EventFile
 from spark_sink.source.options import Offsets
 from spark_sink.source.stores import Store
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from spark_sink.batches import METADATA_PREFIX, tables_of
 from spark_sink.errors import BadFile, BadFrame
 from spark_sink.events import ARROW_SCHEMAS
-from spark_sink.source.folder import EventFile
+from spark_sink.reading.folder import EventFile
 from spark_sink.source.stores import Store
 from spark_sink.writing.wal import WalContent
 

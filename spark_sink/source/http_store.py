@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from spark_sink.errors import BadFolder
-from spark_sink.source.folder import EventFile, Listing
+from spark_sink.reading.folder import EventFile, Listing
 from spark_sink.source.stores import MAX_FILE_BYTES, check_size
 
 EVENTS_PATH: Final = "/api/v1/events"

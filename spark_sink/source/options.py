@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from spark_sink.errors import BadOptions
-from spark_sink.source.folder import SOURCES
+from spark_sink.reading.folder import SOURCES
 from spark_sink.source.http_store import HttpStore
 from spark_sink.source.stores import ArrowStore, LocalStore, Store
 

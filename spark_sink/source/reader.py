@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from spark_sink.errors import BadFile, BadOptions
+from spark_sink.reading.folder import SOURCES
 from spark_sink.source.catalog import MAX_TRIES, Catalog, Piece
-from spark_sink.source.folder import SOURCES
 from spark_sink.source.options import EARLIEST, LATEST, Offsets, Options
 from spark_sink.source.stores import LocalStore
 from spark_sink.writing.retention import Reading, declare

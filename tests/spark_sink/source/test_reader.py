@@ -11,9 +11,9 @@ import pytest
 from broker.events import EVENTS_DROPPED, LifecycleEvent
 from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.reading.folder import EventFile
 from spark_sink.segments import Disk
 from spark_sink.source import reader as reader_module
-from spark_sink.source.folder import EventFile
 from spark_sink.source.options import Offsets
 from spark_sink.source.reader import EventReader, limited
 from spark_sink.writing.retention import Keep, Retention

@@ -6,9 +6,9 @@ import pytest
 
 from spark_sink.errors import BadFolder
 from spark_sink.events import COLUMNS
+from spark_sink.reading import folder
+from spark_sink.reading.folder import LOG, EventFile, file_of, gathered, list_folder
 from spark_sink.segments import segment_name
-from spark_sink.source import folder
-from spark_sink.source.folder import LOG, EventFile, file_of, gathered, list_folder
 from spark_sink.writing import wal
 
 ONE = "7f3a-1700000000000"
