@@ -16,8 +16,8 @@ from spark_sink.pipeline.pipeline import Pipeline, compact_tables, is_every
 from spark_sink.report.facts import read_facts
 from spark_sink.report.page import html_report
 from spark_sink.report.printers import WIDTH, markdown_report, print_report
-from spark_sink.report.times import parse_since
 from spark_sink.session import is_submitted
+from spark_sink.terminal import end, moment_option
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_EVERY: Final = "5 seconds"
@@ -58,7 +58,7 @@ def run(events: str, tables: str, master: str | None, once: bool, every: str | N
     try:
         Pipeline(events, tables, master, None if once else every or DEFAULT_EVERY).run()
     except SinkError as error:
-        _end(error)
+        end(error)
 
 
 @pipeline.command()
@@ -70,21 +70,14 @@ def compact(tables: str, before: str | None) -> None:
         did = compact_tables(tables, before or f"{datetime.now(UTC):%Y-%m-%d}")
         click.echo(f"{did.days} folders of days: {did.files_before} files before, {did.files_after} after")
     except SinkError as error:
-        _end(error)
-
-
-def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    try:
-        return None if value is None else parse_since(value, datetime.now(UTC))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+        end(error)
 
 
 @click.command()
 @click.argument("tables", type=click.Path(path_type=Path))
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as a page with plots.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown to this file.")
-@click.option("--since", callback=_moment, help='Only from then on: "2 hours", "3 days" ago, or an ISO time (UTC).')
+@click.option("--since", callback=moment_option, help='Only from then on: "2 hours ago", or an ISO time (UTC).')
 def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None) -> None:
     """What happened, from the tables that the pipeline made. Needs no Java."""
     try:
@@ -98,12 +91,7 @@ def report(tables: Path, html: Path | None, out: Path | None, since: datetime | 
         for path in filter(None, (out, html)):
             click.echo(f"written to {path}")
     except SinkError as error:
-        _end(error)
+        end(error)
     except OSError as error:
         click.echo(f"the report cannot be written: {error}", err=True)
         sys.exit(2)
-
-
-def _end(error: SinkError) -> None:
-    click.echo(f"{error}", err=True)
-    sys.exit(error.exit_status)

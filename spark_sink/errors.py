@@ -5,6 +5,7 @@ SinkError                    one clear sentence; `exit_status` of the process
  ├─ BadFolder       (2)      a folder that is missing, empty, foreign or in use
  ├─ MissingPart     (3)      pyspark or a fit Java is not installed
  ├─ BadOptions      (2)      options of the data source that cannot be
+ ├─ BadMoment       (2)      a text that names no moment
  ├─ BadFile         (1)      a file with the name of a segment or log that is none
  └─ LostRows        (1)      rows that were to be read are not there any more
 """
@@ -36,6 +37,12 @@ class MissingPart(SinkError):
 
 class BadOptions(SinkError):
     """Options of the data source; the text names all that are wrong."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class BadMoment(SinkError):
+    """A text that names no moment; the text says how to write one."""
 
     exit_status: ClassVar[int] = 2
 

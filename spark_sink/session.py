@@ -15,6 +15,7 @@ from spark_sink.java import ensure_java
 
 CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
+NEAR_MASTER: Final = "local[2]"  # of commands that answer one question
 # Short jobs: the fast compiler alone and a collector without threads start a third faster.
 SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

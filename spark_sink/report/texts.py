@@ -3,16 +3,11 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from spark_sink.terminal import plain as plain
+
 NO_NAME: Final = "-"  # stands for an empty name
 SHORT_ID: Final = 8  # characters of a route id; the tables have all of it
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
-
-
-def plain(text: str) -> str:
-    """Without control and direction characters: names come from strangers, and terminals and browsers obey."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def named(text: str | None) -> str:

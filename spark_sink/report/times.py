@@ -1,6 +1,5 @@
-"""Time in reports: what `--since` means, and the bins of the plots over time."""
+"""Time in reports: the bins of the plots over time."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -12,23 +11,7 @@ MAX_BINS: Final = 120  # bars that a page can show side by side
 _DAY_S: Final = 86_400
 _MINUTES_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 STEPS_S: Final = (1, 2, 5, 10, 15, 30, *_MINUTES_S, _DAY_S, 7 * _DAY_S, 28 * _DAY_S)
-_AGO: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?(?: ago)?")
-_UNITS_S: Final = {"second": 1, "minute": 60, "hour": 3600, "day": _DAY_S, "week": 7 * _DAY_S}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def parse_since(text: str, now: datetime) -> datetime:
-    """`2 hours`, `3 days` before `now`, or an ISO time (UTC where it names no zone). ValueError: a sentence."""
-    text = text.strip()
-    ago = _AGO.fullmatch(text.lower())
-    try:
-        if ago is not None:
-            return now - timedelta(seconds=int(ago[1]) * _UNITS_S[ago[2]])
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
-    except (OverflowError, ValueError):
-        pass
-    raise ValueError(f'{text!r} is no time; write one like "2 hours", "3 days" or 2026-11-22T18:30') from None
 
 
 class Bins:

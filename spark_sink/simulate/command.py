@@ -1,16 +1,15 @@
 """The command `rsocket-broker simulate`: options into a question, the answer to the terminal, as JSON, as a page."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
-from rich.console import Console
 
 from spark_sink.errors import SinkError
-from spark_sink.session import open_session
+from spark_sink.moments import micros_of
+from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.simulate.here import Here, check_folder
 from spark_sink.simulate.on_spark import OnSpark
 from spark_sink.simulate.page import write_page
@@ -18,9 +17,7 @@ from spark_sink.simulate.question import MAX_COPIES, Question, check_chooser, ch
 from spark_sink.simulate.showing import as_json, print_simulation
 from spark_sink.simulate.simulation import Simulation
 from spark_sink.simulate.simulation import simulate as ask
-
-WIDTH: Final = 140  # columns when it goes to a file or a log
-MASTER: Final = "local[2]"
+from spark_sink.terminal import console_of, end, moment_option
 
 
 @click.command()
@@ -34,13 +31,18 @@ MASTER: Final = "local[2]"
     "--copies", type=click.IntRange(1, MAX_COPIES), default=1, show_default=True, help="How many more of each."
 )
 @click.option("--seed", type=int, help="Other dice: see how much is chance.")
-@click.option("--since", metavar="TIME", help="Count only requests that began then or later, 2026-11-22T20:00 (UTC).")
-@click.option("--until", metavar="TIME", help="Read only requests that began before.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=moment_option,
+    help='Count only requests that began then or later: ISO (UTC without a zone), "10 minutes ago".',
+)
+@click.option("--until", metavar="TIME", callback=moment_option, help="Read only requests that began before.")
 @click.option("--broker", default="", help="Only this broker, by id or name.")
 @click.option("--service", default="", help="Count only the requests of this service.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON in place of tables.")
-@click.option("--master", default=MASTER, show_default=True, help="Where Spark runs.")
+@click.option("--master", default=NEAR_MASTER, show_default=True, help="Where Spark runs.")
 @click.option("--no-spark", is_flag=True, help="Replay in this process: for small folders, needs no Java.")
 def simulate(
     events: str,
@@ -51,8 +53,8 @@ def simulate(
     copies_of: tuple[str, ...],
     copies: int,
     seed: int | None,
-    since: str | None,
-    until: str | None,
+    since: datetime | None,
+    until: datetime | None,
     broker: str,
     service: str,
     page: Path | None,
@@ -71,8 +73,8 @@ def simulate(
             copies_of=tuple(parse_tag(text) for text in copies_of),
             copies=copies,
             seed=seed,
-            since_us=_moment("--since", since),
-            until_us=_moment("--until", until),
+            since_us=micros_of(since) if since is not None else None,
+            until_us=micros_of(until) if until is not None else None,
             broker=broker,
             service=service,
         )
@@ -80,13 +82,12 @@ def simulate(
         if is_json:
             click.echo(msgspec.json.encode(as_json(simulation)).decode())
         else:
-            print_simulation(simulation, Console(width=None if sys.stdout.isatty() else WIDTH))
+            print_simulation(simulation, console_of())
         if page is not None:
             write_page(simulation, page)
             click.echo(f"written to {page}", err=is_json)
     except SinkError as error:
-        click.echo(f"{error}", err=True)
-        sys.exit(error.exit_status)
+        end(error)
     except OSError as error:
         click.echo(f"the page cannot be written: {error}", err=True)
         sys.exit(2)
@@ -108,14 +109,3 @@ def _on_spark(events: str, tables: str, question: Question, master: str) -> Simu
 
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
-
-
-def _moment(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{option}: {text!r} is no time; write it as 2026-11-22T20:00, in UTC") from error
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return int(at.timestamp() * 1e6)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from spark_sink.simulate.results import Compared, RouteLoad, gini, max_over_mean
 from spark_sink.simulate.simulation import Simulation
+from spark_sink.terminal import print_rows, say
 
 MAX_ROUTES: Final = 40  # of a terminal's table; JSON and the page have all
 SHORT_ID: Final = 8
@@ -53,9 +51,9 @@ def services_of(simulation: Simulation) -> list[ServiceLoads]:
 def print_simulation(simulation: Simulation, console: Console) -> None:
     """To a terminal."""
     result = simulation.result
-    _say(console, f"What if: {simulation.question.as_text()}", "bold")
-    _say(console, f"{result.requests:,} requests, {simulation.span}", "")
-    _say(console, trust_text(simulation), "")
+    say(console, f"What if: {simulation.question.as_text()}", "bold")
+    say(console, f"{result.requests:,} requests, {simulation.span}")
+    say(console, trust_text(simulation))
     services = services_of(simulation)
     _print(
         console,
@@ -120,7 +118,7 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
     )
     if result.multicast_requests:
         branches = f"{result.real_branches:,} branches, and would to {result.branches:,}"
-        _say(console, f"{result.multicast_requests:,} multicast requests go to all that match: {branches}", "")
+        say(console, f"{result.multicast_requests:,} multicast requests go to all that match: {branches}")
     _print(
         console,
         "Real choices that a replay of the real settings reproduces",
@@ -131,7 +129,7 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
         ],
     )
     for note in simulation.notes:
-        _say(console, note, "dim")
+        say(console, note, "dim")
 
 
 def trust_text(simulation: Simulation) -> str:
@@ -248,10 +246,6 @@ def _route_cells(route_id: str, load: RouteLoad, totals: tuple[int, int]) -> lis
     return [*cells, f"{load.real_peak:,}", f"{load.peak:,}"]
 
 
-def _say(console: Console, text: str, style: str) -> None:
-    console.print(_plain(text), style=style, markup=False, highlight=False)
-
-
 def _print(
     console: Console,
     title: str,
@@ -264,17 +258,7 @@ def _print(
     if not rows:
         return
     console.print()
-    _say(console, title, "bold")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < texts else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_plain(cell)) for cell in row))  # names come from strangers and are no markup
-    console.print(table)
+    say(console, title, "bold")
+    print_rows(console, [*columns[:texts], *(f">{column}" for column in columns[texts:])], rows)
     if note:
-        _say(console, note, "dim")
-
-
-def _plain(text: str) -> str:
-    """Without control characters: names come from strangers, and terminals obey."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+        say(console, note, "dim")

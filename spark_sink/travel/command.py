@@ -5,20 +5,16 @@ Every expected failure is one sentence on standard error and an exit status, see
 
 import contextlib
 import json
-import os
-import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 import click
-from rich.console import Console
 
 from spark_sink.errors import SinkError
-from spark_sink.session import open_session
+from spark_sink.session import NEAR_MASTER, open_session
+from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.travel.differences import diff
-from spark_sink.travel.moments import moment_of
 from spark_sink.travel.rebuild import table_at
 from spark_sink.travel.records import Reader
 from spark_sink.travel.segment_reader import SegmentReader
@@ -26,9 +22,6 @@ from spark_sink.travel.show import filtered, print_difference, print_table_at
 from spark_sink.travel.spark_reader import SparkReader
 from spark_sink.travel.table_reader import TableReader
 from spark_sink.travel.values import Change, Difference, SeenRoute, TableAt, route_json
-
-DEFAULT_MASTER: Final = "local[2]"
-WIDTH: Final = 200  # columns where the output is no terminal and says no width
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -41,13 +34,20 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     "at",
     default="now",
     show_default=True,
+    callback=moment_option,
     help='The moment: ISO (UTC without a zone), "10 minutes ago", "now".',
 )
 @click.option(
     "--broker", metavar="NAME-OR-ID", help="Whose table; of an id its beginning will do. Needed if several are there."
 )
 @click.option("--epoch", type=int, metavar="N", help="Which run of it; by default the one that the moment is in.")
-@click.option("--diff", "other", metavar="TIME2", help="Show instead what changed from --at to this moment.")
+@click.option(
+    "--diff",
+    "other",
+    metavar="TIME2",
+    callback=moment_option,
+    help="Show instead what changed from --at to this moment.",
+)
 @click.option("--service", metavar="NAME", help="Show only routes of this service.")
 @click.option(
     "--tag", "tags", multiple=True, metavar="K=V", callback=_pairs, help="Only with this tag; again for more."
@@ -56,12 +56,12 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 @click.option("--events", type=click.Path(path_type=Path), help="Folder that the broker writes events to.")
 @click.option("--tables", type=click.Path(path_type=Path), help="Folder of tables that the pipeline made.")
 @click.option("--spark", "with_spark", is_flag=True, help="Let Spark read: for long spans and big folders.")
-@click.option("--master", help=f"Where Spark runs, and use it; {DEFAULT_MASTER} by default.")
+@click.option("--master", help=f"Where Spark runs, and use it; {NEAR_MASTER} by default.")
 def table(
-    at: str,
+    at: datetime,
     broker: str | None,
     epoch: int | None,
-    other: str | None,
+    other: datetime | None,
     service: str | None,
     tags: list[tuple[str, str]],
     as_json: bool,
@@ -74,20 +74,16 @@ def table(
     if (events is None) == (tables is None):
         raise click.UsageError("say either --events DIR or --tables DIR")
     try:
-        now = datetime.now(UTC)
-        now = now.replace(microsecond=now.microsecond // 1000 * 1000)  # as exact as the events are
-        moments = [moment_of(text, now) for text in (at, other) if text is not None]
         near: Reader
         if events is not None:
             near = SegmentReader(events)
         else:
             assert tables is not None  # one of the two is there
             near = TableReader(tables)
-        with _reader(near, master or DEFAULT_MASTER, with_spark or master is not None) as reader:
-            found = [table_at(reader, moment, broker, epoch) for moment in moments]
+        with _reader(near, master or NEAR_MASTER, with_spark or master is not None) as reader:
+            found = [table_at(reader, moment, broker, epoch) for moment in (at, other) if moment is not None]
     except SinkError as error:
-        click.echo(f"{error}", err=True)
-        sys.exit(error.exit_status)
+        end(error)
     if other is None:
         _show(found[0], filtered(found[0].routes, service, tags), as_json)
     else:
@@ -111,7 +107,7 @@ def _show(found: TableAt, routes: list[SeenRoute], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.to_json() | {"routes": [route_json(route) for route in routes]}, indent=2))
         return
-    print_table_at(found, routes, _console())
+    print_table_at(found, routes, console_of())
 
 
 def _show_difference(
@@ -135,9 +131,4 @@ def _show_difference(
             del side["routes"]
         click.echo(json.dumps(sides | shown.to_json(), indent=2))
         return
-    print_difference(before, after, shown, _console())
-
-
-def _console() -> Console:
-    is_wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(width=WIDTH if is_wide else None)
+    print_difference(before, after, shown, console_of())

@@ -12,8 +12,8 @@ from typing import Final
 
 from broker.events import ROUTE_SEEN
 from broker.routing.digests import Digest, route_mark
+from spark_sink.moments import micros_of, moment_at, moment_of, moment_text, span_text
 from spark_sink.travel.errors import NotKnown
-from spark_sink.travel.moments import micros_of, moment_at, moment_of, moment_text, span_text
 from spark_sink.travel.records import Place, Reader, Record, Run, Start, State, Window, dropped_range
 from spark_sink.travel.segment_reader import SegmentReader
 from spark_sink.travel.values import (

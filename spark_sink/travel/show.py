@@ -6,12 +6,10 @@ Names come from strangers: they are shown without control characters and are no 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from spark_sink.travel.moments import moment_text, span_text
+from spark_sink.moments import moment_text, span_text
+from spark_sink.terminal import print_rows, say
 from spark_sink.travel.values import (
     BROKER_START,
     DIED,
@@ -53,35 +51,35 @@ def tag_of(route: SeenRoute, name: str) -> str | None:
 
 def print_table_at(table: TableAt, routes: Sequence[SeenRoute], console: Console) -> None:
     """`routes`: those of its routes that are to be shown."""
-    _say(console, headline(table), "bold")
+    say(console, headline(table), "bold")
     for sentence in sentences(table):
-        _say(console, sentence)
+        say(console, sentence)
     for sentence in warnings(table):
-        _say(console, sentence, "yellow")
+        say(console, sentence, "yellow")
     if not routes:
-        _say(console, "no routes" if not table.routes else f"none of the {len(table.routes):,} routes is like that")
+        say(console, "no routes" if not table.routes else f"none of the {len(table.routes):,} routes is like that")
         return
     rows = [_cells(route, table) for route in routes]
-    _print_rows(("service", "route id", "tags", "since", ">uptime", "broker", "peer", ">requests"), rows, console)
+    print_rows(console, ("service", "route id", "tags", "since", ">uptime", "broker", "peer", ">requests"), rows)
     if len(routes) < len(table.routes):
-        _say(console, f"{len(routes):,} of {len(table.routes):,} routes are shown.", "dim")
-    _say(console, "requests: as the broker last told them, at a snapshot or when the route joined.", "dim")
+        say(console, f"{len(routes):,} of {len(table.routes):,} routes are shown.", "dim")
+    say(console, "requests: as the broker last told them, at a snapshot or when the route joined.", "dim")
 
 
 def print_difference(before: TableAt, after: TableAt, difference: Difference, console: Console) -> None:
     """`difference`: what of it is to be shown."""
     for table in (before, after):
-        _say(console, headline(table), "bold")
+        say(console, headline(table), "bold")
         for sentence in (*sentences(table), *warnings(table)):
-            _say(console, sentence)
+            say(console, sentence)
     if difference.is_empty:
-        _say(console, "no difference")
+        say(console, "no difference")
         return
     rows = [("+ joined", *_short_cells(route, after)) for route in difference.joined]
     rows += [("- left", *_short_cells(route, before)) for route in difference.left]
     rows += [("~ replaced", *_changed_cells(change, before, after)) for change in difference.replaced]
     rows += [("~ changed", *_changed_cells(change, before, after)) for change in difference.changed]
-    _print_rows(("", "service", "route id", "tags", "since", "broker", "peer"), rows, console)
+    print_rows(console, ("", "service", "route id", "tags", "since", "broker", "peer"), rows)
     counts = [
         f"{count:,} {word}"
         for word, count in (
@@ -92,7 +90,7 @@ def print_difference(before: TableAt, after: TableAt, difference: Difference, co
         )
         if count
     ]
-    _say(console, ", ".join(counts), "dim")
+    say(console, ", ".join(counts), "dim")
 
 
 def headline(table: TableAt) -> str:
@@ -200,21 +198,3 @@ def _tags_text(route: SeenRoute) -> str:
         if name not in OWN_TAGS
     )
     return " ".join(f"{name}={value}" if value else name for name, value in tags) or "-"
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(_clean(text), style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        is_number = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_clean(cell)) for cell in row))
-    console.print(table)
-
-
-def _clean(text: str) -> str:
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -1,41 +1,11 @@
-from datetime import UTC, datetime, timedelta
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_sink.report.times import MAX_BINS, MINUTE_US, Bins, parse_since
+from spark_sink.report.times import MAX_BINS, MINUTE_US, Bins
 
-NOW = datetime(2026, 11, 22, 18, 30, tzinfo=UTC)
 MINUTES = st.lists(st.integers(0, 60 * 24 * 366 * 60), min_size=1, max_size=40)
-
-
-@pytest.mark.parametrize(
-    "text, at",
-    [
-        ("2 hours", NOW - timedelta(hours=2)),
-        ("1 hour ago", NOW - timedelta(hours=1)),
-        (" 3 Days ", NOW - timedelta(days=3)),
-        ("90seconds", NOW - timedelta(seconds=90)),
-        ("15 minutes", NOW - timedelta(minutes=15)),
-        ("2 weeks", NOW - timedelta(days=14)),
-        ("2026-11-20", datetime(2026, 11, 20, tzinfo=UTC)),
-        ("2026-11-20T12:30", datetime(2026, 11, 20, 12, 30, tzinfo=UTC)),
-        ("2026-11-20 12:30:05Z", datetime(2026, 11, 20, 12, 30, 5, tzinfo=UTC)),
-        ("2026-11-20T12:30+02:00", datetime(2026, 11, 20, 10, 30, tzinfo=UTC)),
-    ],
-)
-def test_since_reads_what_people_write(text: str, at: datetime) -> None:
-    assert parse_since(text, NOW) == at
-    assert parse_since(text, NOW).tzinfo is UTC
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "2", "-2 hours", "2 lightyears", "999999999 weeks", "2026-13-01"])
-def test_what_is_no_time_is_one_sentence(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time; write one like") as raised:
-        parse_since(text, NOW)
-    assert "\n" not in str(raised.value)
 
 
 @given(MINUTES)

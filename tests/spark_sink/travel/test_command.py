@@ -7,8 +7,8 @@ from click.testing import CliRunner, Result
 
 from broker.cli import main
 from spark_sink.errors import SinkError
+from spark_sink.moments import moment_at, moment_text
 from spark_sink.travel import command
-from spark_sink.travel.moments import moment_at, moment_text
 from tests.spark_sink.travel.histories import History, write_segments
 from tests.spark_sink.travel.tables import write_tables
 
@@ -126,10 +126,16 @@ def test_now_is_the_default(tmp_path: Path) -> None:
     assert f"nothing newer is there: its last record is of {moment_text(moment_at(now_ms * 1000))}" in text
 
 
+@pytest.mark.parametrize("option", ["--at", "--diff"])
+def test_what_is_no_moment_is_a_bad_option(events: str, option: str) -> None:
+    result = run("--events", events, option, "noon")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Invalid value for '{option}': 'noon' is no moment; write" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "text", "status"),
     [
-        (("--at", "noon"), "'noon' is no moment", 2),
         (("--at", "2020-01-01"), "nothing is known of broker one", 2),
         (("--broker", "two"), f"there is no broker 'two'; there are broker one ({ID})", 2),
         (("--epoch", "3"), "has no run 3", 2),

@@ -1,7 +1,7 @@
 from pathlib import Path
 
+from spark_sink.moments import moment_at
 from spark_sink.travel import Difference, diff, table_at
-from spark_sink.travel.moments import moment_at
 from tests.spark_sink.travel.histories import History, write_segments
 
 A, B, C, D, E = (f"00000000-0000-0000-0000-00000000000{digit}" for digit in "abcde")

@@ -9,8 +9,8 @@ from broker.events import FlowRecord, LifecycleEvent
 from broker.rsocket.frames import encode_metadata_push
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from spark_sink.frames import Header
+from spark_sink.moments import moment_at
 from spark_sink.travel import table_at
-from spark_sink.travel.moments import moment_at
 from spark_sink.travel.segment_reader import SegmentReader
 from spark_sink.travel.values import EQUAL
 from tests.fakes import START_MS, Wire, World, composite, route_id, tags_of

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from broker.routing.digests import Digest, route_mark
+from spark_sink.errors import BadMoment
+from spark_sink.moments import moment_at
 from spark_sink.travel import Check, Gap, SeenRoute, table_at
-from spark_sink.travel.errors import BadMoment, NotKnown
-from spark_sink.travel.moments import moment_at
+from spark_sink.travel.errors import NotKnown
 from spark_sink.travel.segment_reader import SegmentReader
 from spark_sink.travel.values import (
     BROKER_START,

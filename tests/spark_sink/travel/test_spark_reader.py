@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from spark_sink.moments import moment_at
 from spark_sink.travel import TableAt, table_at
-from spark_sink.travel.moments import moment_at
 from spark_sink.travel.segment_reader import SegmentReader
 from spark_sink.travel.spark_reader import SparkReader
 from spark_sink.travel.table_reader import TableReader

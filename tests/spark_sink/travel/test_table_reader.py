@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from spark_sink.errors import BadFolder
+from spark_sink.moments import moment_at
 from spark_sink.travel import Gap, table_at
-from spark_sink.travel.moments import moment_at
 from spark_sink.travel.table_reader import TableReader
 from tests.spark_sink.travel.histories import random_history, write_segments
 from tests.spark_sink.travel.tables import write_gap, write_tables

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from spark_sink.travel.errors import BadMoment
-from spark_sink.travel.moments import micros_of, moment_at, moment_of, moment_text, span_text
+from spark_sink.errors import BadMoment
+from spark_sink.moments import micros_of, moment_at, moment_of, moment_text, span_text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=1)))
 
@@ -15,6 +15,8 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=1)))
         ("10 minutes ago", datetime(2026, 11, 22, 10, 50, tzinfo=UTC)),
         (" 1.5  Hours ago", datetime(2026, 11, 22, 9, 30, tzinfo=UTC)),
         ("30s ago", datetime(2026, 11, 22, 10, 59, 30, tzinfo=UTC)),
+        ("90seconds", datetime(2026, 11, 22, 10, 58, 30, tzinfo=UTC)),
+        (" 3 Days ", datetime(2026, 11, 19, 11, tzinfo=UTC)),
         ("2 weeks ago", datetime(2026, 11, 8, 11, tzinfo=UTC)),
         ("2026-11-22T12:00:00Z", datetime(2026, 11, 22, 12, tzinfo=UTC)),
         ("2026-11-22T12:00:00.250+02:00", datetime(2026, 11, 22, 10, 0, 0, 250_000, tzinfo=UTC)),
@@ -27,7 +29,21 @@ def test_moments_as_people_write_them(text: str, moment: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "noon", "ago", "10 ago", "-3 s ago", "99999999999 days ago", "2026-13-01", "1969-12-31", "١ s ago"]
+    "text",
+    [
+        "",
+        "noon",
+        "ago",
+        "2",
+        "-2 hours",
+        "2 lightyears",
+        "10 ago",
+        "-3 s ago",
+        "99999999999 days ago",
+        "2026-13-01",
+        "1969-12-31",
+        "١ s ago",
+    ],
 )
 def test_what_is_no_moment_is_told_with_how_to_write_one(text: str) -> None:
     with pytest.raises(BadMoment, match="10 minutes ago"):

@@ -3,7 +3,7 @@
     2026-11-22T12:00:00.250Z     ISO, with a zone
     2026-11-22 12:00             ISO, without one: UTC
     2026-11-22                   its first moment, UTC
-    10 minutes ago               of seconds, minutes, hours, days or weeks
+    10 minutes ago               of seconds, minutes, hours, days or weeks; also without "ago"
     now
 
 Knows no clock: what "now" means is passed in. All moments are UTC.
@@ -13,9 +13,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from spark_sink.travel.errors import BadMoment
+from spark_sink.errors import BadMoment
 
-_AGO: Final = re.compile(r"(\d+(?:\.\d+)?) ?(s|sec|second|min|minute|h|hour|d|day|week)s? ago", re.ASCII)
+_AGO: Final = re.compile(r"(\d+(?:\.\d+)?) ?(s|sec|second|min|minute|h|hour|d|day|week)s?(?: ago)?", re.ASCII)
 _UNIT_S: Final = {
     "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400,
     "week": 604_800,

@@ -1,0 +1,62 @@
+"""What commands say on a terminal: sentences and tables of names that come from strangers, and how a command ends."""
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spark_sink.errors import BadMoment, SinkError
+from spark_sink.moments import moment_of
+
+WIDTH: Final = 200  # columns where the output is no terminal and says no width
+
+
+def plain(text: str) -> str:
+    """Without control and direction characters: names come from strangers, and terminals and browsers obey."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def console_of() -> Console:
+    """Of standard output; a file or a log gets whole lines."""
+    is_wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=WIDTH if is_wide else None)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """A sentence."""
+    console.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; columns whose heads begin with `>` are numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        is_number = column.startswith(">")
+        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))  # no markup
+    console.print(table)
+
+
+def moment_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    """The moment that an option names, see `moments`; events are as exact as a millisecond."""
+    now = datetime.now(UTC)
+    try:
+        return None if value is None else moment_of(value, now.replace(microsecond=now.microsecond // 1000 * 1000))
+    except BadMoment as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def end(error: SinkError) -> NoReturn:
+    """The command fails: one sentence on standard error, and the exit status of the error."""
+    click.echo(f"{error}", err=True)
+    sys.exit(error.exit_status)
