@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from broker.events import ROUTE_SEEN
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.segments import ARCHIVE
-from spark_sink.simulate.history import KINDS, ROUTE_SEEN
+from spark_sink.simulate.history import KINDS
 from spark_sink.simulate.parts import Plan, Summary, replay_batches
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import (

@@ -17,20 +17,19 @@ from broker.events import (
     EVENTS_DROPPED,
     REDIRECT_REMOVED,
     REDIRECT_SET,
+    ROUTE_ADDED,
     ROUTE_EJECTED,
     ROUTE_JOINED,
     ROUTE_LEFT,
     ROUTE_RELIEVED,
+    ROUTE_REMOVED,
     ROUTE_REPLACED,
+    ROUTE_SEEN,
+    TABLE_DIGEST,
 )
 from broker.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
 from spark_sink.simulate.question import values_of
-
-ROUTE_ADDED: Final = 25
-ROUTE_REMOVED: Final = 26
-TABLE_DIGEST: Final = 27
-ROUTE_SEEN: Final = 28
 
 COMES: Final = frozenset({ROUTE_JOINED, ROUTE_ADDED, ROUTE_SEEN})
 GOES: Final = frozenset({ROUTE_LEFT, ROUTE_REPLACED, ROUTE_REMOVED})

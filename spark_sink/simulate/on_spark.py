@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from broker.events import ROUTE_SEEN
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS, SPARK_SCHEMAS
 from spark_sink.segments import ARCHIVE
 from spark_sink.session import reason_of
 from spark_sink.simulate.here import LIFECYCLE_NAMES, means_of, summary_of
-from spark_sink.simulate.history import KINDS, ROUTE_SEEN
+from spark_sink.simulate.history import KINDS
 from spark_sink.simulate.parts import Plan, Summary, replay_batches
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of

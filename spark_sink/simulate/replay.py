@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
+from broker.events import ROUTE_SEEN
 from broker.routing.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.wire.frames import SHARD
 from spark_sink.simulate.addresses import Addresses
-from spark_sink.simulate.history import COMES, ROUTE_SEEN, WHOLE, Change, Epoch
+from spark_sink.simulate.history import COMES, WHOLE, Change, Epoch
 from spark_sink.simulate.question import Question, TagValues, copy_id
 from spark_sink.simulate.results import Compared, RouteLoad, ShardMoves, UnitResult
 from spark_sink.simulate.settings import RunSettings

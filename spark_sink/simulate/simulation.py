@@ -19,6 +19,7 @@ from spark_sink.simulate.parts import Plan, Summary
 from spark_sink.simulate.question import Question, TagValues
 from spark_sink.simulate.results import UnitResult, merged
 
+BY_LOAD: Final = ("least_busy", "power_of_two", "p2c", "ewma")  # in names of methods that look at who is in flight
 TIMED: Final = ("peak_ewma", "zone_first:peak_ewma", "sticky peak_ewma")  # methods that choose by the clock
 
 
@@ -79,7 +80,7 @@ def simulate(engine: Engine, question: Question) -> Simulation:
         if part.compares:
             checked.append(result)
     total, check = merged(asked), merged(checked)
-    return Simulation(question, total, check, _notes(epochs, summaries, total, check))
+    return Simulation(question, total, check, _notes(epochs, summaries, total, check, question))
 
 
 def moment(at_us: int) -> str:
@@ -98,7 +99,13 @@ def _check_tags(epochs: Sequence[Epoch], question: Question) -> None:
             raise BadFolder(f"no route ever had {name}={value} in these events")
 
 
-def _notes(epochs: Sequence[Epoch], summaries: Sequence[Summary], total: UnitResult, check: UnitResult) -> list[str]:
+def _notes(
+    epochs: Sequence[Epoch],
+    summaries: Sequence[Summary],
+    total: UnitResult,
+    check: UnitResult,
+    question: Question,
+) -> list[str]:
     """What was not replayed, or not as it was: a sentence each."""
     by_key = {(each.broker_id, each.epoch): each for each in epochs}
     notes: list[str] = []
@@ -108,6 +115,13 @@ def _notes(epochs: Sequence[Epoch], summaries: Sequence[Summary], total: UnitRes
         notes += [f"{who}: {text}" for text in _notes_of(epoch, summary)]
     for why, number in sorted(total.not_replayed.items()):
         notes.append(f"a request was taken as it was, {number:,} times: {why}")
+    methods = [*check.compared, *([question.chooser] if question.chooser is not None else [])]
+    by_load = sorted({method for method in methods if any(name in method for name in BY_LOAD)})
+    if by_load and total.real_branches > total.multicast_requests:
+        notes.append(
+            f"of {total.multicast_requests:,} multicasts to {total.real_branches:,} routes only the last end is "
+            f"recorded, so {' and '.join(by_load)} may see more in flight than there was"
+        )
     timed = sum(compared.choices for name, compared in check.compared.items() if name in TIMED)
     if timed:
         notes.append(f"{timed:,} choices went by latencies, which records round to microseconds")

@@ -17,10 +17,12 @@ from broker.events import (
     DRAIN_STARTED,
     REDIRECT_REMOVED,
     REDIRECT_SET,
+    ROUTE_ADDED,
     ROUTE_EJECTED,
     ROUTE_JOINED,
     ROUTE_RELIEVED,
     ROUTE_REPLACED,
+    ROUTE_SEEN,
 )
 from broker.routing.choosers import Chooser
 from broker.routing.dice import Dice
@@ -31,7 +33,7 @@ from broker.wire.frames import SHARD
 from broker.wire.ids import parse_id
 from broker.wire.keys import ROUTE_ID, ZONE, keys_named
 from broker.wire.tags import Tag
-from spark_sink.simulate.history import COMES, GOES, ROUTE_ADDED, ROUTE_SEEN, WHOLE, Change
+from spark_sink.simulate.history import COMES, GOES, WHOLE, Change
 from spark_sink.simulate.question import Question, TagValues, copy_id, key_of, values_of
 from spark_sink.simulate.settings import RunSettings
 

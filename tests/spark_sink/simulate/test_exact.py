@@ -9,18 +9,12 @@ import pytest
 from broker.core import CoreSettings
 from broker.events import DRAIN_STARTED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.routing.policies import Policy
-from spark_sink.simulate.here import Here
-from spark_sink.simulate.question import Question
 from spark_sink.simulate.replay import ANONYMOUS_STICKY
-from spark_sink.simulate.simulation import Simulation, simulate
+from spark_sink.simulate.simulation import Simulation
+from tests.spark_sink.simulate.histories import asked
 from tests.spark_sink.simulate.recording import busy_day, change_tags, drains, policy
 
 MOST = 2000  # requests
-
-
-def asked(folder: Path, question: Question | None = None) -> Simulation:
-    question = question or Question()
-    return simulate(Here(events=folder, tables=None, question=question), question)
 
 
 def wrong(simulation: Simulation) -> dict[str, tuple[int, int]]:
@@ -94,6 +88,7 @@ def test_multicasts_in_between_change_nothing_for_who_does_not_look_at_loads(tmp
     assert wrong(simulation) == {}
     assert simulation.result.multicast_requests > 100
     assert simulation.result.branches == simulation.result.real_branches
+    assert not any("multicasts to" in note for note in simulation.notes)
 
 
 def test_requests_that_waited_for_a_route_are_reproduced(tmp_path: Path) -> None:
@@ -141,5 +136,7 @@ def test_routes_that_warm_up_are_nearly_reproduced(tmp_path: Path) -> None:
 
 def test_multicasts_in_between_are_not_wholly_reproduced_by_who_looks_at_loads(tmp_path: Path) -> None:
     day = busy_day(CoreSettings(policy("least_busy"), single_requests=1), MOST, multicast=0.2)
-    compared = asked(day.write(tmp_path)).checked.compared["least_busy"]
+    simulation = asked(day.write(tmp_path))
+    compared = simulation.checked.compared["least_busy"]
     assert 0.5 * compared.choices < compared.same < compared.choices  # each branch has its own end; one is recorded
+    assert any("multicasts to" in note and "so least_busy may see more in flight" in note for note in simulation.notes)
