@@ -139,7 +139,8 @@ class History:
         """Segments."""
         for source, table in self.tables().items():
             (folder / source).mkdir(parents=True, exist_ok=True)
-            pq.write_table(table, folder / source / f"{BROKER}-{self._origin['epoch']}-0000000001.parquet")
+            name = f"{self._origin['broker_id']}-{self._origin['epoch']}-0000000001.parquet"
+            pq.write_table(table, folder / source / name)
         return folder
 
 
