@@ -29,11 +29,12 @@ def alert(batch: Any, number: int) -> None:
         SELECT service, sum(requests) AS n, sum(IF(outcome IN ({outcomes}), requests, 0)) AS failed,
           sort_array(collect_set(word) FILTER (WHERE word != '')) AS words, date_format(max(at), 'HH:mm:ss') AS until
         FROM flows GROUP BY service HAVING n >= {FEWEST} AND failed > n * {THRESHOLD} ORDER BY failed / n DESC""")
-    for row in rates.collect():
+    found = rates.collect()
+    for row in found:
         why = ", ".join(row.words) or "the service's own errors"
         share = f"{100 * row.failed / row.n:.1f} %"
         print(f"{row.until} ALERT {row.service}: {row.failed} of {row.n} requests failed ({share}): {why}")
-    if number == 0 or not rates.isEmpty():
+    if number == 0 or found:
         print(f"batch {number} is dealt with", flush=True)
 
 

@@ -14,8 +14,9 @@ from spark_sink.tables import COLUMNS
 tables = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-data/tables").absolute()
 spark = open_session("local[2]", is_short=True, name="questions")
 for name, columns in COLUMNS.items():
-    has_rows = any((tables / name).glob("date=*/*.parquet"))
-    rows = spark.read.parquet(f"{tables}/{name}") if has_rows else spark.createDataFrame([], spark_ddl(columns))
+    files = [f"file://{path}" for path in (tables / name).glob("date=*/*.parquet")]
+    schema = spark_ddl(columns)
+    rows = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
     rows.createOrReplaceTempView(name)
 
 

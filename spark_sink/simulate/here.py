@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.segments import ARCHIVE
 from spark_sink.simulate.history import KINDS
-from spark_sink.simulate.parts import Plan, Summary, replay_batches
+from spark_sink.simulate.parts import Plan, replay_batches
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import (
     RESULT_SCHEMA,
@@ -22,6 +22,7 @@ from spark_sink.simulate.records import (
     rows_of,
     sorted_rows,
 )
+from spark_sink.simulate.totals import totals_of
 from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
 
 MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark
@@ -60,11 +61,8 @@ class Here:
             return tables_lifecycle(self._tables)
         return lifecycle_rows(self._read(LIFECYCLES))
 
-    def summaries(self) -> list[Summary]:
-        return [summary_of(row) for row in summarised(self.records()).to_pylist()]
-
-    def speeds(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
-        return speeds_of(self.records())
+    def totals(self) -> pa.Table:
+        return totals_of(self.records())
 
     def replay(self, plan: Plan) -> pa.Table:
         rows = sorted_rows(list(rows_of(self.records(), plan.places)))
@@ -145,61 +143,6 @@ def lifecycle_rows(events: pa.Table) -> pa.Table:
     events = events.filter(pc.is_in(events["kind"], value_set=pa.array(sorted(KINDS), pa.int64())))
     events = events.append_column("at_us", events["at"].cast(pa.int64()))
     return events.select(LIFECYCLE_NAMES)
-
-
-def summarised(records: pa.Table) -> pa.Table:
-    """One row per epoch with what `summary_of` wants."""
-    is_request = pc.equal(records["interval_us"], 0)
-    records = records.append_column("has_order", pc.if_else(pc.greater(records["order"], 0), 1, 0))
-    records = records.append_column("is_flow", pc.if_else(is_request, 0, 1))
-    return records.group_by(["broker_id", "epoch"]).aggregate(
-        [
-            ([], "count_all"),
-            ("weight", "sum"),
-            ("weight", "max"),
-            ("has_order", "sum"),
-            ("order", "max"),
-            ("is_unnamed", "max"),
-            ("is_flow", "max"),
-            ("started_us", "max"),
-        ]
-    )
-
-
-def summary_of(row: dict[str, Any]) -> Summary:
-    """A row of `summarised`."""
-    return Summary(
-        broker_id=row["broker_id"],
-        epoch=row["epoch"],
-        rows=row["count_all"],
-        requests=row["weight_sum"],
-        max_weight=row["weight_max"],
-        choices=row["has_order_sum"],
-        last_order=row["order_max"],
-        has_unnamed=bool(row["is_unnamed_max"]),
-        is_flows=bool(row["is_flow_max"]),
-        last_us=row["started_us_max"],
-    )
-
-
-def speeds_of(records: pa.Table) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
-    """See `Engine.speeds`."""
-    done = records.filter(pc.and_(pc.equal(records["outcome"], "completed"), pc.not_equal(records["route_id"], "")))
-    spent = pc.multiply(done["duration_us"], done["weight"])
-    done = done.append_column("spent_us", spent)
-    sums = done.group_by(["broker_id", "epoch", "route_id", "model"]).aggregate(
-        [("spent_us", "sum"), ("weight", "sum")]
-    )
-    return means_of(sums)
-
-
-def means_of(sums: pa.Table) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
-    """Of rows with `spent_us_sum` and `weight_sum`."""
-    found: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
-    for row in sums.to_pylist():
-        mean = row["spent_us_sum"] / max(1, row["weight_sum"])
-        found.setdefault((row["broker_id"], row["epoch"]), {})[(row["route_id"], row["model"])] = mean
-    return found
 
 
 def _keys(records: pa.Table) -> pa.ChunkedArray:

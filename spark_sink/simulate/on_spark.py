@@ -19,11 +19,12 @@ from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS, SPARK_SCHEMAS
 from spark_sink.segments import ARCHIVE
 from spark_sink.session import reason_of
-from spark_sink.simulate.here import LIFECYCLE_NAMES, means_of, summary_of
+from spark_sink.simulate.here import LIFECYCLE_NAMES
 from spark_sink.simulate.history import KINDS
-from spark_sink.simulate.parts import Plan, Summary, replay_batches
+from spark_sink.simulate.parts import Plan, replay_batches
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of
+from spark_sink.simulate.totals import TOTAL_KEYS, TOTALS, TOTALS_SQL
 from spark_sink.tables import COLUMNS, LIFECYCLE, ROUTES
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
 
@@ -61,33 +62,13 @@ class OnSpark:
             rows = rows.unionByName(self._table(ROUTES).selectExpr(*_select(_SEEN_SQL)))
         return self._collected(rows)
 
-    def summaries(self) -> list[Summary]:
+    def totals(self) -> pa.Table:
         from pyspark.sql import functions as F  # optional: the extra spark
 
-        counted = (
-            self._records()
-            .groupBy("broker_id", "epoch")
-            .agg(
-                F.count("*").alias("count_all"),
-                F.sum("weight").alias("weight_sum"),
-                F.max("weight").alias("weight_max"),
-                F.sum(F.when(F.col("order") > 0, 1).otherwise(0)).alias("has_order_sum"),
-                F.max("order").alias("order_max"),
-                F.max("is_unnamed").alias("is_unnamed_max"),
-                F.max(F.when(F.col("interval_us") > 0, 1).otherwise(0)).alias("is_flow_max"),
-                F.max("started_us").alias("started_us_max"),
-            )
-        )
-        return [summary_of(row) for row in self._collected(counted).to_pylist()]
-
-    def speeds(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
-        from pyspark.sql import functions as F  # optional: the extra spark
-
-        done = self._records().where("outcome = 'completed' AND route_id != ''")
-        sums = done.groupBy("broker_id", "epoch", "route_id", "model").agg(
-            F.sum(F.col("duration_us") * F.col("weight")).alias("spent_us_sum"), F.sum("weight").alias("weight_sum")
-        )
-        return means_of(self._collected(sums))
+        made = {"sum": F.sum, "max": F.max}
+        sums = [made[how](name).alias(f"{name}_{how}") for name, how in TOTALS]
+        rows = self._records().selectExpr("*", *(f"{sql} AS {name}" for name, sql in TOTALS_SQL.items()))
+        return self._collected(rows.groupBy(*TOTAL_KEYS).agg(F.count("*").alias("count_all"), *sums))
 
     def replay(self, plan: Plan) -> pa.Table:
         places = plan.places

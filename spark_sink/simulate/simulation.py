@@ -1,6 +1,6 @@
 """A simulation: reads what there is, plans, has it replayed, and says what came out and how far to trust it.
 
-    lifecycle -> epochs      requests, flows -> summaries, speeds      -> plan -> results of the parts -> Simulation
+    lifecycle -> epochs      requests, flows -> totals      -> plan -> results of the parts -> Simulation
 
 Where the rows are read and replayed is for an engine (`here`, `on_spark`). Every record that is not replayed is counted
 in a sentence of `notes`.
@@ -18,6 +18,7 @@ from spark_sink.simulate.history import Epoch, epochs_of
 from spark_sink.simulate.parts import Plan, Summary
 from spark_sink.simulate.question import Question, TagValues
 from spark_sink.simulate.results import UnitResult, merged
+from spark_sink.simulate.totals import speeds_of, summaries_of
 
 BY_LOAD: Final = ("least_busy", "power_of_two", "p2c", "ewma")  # in names of methods that look at who is in flight
 TIMED: Final = ("peak_ewma", "zone_first:peak_ewma", "sticky peak_ewma")  # methods that choose by the clock
@@ -29,11 +30,8 @@ class Engine(Protocol):
     def lifecycle(self) -> pa.Table:
         """Columns of a lifecycle event that `epochs_of` wants, those kinds only that a replay needs."""
 
-    def summaries(self) -> list[Summary]:
-        """What records there are: of each epoch its requests, or its flows where it has no requests."""
-
-    def speeds(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
-        """(broker id, epoch) -> (route id, model) -> mean microseconds of requests that were completed."""
+    def totals(self) -> pa.Table:
+        """See `totals`: of each epoch its requests, or its flows where it has no requests."""
 
     def replay(self, plan: Plan) -> pa.Table:
         """The results of all parts that have rows."""
@@ -60,7 +58,8 @@ def simulate(engine: Engine, question: Question) -> Simulation:
         raise BadFolder(f"there are no lifecycle events{of}: without them nobody knows which routes there were")
     _check_tags(epochs, question)
     keys = {(each.broker_id, each.epoch) for each in epochs}
-    summaries = [each for each in engine.summaries() if (each.broker_id, each.epoch) in keys]
+    totals = engine.totals()
+    summaries = [each for each in summaries_of(totals) if (each.broker_id, each.epoch) in keys]
     if question.since_us is not None:
         summaries = [each for each in summaries if each.last_us >= question.since_us]
     if not any(each.rows for each in summaries):
@@ -68,7 +67,7 @@ def simulate(engine: Engine, question: Question) -> Simulation:
     plan = Plan(epochs, summaries, question)
     if not plan.parts:
         raise BadFolder("no epoch of any broker has its beginning or a snapshot: nobody knows which routes there were")
-    plan.speeds = engine.speeds()
+    plan.speeds = speeds_of(totals)
     results = engine.replay(plan)
     asked: list[UnitResult] = []
     checked: list[UnitResult] = []

@@ -18,6 +18,7 @@ from spark_sink.simulate.parts import Plan, Summary, replay_batches
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import rows_of, sorted_rows
 from spark_sink.simulate.results import UnitResult
+from spark_sink.simulate.totals import summaries_of
 from tests.spark_sink.simulate.histories import BROKER, History
 
 
@@ -34,7 +35,7 @@ def engine(folder: Path, question: Question) -> Here:
 
 
 def plan_of(here: Here, question: Question) -> Plan:
-    return Plan(epochs_of(here.lifecycle().to_pylist()), here.summaries(), question)
+    return Plan(epochs_of(here.lifecycle().to_pylist()), summaries_of(here.totals()), question)
 
 
 def test_with_the_real_settings_an_epoch_is_one_part(tmp_path: Path) -> None:
