@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 
 from spark_sink.columns import spark_ddl
-from spark_sink.session import open_session
+from spark_sink.session import nothing, open_session
 from spark_sink.tables import COLUMNS
 
 tables = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-data/tables").absolute()
 spark = open_session("local[2]", is_short=True, name="questions")
 for name, columns in COLUMNS.items():
     files = [f"file://{path}" for path in (tables / name).glob("date=*/*.parquet")]
-    schema = spark_ddl(columns)
-    rows = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    rows = spark.read.schema(spark_ddl(columns)).parquet(*files) if files else nothing(spark, columns)
     rows.createOrReplaceTempView(name)
 
 

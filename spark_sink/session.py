@@ -7,9 +7,11 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spark_sink.columns import Column, arrow_schema, spark_ddl
 from spark_sink.errors import MissingPart, SinkError
 from spark_sink.java import ensure_java
 
@@ -60,6 +62,12 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
     except Exception as error:  # pyspark raises its own, py4j's, grpc's and RuntimeError here
         raise _not_started(master, error) from error
     return session
+
+
+def nothing(session: Any, columns: Sequence[Column]) -> Any:
+    """A DataFrame with these columns and no rows. Of an Arrow table, which the JVM reads itself: a list goes through
+    Python workers, whose first start takes seconds."""
+    return session.createDataFrame(arrow_schema(columns).empty_table(), spark_ddl(columns))
 
 
 def is_connect(master: str) -> bool:

@@ -7,25 +7,26 @@ A worker needs this package and `broker.routing`, compiled or not: both are ther
 with `--py-files`. The plan, which has the routing tables' history, travels to each task whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from broker.events import ROUTE_SEEN
-from spark_sink.columns import spark_ddl
+from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
-from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS, SPARK_SCHEMAS
+from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.segments import ARCHIVE
-from spark_sink.session import reason_of
+from spark_sink.session import nothing, reason_of
 from spark_sink.simulate.here import LIFECYCLE_NAMES
 from spark_sink.simulate.history import KINDS
 from spark_sink.simulate.parts import Plan, replay_batches
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of
 from spark_sink.simulate.totals import TOTAL_KEYS, TOTALS, TOTALS_SQL
-from spark_sink.tables import COLUMNS, LIFECYCLE, ROUTES
+from spark_sink.tables import COLUMNS as TABLE_COLUMNS
+from spark_sink.tables import LIFECYCLE, ROUTES
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
 
 MAX_TASKS: Final = 64  # of the replay
@@ -97,36 +98,36 @@ class OnSpark:
         if "://" not in self._events:
             root = Path(self._events).absolute()
             folders = [root / source, *sorted((root / ARCHIVE).rglob(source))]
-            return self._read(SPARK_SCHEMAS[source], [f"file://{folder}" for folder in folders if folder.is_dir()])
+            return self._read(COLUMNS[source], [f"file://{folder}" for folder in folders if folder.is_dir()])
         # Other file systems do not tell what is below a folder without Spark.
-        live = self._try(SPARK_SCHEMAS[source], f"{self._events.rstrip('/')}/{source}", is_deep=False)
-        read = self._try(SPARK_SCHEMAS[source], f"{self._events.rstrip('/')}/{ARCHIVE}", is_deep=True, below=source)
+        live = self._try(COLUMNS[source], f"{self._events.rstrip('/')}/{source}", is_deep=False)
+        read = self._try(COLUMNS[source], f"{self._events.rstrip('/')}/{ARCHIVE}", is_deep=True, below=source)
         return live.unionByName(read)
 
     def _table(self, table: str) -> Any:
-        schema = spark_ddl(COLUMNS[table])
+        columns = TABLE_COLUMNS[table]
         if "://" in self._tables:
-            return self._try(schema, f"{self._tables.rstrip('/')}/{table}", is_deep=True)
+            return self._try(columns, f"{self._tables.rstrip('/')}/{table}", is_deep=True)
         folder = Path(self._tables).absolute() / table
-        return self._read(schema, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
+        return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
-    def _read(self, schema: str, paths: list[str], *, is_deep: bool = False) -> Any:
+    def _read(self, columns: Sequence[Column], paths: list[str], *, is_deep: bool = False) -> Any:
         if not paths:
-            return self._session.createDataFrame([], schema)
-        reader = self._session.read.schema(schema).option("pathGlobFilter", "*.parquet")
+            return nothing(self._session, columns)
+        reader = self._session.read.schema(spark_ddl(columns)).option("pathGlobFilter", "*.parquet")
         return reader.option("recursiveFileLookup", str(is_deep).lower()).parquet(*paths)
 
-    def _try(self, schema: str, path: str, *, is_deep: bool, below: str = "") -> Any:
+    def _try(self, columns: Sequence[Column], path: str, *, is_deep: bool, below: str = "") -> Any:
         """Empty where there is no such folder. `below`: only files in a folder of this name."""
         from pyspark.errors import AnalysisException  # optional: the extra spark
 
         try:
-            found = self._read(schema, [path], is_deep=is_deep)
+            found = self._read(columns, [path], is_deep=is_deep)
             return found.where(f"_metadata.file_path LIKE '%/{below}/%'") if below else found
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise BadFolder(f"{path} cannot be read: {reason_of(error)}") from error
-            return self._session.createDataFrame([], schema)
+            return nothing(self._session, columns)
 
     def _collected(self, frame: Any) -> pa.Table:
         try:

@@ -15,7 +15,7 @@ from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.events import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
 from spark_sink.segments import SUFFIX, segment_name
-from spark_sink.session import reason_of
+from spark_sink.session import nothing, reason_of
 from spark_sink.tables import COLUMNS as TABLE_COLUMNS
 from spark_sink.tables import LIFECYCLE, ROUTES
 from spark_sink.travel.records import (
@@ -212,7 +212,7 @@ class SparkReader(Reader):
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         folders = self._near.logs.folders(source)
         if not folders:
-            return self._session.createDataFrame([], SPARK_SCHEMAS[source])
+            return nothing(self._session, COLUMNS[source])
         reader = self._session.read.schema(SPARK_SCHEMAS[source]).format("parquet")
         reader = reader.option("pathGlobFilter", f"{run.stream}-*{SUFFIX}").option("ignoreCorruptFiles", "true")
         rows = reader.load([f"file://{folder}" for folder in folders])
@@ -227,7 +227,7 @@ class SparkReader(Reader):
         assert isinstance(self._near, TableReader)  # whoever asks has looked
         files = self._near.files(table)
         if not files:
-            return self._session.createDataFrame([], spark_ddl(TABLE_COLUMNS[table]))
+            return nothing(self._session, TABLE_COLUMNS[table])
         reader = self._session.read.schema(spark_ddl(TABLE_COLUMNS[table])).format("parquet")
         return reader.load([f"file://{path}" for path in files])
 
