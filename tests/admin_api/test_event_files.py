@@ -225,3 +225,46 @@ async def test_so_many_files_are_sent_at_a_time_and_a_reader_that_takes_too_long
             cut_off += 1
         writer.close()
     assert cut_off >= MAX_SENDS  # the last two may have got their places just now, and are read
+
+
+async def test_a_file_that_is_removed_while_it_is_sent_comes_whole(client: Client, folder: Path) -> None:
+    data = bytes(range(256)) * (CHUNK_BYTES // 16)
+    path = place(folder, "requests", 1_700_000_000_001, 1, data)
+    async with client.get(f"{EVENTS}/{TWO}/requests/1") as answer:
+        begin = await answer.content.readexactly(100)
+        path.unlink()
+        assert begin + await answer.read() == data
+    assert (await problem(client, f"{EVENTS}/{TWO}/requests/1"))["code"] == "no-such-event-file"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_file_that_is_removed_when_it_is_to_be_opened_is_not_there_any_more(
+    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Between the look and the opening: too late for a body that says so."""
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    await get(client, f"{EVENTS}/{ONE}")
+    (folder / "flows" / segment_name(BROKER, 1_700_000_000_000, 2)).unlink()
+    monkeypatch.setattr(event_files, "LOOK_S", 60.0)
+    async with client.request(method, f"{EVENTS}/{ONE}/flows/2") as answer:
+        assert (answer.status, await answer.read()) == (404, b"")
+
+
+@pytest.mark.parametrize(
+    "said, status, found",
+    [
+        ("bytes=0-2", 206, b"seg"),
+        ("bytes=5-", 206, b"nt"),
+        ("bytes=-100", 206, b"segment"),
+        ("bytes=7-", 416, b""),
+        ("bytes=4-2", 416, b""),
+        ("lines=1-2", 416, b""),
+    ],
+)
+async def test_ranges_of_a_file(client: Client, said: str, status: int, found: bytes) -> None:
+    async with client.get(f"{EVENTS}/{ONE}/flows/2", headers={"Range": said}) as answer:
+        assert answer.status == status
+        if status == 206:
+            assert await answer.read() == found
+        else:
+            assert answer.headers["Content-Range"] == "bytes */7"

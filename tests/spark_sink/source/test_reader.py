@@ -13,6 +13,7 @@ from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.reading.folder import EventFile
 from spark_sink.segments import Disk
+from spark_sink.source import catalog
 from spark_sink.source import reader as reader_module
 from spark_sink.source.options import Offsets
 from spark_sink.source.reader import EventReader, limited
@@ -442,3 +443,35 @@ def test_logs_of_the_helper_are_real(tmp_path: Path) -> None:
     one.take(30)
     [log] = (tmp_path / WAL_FOLDER).glob("*.wal")
     assert WalContent(log.read_bytes()).ledger.rows == {FLOWS: 27, LIFECYCLES: 3, REQUESTS: 15}
+
+
+def test_files_beyond_those_that_are_remembered_are_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "MAX_KNOWN", 3)
+    one = run(tmp_path)
+    for _ in range(8):
+        one.take(20)
+        one.roll()
+    reader = reader_of(tmp_path)
+    start = reader.initial_offset()
+    end = reader.latest_offset(start)
+    assert names_of(reader, start, end) == names_of(reader, start, end) == one.names[FLOWS]
+    assert len(reader._catalog._spans) <= 3
+
+
+def test_bad_files_beyond_those_that_are_remembered_are_named_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalog, "MAX_TOLD", 2)
+    run(tmp_path).take(20)
+    (tmp_path / FLOWS).mkdir(exist_ok=True)
+    for name in "abc":
+        (tmp_path / FLOWS / f"{name}.txt").touch()
+    reader = reader_of(tmp_path)
+    for _ in range(2):
+        assert reader.latest_offset() == {STREAM: 18}
+        assert len(reader._catalog._told) <= 2
+    said = capfd.readouterr().err.splitlines()
+    assert {line.partition(" is no event file")[0].rpartition("/")[2] for line in said} == {"a.txt", "b.txt", "c.txt"}
+    assert 4 <= len(said) <= 6
