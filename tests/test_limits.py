@@ -133,6 +133,23 @@ def test_the_list_says_the_defaults_as_they_are() -> None:
     assert said == {name: value_of(name) for name in said}
 
 
+@pytest.mark.parametrize(
+    "heading, rooms",
+    [("Bounds of what-if", ["simulate"]), ("Bounds of who reads event files", ["reading", "source", "travel"])],
+)
+def test_every_bound_of_a_room_of_spark_sink_has_a_row_with_its_number(heading: str, rooms: list[str]) -> None:
+    pytest.importorskip("pyarrow")
+    found = {}
+    for path in (path for room in rooms for path in (ROOT / "spark_sink" / room).glob("*.py")):
+        module = f"spark_sink.{path.parent.name}.{path.stem}"
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "MAX_" in node.target.id:
+                found[f"{module}.{node.target.id}"] = getattr(importlib.import_module(module), node.target.id)
+    listed = rows(heading)
+    assert {name.strip("`"): number(default) for name, default, *_ in listed} == found
+    assert all(unit and at_the_bound for _, _, unit, at_the_bound, *_ in listed)
+
+
 def test_every_bound_has_a_unit_and_says_what_happens() -> None:
     for name, _, unit, at_the_bound, *_ in rows("Bounds"):
         assert unit, name
