@@ -53,3 +53,9 @@ class BadFile(SinkError):
 
 class LostRows(SinkError):
     """Rows that were to be read are not there any more; the text says which, and how many."""
+
+
+def first_line(error: Exception) -> str:
+    """Of its text; libraries add stacks and hints below it."""
+    lines = str(error).splitlines()
+    return lines[0].strip() if lines else type(error).__name__

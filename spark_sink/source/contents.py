@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.batches import METADATA_PREFIX, tables_of
-from spark_sink.errors import BadFile, BadFrame
+from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.events import ARROW_SCHEMAS
 from spark_sink.reading.folder import EventFile
 from spark_sink.source.stores import Store
@@ -65,7 +65,7 @@ def table_of(store: Store, file: EventFile, source: str, span: Span) -> pa.Table
             first = _segment_span(file, opened.metadata, source).first
             table = opened.read()
         except (pa.ArrowException, OSError) as error:
-            raise BadFile(f"{store.name}: {file.place} cannot be read: {_line(error)}") from error
+            raise BadFile(f"{store.name}: {file.place} cannot be read: {first_line(error)}") from error
     if table is None or not first <= span.first <= span.end <= first + len(table):
         there = "none" if table is None else f"{first} to {first + len(table)}"
         raise BadFile(f"{store.name}: {file.place} should hold the rows {span.first} to {span.end} and holds {there}")
@@ -73,7 +73,7 @@ def table_of(store: Store, file: EventFile, source: str, span: Span) -> pa.Table
     try:
         return table.slice(span.first - first, span.rows).select(schema.names).cast(schema)
     except (pa.ArrowException, KeyError) as error:
-        raise BadFile(f"{store.name}: {file.place} has other columns than events have: {_line(error)}") from error
+        raise BadFile(f"{store.name}: {file.place} has other columns than events have: {first_line(error)}") from error
 
 
 def _log(store: Store, file: EventFile) -> WalContent | None:
@@ -102,7 +102,7 @@ def _footer(store: Store, file: EventFile) -> pq.FileMetaData:
     try:
         return pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
-        raise BadFile(f"{store.name}: the footer of {file.place} cannot be read: {_line(error)}") from error
+        raise BadFile(f"{store.name}: the footer of {file.place} cannot be read: {first_line(error)}") from error
 
 
 def _segment_span(file: EventFile, footer: pq.FileMetaData, source: str) -> Span:
@@ -119,7 +119,3 @@ def _segment_span(file: EventFile, footer: pq.FileMetaData, source: str) -> Span
     if not said("first_row").isdigit():
         raise BadFile(f"{file.place} does not say which rows it has: a version of the writer before schema 3 made it")
     return Span(int(said("first_row")), footer.num_rows)
-
-
-def _line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -13,16 +13,12 @@ import pyarrow.parquet as pq
 
 from spark_sink.batches import METADATA_PREFIX, tables_of
 from spark_sink.columns import ARROW_TYPES, TIME
-from spark_sink.errors import BadFrame, SinkError
+from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.events import SCHEMA_VERSION
 from spark_sink.travel.records import micros
 from spark_sink.writing.wal import WalContent
 
 TIMES: Final = ("at", "seen_at")
-
-
-class BadFile(SinkError):
-    """A file that holds no records that can be read; the text says why."""
 
 
 class RecordFile:
@@ -50,7 +46,7 @@ class ParquetRecords(RecordFile):
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise BadFile(f"it is no whole Parquet file ({_first_line(error)})") from error
+            raise BadFile(f"it is no whole Parquet file ({first_line(error)})") from error
         footer = {
             key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
             for key, value in (self._file.metadata.metadata or {}).items()
@@ -96,7 +92,7 @@ class ParquetRecords(RecordFile):
                 raise BadFile(f"it has only the columns {', '.join(table.schema.names) or 'of others'}")
             return table
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise BadFile(f"it cannot be read ({_first_line(error)})") from error
+            raise BadFile(f"it cannot be read ({first_line(error)})") from error
 
     def close(self) -> None:
         """Of the file."""
@@ -151,8 +147,3 @@ def _wrong_in(footer: Mapping[str, str], says: Mapping[str, str]) -> str:
     if not version.isdecimal() or int(version) > SCHEMA_VERSION:
         return f"it is of schema version {version}, this program reads up to {SCHEMA_VERSION}"
     return ""
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0].strip() if lines else type(error).__name__
