@@ -1,17 +1,16 @@
 """The engine without Spark: reads Parquet with pyarrow and replays in this process. For small inputs, and for tests."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from broker.events import ROUTE_SEEN
-from spark_sink.errors import BadFolder, SinkError
+from spark_sink.errors import BadFile, BadFolder, SinkError, first_line
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.segments import ARCHIVE
+from spark_sink.reading.files import ParquetRecords
+from spark_sink.reading.folder import list_folder
 from spark_sink.simulate.history import KINDS
 from spark_sink.simulate.parts import Plan, replay_batches
 from spark_sink.simulate.question import Question
@@ -53,6 +52,7 @@ class Here:
         self._events: Final = events
         self._tables: Final = tables
         self._until_us: Final = question.until_us
+        self.problems: list[str] = []  # sentences: files that were passed over
         check_folder(events, tables)
         self._records: pa.Table | None = None  # until somebody asks
 
@@ -95,7 +95,7 @@ class Here:
 
     def _read(self, source: str) -> pa.Table:
         assert self._events is not None  # else it is read from tables
-        return read_segments(segment_files(self._events, source), source)
+        return read_segments(self._events, source, self.problems)
 
 
 def check_folder(events: Path | None, tables: Path | None) -> None:
@@ -106,23 +106,25 @@ def check_folder(events: Path | None, tables: Path | None) -> None:
         raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
 
 
-def segment_files(events: Path, source: str) -> list[Path]:
-    """The segments of a source, also those in the archive; one that is just being moved there is there once."""
-    folders = [events / source, *sorted((events / ARCHIVE).rglob(source))]
-    found = {path.name: path for folder in folders for path in sorted(folder.glob("[!._]*.parquet"))}
-    return [found[name] for name in sorted(found)]
-
-
-def read_segments(files: Iterable[Path], source: str) -> pa.Table:
-    """The rows of these segments. BadFolder: one cannot be read."""
-    paths = [str(path) for path in files]
-    schema = ARROW_SCHEMAS[source]
-    if not paths:
-        return schema.empty_table()
-    try:
-        return ds.dataset(paths, schema=schema, format="parquet").to_table()
-    except (pa.ArrowException, OSError) as error:
-        raise BadFolder(f"a segment of {source} cannot be read: {error}") from error
+def read_segments(events: Path, source: str, problems: list[str]) -> pa.Table:
+    """The rows of the segments of a source, also of those in the archive. What is none is passed over and named in
+    `problems`, once."""
+    listing = list_folder(events, (source,))
+    wrong = [f"{events / place} is passed over: it is not named like a segment" for place in listing.foreign]
+    tables = [ARROW_SCHEMAS[source].empty_table()]
+    for file in sorted(file for file in listing.files if not file.is_log):
+        broker_id, _, epoch = file.stream.rpartition("-")
+        says = {"source": source, "broker_id": broker_id, "epoch": epoch}
+        try:
+            found = ParquetRecords(events / file.place, says)
+            try:
+                tables.append(found.read(ARROW_SCHEMAS[source].names).cast(ARROW_SCHEMAS[source]))
+            finally:
+                found.close()
+        except (BadFile, OSError, pa.ArrowException) as error:
+            wrong.append(f"{events / file.place} is passed over: {first_line(error)}")
+    problems += [each for each in wrong if each not in problems]
+    return pa.concat_tables(tables)
 
 
 def tables_lifecycle(tables: Path) -> pa.Table:

@@ -17,6 +17,7 @@ from broker.events import ROUTE_SEEN
 from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.reading.folder import list_folder
 from spark_sink.segments import ARCHIVE
 from spark_sink.session import nothing, reason_of
 from spark_sink.simulate.here import LIFECYCLE_NAMES
@@ -31,6 +32,8 @@ from spark_sink.tables import REQUESTS as REQUEST_TABLE
 
 MAX_TASKS: Final = 64  # of the replay
 ROWS_PER_TASK: Final = 100_000  # some seconds of work; a task for each part would be too many small ones
+# Of segments: rows that the name of their file tells; a copy under another name is none.
+OWN: Final = "startswith(_metadata.file_name, concat(broker_id, '-', epoch, '-'))"
 _KINDS: Final = ", ".join(str(kind) for kind in sorted(KINDS))
 _LIFECYCLE_SQL: Final = {"at_us": "unix_micros(at) AS at_us", "choices": "coalesce(choices, 0L) AS choices"}
 _SEEN_SQL: Final = {
@@ -51,6 +54,7 @@ class OnSpark:
         self._events: Final = events
         self._tables: Final = tables
         self._until_us: Final = question.until_us
+        self.problems: list[str] = []  # sentences: files that were passed over
         self._known: Any = None  # the DataFrame of records, once somebody has asked
 
     def lifecycle(self) -> pa.Table:
@@ -95,14 +99,18 @@ class OnSpark:
 
     def _segments(self, source: str) -> Any:
         """The segments of a source, also those in the archive."""
+        columns = COLUMNS[source]
         if "://" not in self._events:
             root = Path(self._events).absolute()
+            foreign = list_folder(root, (source,)).foreign
+            wrong = [f"{root / place} is passed over: it is not named like a segment" for place in foreign]
+            self.problems.extend(each for each in wrong if each not in self.problems)
             folders = [root / source, *sorted((root / ARCHIVE).rglob(source))]
-            return self._read(COLUMNS[source], [f"file://{folder}" for folder in folders if folder.is_dir()])
+            return self._read(columns, [f"file://{folder}" for folder in folders if folder.is_dir()], OWN)
         # Other file systems do not tell what is below a folder without Spark.
-        live = self._try(COLUMNS[source], f"{self._events.rstrip('/')}/{source}", is_deep=False)
-        read = self._try(COLUMNS[source], f"{self._events.rstrip('/')}/{ARCHIVE}", is_deep=True, below=source)
-        return live.unionByName(read)
+        live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)
+        below = f"{OWN} AND _metadata.file_path LIKE '%/{source}/%'"
+        return live.unionByName(self._try(columns, f"{self._events.rstrip('/')}/{ARCHIVE}", below, is_deep=True))
 
     def _table(self, table: str) -> Any:
         columns = TABLE_COLUMNS[table]
@@ -111,19 +119,19 @@ class OnSpark:
         folder = Path(self._tables).absolute() / table
         return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
-    def _read(self, columns: Sequence[Column], paths: list[str], *, is_deep: bool = False) -> Any:
+    def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:
+        """`only`: rows for which this holds."""
         if not paths:
             return nothing(self._session, columns)
         reader = self._session.read.schema(spark_ddl(columns)).option("pathGlobFilter", "*.parquet")
-        return reader.option("recursiveFileLookup", str(is_deep).lower()).parquet(*paths)
+        return reader.option("recursiveFileLookup", str(is_deep).lower()).parquet(*paths).where(only)
 
-    def _try(self, columns: Sequence[Column], path: str, *, is_deep: bool, below: str = "") -> Any:
-        """Empty where there is no such folder. `below`: only files in a folder of this name."""
+    def _try(self, columns: Sequence[Column], path: str, only: str = "true", *, is_deep: bool = False) -> Any:
+        """Empty where there is no such folder."""
         from pyspark.errors import AnalysisException  # optional: the extra spark
 
         try:
-            found = self._read(columns, [path], is_deep=is_deep)
-            return found.where(f"_metadata.file_path LIKE '%/{below}/%'") if below else found
+            return self._read(columns, [path], only, is_deep=is_deep)
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise BadFolder(f"{path} cannot be read: {reason_of(error)}") from error

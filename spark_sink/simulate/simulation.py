@@ -27,6 +27,8 @@ TIMED: Final = ("peak_ewma", "zone_first:peak_ewma", "sticky peak_ewma")  # meth
 class Engine(Protocol):
     """Where records are, and who replays them."""
 
+    problems: list[str]  # sentences: files that were passed over so far
+
     def lifecycle(self) -> pa.Table:
         """Columns of a lifecycle event that `epochs_of` wants, those kinds only that a replay needs."""
 
@@ -79,7 +81,8 @@ def simulate(engine: Engine, question: Question) -> Simulation:
         if part.compares:
             checked.append(result)
     total, check = merged(asked), merged(checked)
-    return Simulation(question, total, check, _notes(epochs, summaries, total, check, question))
+    notes = [*engine.problems, *_notes(epochs, summaries, total, check, question)]
+    return Simulation(question, total, check, notes)
 
 
 def moment(at_us: int) -> str:

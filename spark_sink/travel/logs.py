@@ -17,7 +17,7 @@ import pyarrow as pa
 from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFile
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
-from spark_sink.travel.files import LogContent, LogRecords, ParquetRecords, RecordFile
+from spark_sink.reading.files import LogContent, LogRecords, ParquetRecords, RecordFile
 from spark_sink.travel.listing import MAX_NAMED, Listing
 from spark_sink.travel.records import RECORD_COLUMNS, Record, Run, micros, ranges_of, records_of
 

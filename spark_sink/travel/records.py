@@ -20,6 +20,7 @@ from broker.events import (
     ROUTE_REPLACED,
     ROUTE_SEEN,
 )
+from spark_sink.reading.files import micros as micros
 
 PUTS: Final = frozenset((ROUTE_JOINED, ROUTE_ADDED, ROUTE_SEEN))  # a route is in the table from here on
 TAKES: Final = frozenset((ROUTE_LEFT, ROUTE_REPLACED, ROUTE_REMOVED))  # it is not
@@ -172,11 +173,6 @@ def records_of(rows: pa.Table) -> list[Record]:
     columns.insert(RECORD_COLUMNS.index("at"), times)
     columns.insert(RECORD_COLUMNS.index("tags"), tags)
     return [Record(*values) for values in zip(*columns, strict=True)]
-
-
-def micros(column: Any) -> Any:
-    """A column of times as an int64 array, microseconds since the epoch."""
-    return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
 
 
 def overlaps(dropped: Record, first: int, last: int) -> bool:

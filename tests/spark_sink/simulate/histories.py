@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
 from broker.wire.ids import id_text
 from broker.wire.keys import ROUTE_ID, SERVICE_NAME, parse_key
+from spark_sink.batches import parquet_bytes, segment_metadata
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.frames import Header
 from spark_sink.simulate.here import Here
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.simulation import Simulation, simulate
@@ -33,6 +34,7 @@ class History:
     """Rows of one epoch, numbered as they come."""
 
     def __init__(self, epoch: int = 1, broker: str = BROKER) -> None:
+        self._broker, self._epoch = broker, epoch
         self._origin = {"broker_id": broker, "broker_name": "one", "epoch": epoch}
         self.seq = 0
         self.choices = 0
@@ -139,8 +141,9 @@ class History:
         """Segments."""
         for source, table in self.tables().items():
             (folder / source).mkdir(parents=True, exist_ok=True)
-            name = f"{self._origin['broker_id']}-{self._origin['epoch']}-0000000001.parquet"
-            pq.write_table(table, folder / source / name)
+            name = f"{self._broker}-{self._epoch}-0000000001.parquet"
+            header = Header(self._broker, "one", self._epoch)
+            (folder / source / name).write_bytes(parquet_bytes(table, segment_metadata(header, source, 0)))
         return folder
 
 

@@ -38,6 +38,8 @@ def mixed(folder: Path) -> Path:
             history.leave(3, "orders").ask(0, "billing").ask(1, "orders")
         history.write(folder)
     for source in (LIFECYCLES, REQUESTS):
+        copied = folder / source / "copy.parquet"
+        copied.write_bytes(next((folder / source).glob("*-2-*.parquet")).read_bytes())
         archive = folder / ARCHIVE / "somewhere" / "deep" / source
         archive.mkdir(parents=True)
         for path in (folder / source).glob("*-1-0000000001.parquet"):

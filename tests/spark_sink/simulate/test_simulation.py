@@ -287,3 +287,19 @@ def test_too_many_records_are_for_spark(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(here, "MAX_RECORDS", 9)
     with pytest.raises(Exception, match=r"10 records are more than are replayed without Spark \(9\)"):
         asked(two_routes().write(tmp_path))
+
+
+def test_files_that_are_no_segments_are_named_and_not_counted(tmp_path: Path) -> None:
+    """A copy under another name, one of another broker, a torn one, and one of somebody else."""
+    folder = two_routes().write(tmp_path)
+    [segment] = (folder / "requests").glob("*.parquet")
+    for name in ("copy.parquet", segment.name.replace("b0000000", "c0000000"), "notes.txt"):
+        (segment.parent / name).write_bytes(segment.read_bytes())
+    segment.with_name(segment.name.replace("01.parquet", "02.parquet")).write_bytes(segment.read_bytes()[:-9])
+    simulation = asked(folder)
+    assert simulation.result.requests == 10
+    said = [note for note in simulation.notes if "is passed over" in note]
+    assert len(said) == 4
+    assert all(
+        sum(f"/requests/{name}" in note for note in said) == 1 for name in ("copy.parquet", "c0000000", "notes.txt")
+    )

@@ -88,8 +88,8 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Run]]:
             net.heal()
         elif action < 0.6:
             name = dice.choice(sorted(net.worlds))
-            tags = {"zone": dice.choice("ab")}
-            wires[number] = (name, net.worlds[name].service(dice.choice(("orders", "stock")), number, **tags))
+            service = dice.choice(("orders", "stock"))
+            wires[number] = (name, net.worlds[name].service(service, number, zone=dice.choice("ab")))
         elif number in wires:
             wires.pop(number)[1].lose()
         net.pump()

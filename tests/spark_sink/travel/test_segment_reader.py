@@ -7,9 +7,9 @@ import pytest
 
 from spark_sink.errors import BadFolder
 from spark_sink.moments import moment_at
+from spark_sink.reading.files import ParquetRecords
 from spark_sink.segments import segment_name
 from spark_sink.travel import Gap, TableAt, table_at
-from spark_sink.travel.files import ParquetRecords
 from spark_sink.travel.segment_reader import SegmentReader
 from spark_sink.travel.values import EQUAL
 from tests.spark_sink.records import NOON_MS

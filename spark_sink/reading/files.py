@@ -15,7 +15,6 @@ from spark_sink.batches import METADATA_PREFIX, tables_of
 from spark_sink.columns import ARROW_TYPES, TIME
 from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.events import SCHEMA_VERSION
-from spark_sink.travel.records import micros
 from spark_sink.writing.wal import WalContent
 
 TIMES: Final = ("at", "seen_at")
@@ -135,6 +134,11 @@ class LogContent:
             raise BadFile(f"it is a log of {header.broker_id}, epoch {header.epoch}")
         self.broker_name: Final = header.broker_name
         self.sources: Final[dict[str, pa.Table]] = tables_of(header, content.frames, content.known)
+
+
+def micros(column: Any) -> Any:
+    """A column of times as an int64 array, microseconds since the epoch."""
+    return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
 
 
 def _wrong_in(footer: Mapping[str, str], says: Mapping[str, str]) -> str:
