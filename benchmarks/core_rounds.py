@@ -36,11 +36,13 @@ STUCK_S: Final = 10.0
 class Timer(asyncio.TimerHandle):
     """Never fires by itself."""
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, at: float, callback: Callable[[], None]) -> None:
+        self.at: Final = at
+        self.callback: Final = callback
+        self.is_over = False
 
     def cancel(self) -> None:
-        pass
+        self.is_over = True
 
 
 class Loop:
@@ -48,7 +50,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._soon: list[Callable[[], None]] = []
-        self._tick: tuple[float, Callable[[], None]] = (0.0, lambda: None)
+        self._timers: list[Timer] = []  # two at most
 
     def time(self) -> float:
         return time.monotonic()
@@ -57,16 +59,21 @@ class Loop:
         self._soon.append(callback)
 
     def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
-        self._tick = (when, callback)
-        return Timer()
+        timer = Timer(when, callback)
+        self._timers.append(timer)
+        return timer
 
     def turn(self) -> None:
         """What is due."""
         due, self._soon = self._soon, []
         for callback in due:
             callback()
-        if time.monotonic() >= self._tick[0]:
-            self._tick[1]()
+        now = time.monotonic()
+        for timer in self._timers:
+            if now >= timer.at and not timer.is_over:
+                timer.cancel()
+                timer.callback()
+        self._timers = [timer for timer in self._timers if not timer.is_over]
 
 
 class Link:

@@ -4,9 +4,9 @@
     python -m benchmarks.events --seconds 60 --routes 10000
 
 Everything that the broker's process does is in it: counting, the row of each request, definitions, snapshots, handing
-out, the encode every 20 ms and the write into a real pipe, whose reader is another process. The four take turns of a
-third of a second in one process and each is divided by the first one of its turn: what else the machine does changes
-all four. The last lines say what joins and snapshots of a large table cost.
+out, encoding what is handed out and writing it into a real pipe, whose reader is another process. The four take turns
+of a third of a second in one process and each is divided by the first one of its turn: what else the machine does
+changes all four. The last lines say what joins and snapshots of a large table cost.
 """
 
 import argparse
@@ -20,7 +20,6 @@ from benchmarks.core_rounds import Rounds
 from benchmarks.machine import describe_machine
 from broker.core import COMPILED, CoreSettings
 from broker.edge.event_backlog import Backlog, Event, framed
-from broker.edge.event_pipe import FLUSH_S
 from broker.forwarding.singles import SingleRequests
 from broker.life.snapshots import PIECE
 from broker.routing.table import Route, Table
@@ -39,7 +38,6 @@ class Sink:
         assert self._reader.stdin is not None
         self._pipe: Final = self._reader.stdin
         self._pipe.write(framed({}))
-        self._flush_at = 0.0
 
     def take_events(self, events: list[Event]) -> None:
         self._backlog.append(events)
@@ -48,15 +46,12 @@ class Sink:
     def take_requests(self, requests: SingleRequests) -> None:
         for definition in requests.definitions:
             self._backlog.define(definition)
-        self._backlog.append_rows(requests.rows)
+        self._backlog.append(requests.rows)
         for flow in requests.forgotten:
             self._backlog.forget(flow)
         self._flush()
 
     def _flush(self) -> None:
-        if time.monotonic() < self._flush_at:
-            return
-        self._flush_at = time.monotonic() + FLUSH_S
         self._backlog.encode(time.time_ns() // 1_000_000)
         self._backlog.push(self._write)
         self._backlog.confirmed(self._backlog.first_number - 1)

@@ -3,7 +3,7 @@
     python -m benchmarks.sink                     20,000 and 100,000 requests a second, each for 10 s
     python -m benchmarks.sink --rates 30000 --seconds 30
 
-A real writer process is fed frames as a broker sends them, one every 20 ms: single requests over 50 services, 200
+A real writer process is fed frames as a busy broker sends them, one every 15 ms: single requests over 50 services, 200
 routes and 20 callers, as skewed as traffic is (zipf), with latencies and sizes that vary. Its CPU is what the kernel
 says of the process, less what a writer that gets nothing costs. How long a batch takes from the end of its log to the
 removal of it is measured inside this process, with the same frames.
@@ -25,13 +25,13 @@ from typing import Final
 import msgspec
 
 from benchmarks.machine import describe_machine
+from broker.edge.shell import REQUESTS_S
 from spark_sink.batches import warm_up
 from spark_sink.frames import Header
 from spark_sink.segments import Disk
 from spark_sink.writing.state import Settings
 from spark_sink.writing.writer import Writer
 
-TICK_S: Final = 0.02
 SERVICES: Final = 50
 ROUTES: Final = 200
 CALLERS: Final = 20
@@ -60,11 +60,11 @@ def frames_of(rate: int, seconds: float, seed: int = 1) -> list[bytes]:
     weights = [1.0 / (rank + 1) for rank in range(flows)]
     numbers = dice.sample(range(1, flows + 1), flows)
     started_us, seq, frames = 1_800_000_000_000_000, 0, []
-    for tick in range(round(seconds / TICK_S)):
+    for tick in range(round(seconds / REQUESTS_S)):
         rows: list[Row] = []
-        for flow in dice.choices(numbers, weights, k=round(rate * TICK_S)):
+        for flow in dice.choices(numbers, weights, k=round(rate * REQUESTS_S)):
             seq += 1
-            at_us = started_us + tick * 20_000 + dice.randrange(20_000)
+            at_us = started_us + round(1e6 * REQUESTS_S * (tick + dice.random()))
             outcome = 0 if dice.random() < 0.99 else dice.randrange(1, 6)
             sizes = 60 + dice.randrange(40), 80 + int(dice.expovariate(1 / 400))
             duration_us = int(dice.lognormvariate(6.5, 0.9))
@@ -90,7 +90,7 @@ def process_cpu_s(folder: Path, frames: Sequence[bytes]) -> float:
     time.sleep(2.0)  # until it has started, so that the pace is one from the beginning
     begun = time.monotonic()
     for number, frame in enumerate(frames):
-        time.sleep(max(0.0, begun + number * TICK_S - time.monotonic()))
+        time.sleep(max(0.0, begun + number * REQUESTS_S - time.monotonic()))
         process.stdin.write(framed(frame))
         process.stdin.flush()
     process.stdin.close()
@@ -107,11 +107,11 @@ def publish_ms(folder: Path, frames: Sequence[bytes]) -> list[float]:
     writer.take(msgspec.msgpack.encode(definitions()), 0.0, 0.0)
     took = []
     for number, frame in enumerate(frames):
-        now = number * TICK_S
+        now = number * REQUESTS_S
         writer.take(frame, now, 0.0)
         begun = time.perf_counter()
         sealed = writer.state.sealed
-        writer.tick(now + TICK_S, 0.0)
+        writer.tick(now + REQUESTS_S, 0.0)
         if writer.state.sealed > sealed:
             took.append((time.perf_counter() - begun) * 1000)
     writer.seal_all(0.0, 0.0)
@@ -122,7 +122,7 @@ def publish_ms(folder: Path, frames: Sequence[bytes]) -> list[float]:
 def measure(rate: int, seconds: float, idle_s: float) -> str:
     """A line of the table."""
     frames = frames_of(rate, seconds)
-    events = round(rate * TICK_S) * len(frames)
+    events = round(rate * REQUESTS_S) * len(frames)
     folder = Path(tempfile.mkdtemp(prefix="sink-"))
     try:
         cpu_s = process_cpu_s(folder / "process", frames) - idle_s

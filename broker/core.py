@@ -440,6 +440,10 @@ class Core(Ends):
         """What happened since the last call; in order, but for the routes of a snapshot."""
         return self._diary.take()
 
+    def has_requests(self) -> bool:
+        """Single requests have ended since they were taken."""
+        return bool(self.engine.singles.rows)
+
     def take_requests(self) -> SingleRequests | None:
         """Single requests that ended since the last call; None where there are none."""
         return self.engine.singles.take()

@@ -108,14 +108,10 @@ class Backlog:
         """All is confirmed as well."""
         return self.is_empty and not self._sent and self._unkept is None
 
-    def append(self, events: Iterable[Event]) -> bool:
-        """Take them. True: so many wait that they should be encoded at once."""
-        self._pending.extend(events)
-        return len(self._pending) >= MAX_FRAME_RECORDS
-
-    def append_rows(self, rows: Iterable[Row]) -> bool:
-        """The same for rows of single requests, which name flows that are defined."""
-        self._pending.extend(rows)
+    def append(self, records: Iterable[Event | Row]) -> bool:
+        """Take events, or rows of single requests, whose flows are defined. True: so many wait that they should be
+        encoded at once."""
+        self._pending.extend(records)
         return len(self._pending) >= MAX_FRAME_RECORDS
 
     def define(self, definition: Row) -> None:

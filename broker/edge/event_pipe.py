@@ -1,8 +1,11 @@
 """The broker's end of the pipe to the writer of event files, a process of its own (`python -m spark_sink.writer`).
 
-    append(events) ── every 20 ms one encode ──> backlog ── non-blocking write ──> pipe (1 MiB) ──> writer ──> files
-                                                    ^                                              │
-                                                    └── what is sealed: lines of JSON <────────────┘
+    append(events) ── one encode a turn ──> backlog ── non-blocking write ──> pipe (1 MiB) ──> writer ──> files
+                                               ^                                              │
+                                               └── what is sealed: lines of JSON <────────────┘
+
+What is appended in one turn of the loop is one frame, written at its end: who appends has gathered it (`edge.shell`),
+and what waited here would be lost with a broker that is killed.
 
 Nothing here waits for the writer or raises into the loop. What the pipe does not take waits in the backlog; beyond
 `MAX_BACKLOG_BYTES` the newest records are dropped, and as soon as there is room an EventsDropped event tells the gap. A
@@ -31,10 +34,9 @@ from typing import Final
 
 import msgspec
 
-from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, Row, framed
+from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, framed
 from broker.forwarding.singles import SingleRequests
 
-FLUSH_S: Final = 0.02  # what a kill -9 of the broker can lose
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5
 LAST_RESTART_S: Final = 30.0
@@ -107,7 +109,7 @@ class EventPipe:
         self._is_waiting = False  # for room in the pipe
         self._relief: Final = asyncio.Event()  # the backlog is in the pipe, or there is no pipe any more
         self._relief.set()
-        self._flush: asyncio.TimerHandle | None = None
+        self._flush: asyncio.Handle | None = None  # None: nothing was appended in this turn of the loop
         self._restart: asyncio.TimerHandle | None = None
         self._pause_s = FIRST_RESTART_S
         self._restarts = 0
@@ -130,27 +132,24 @@ class EventPipe:
         self._spawn()
 
     def append(self, events: Sequence[Event]) -> None:
-        """Take events; they are in the pipe 20 ms later. Before `start` and while no writer runs they wait."""
+        """Take events; they are in the pipe at the end of this turn, if it takes them. Before `start` and while no
+        writer runs they wait."""
         if self._is_stopping:
             self._backlog.dropped += len(events)
             return
         if events:
             self._appended(must_encode=self._backlog.append(events))
 
-    def append_rows(self, rows: Sequence[Row]) -> None:
-        """The same for rows of single requests, whose flows are defined; see `Backlog`."""
-        if self._is_stopping:
-            self._backlog.dropped += len(rows)
-            return
-        if rows:
-            self._appended(must_encode=self._backlog.append_rows(rows))
-
     def append_requests(self, requests: SingleRequests) -> None:
-        """Take single requests, with the definitions of the flows that they name."""
+        """The same for single requests, with the definitions of the flows that they name."""
+        self._single_requests += len(requests.rows)
+        if self._is_stopping:
+            self._backlog.dropped += len(requests.rows)
+            return
         for definition in requests.definitions:
             self._backlog.define(definition)
-        self._single_requests += len(requests.rows)
-        self.append_rows(requests.rows)
+        if requests.rows:
+            self._appended(must_encode=self._backlog.append(requests.rows))
         for flow in requests.forgotten:
             self._backlog.forget(flow)
 
@@ -229,7 +228,7 @@ class EventPipe:
         if must_encode:
             self._encode_and_push()
         elif self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._encode_and_push)
+            self._flush = asyncio.get_running_loop().call_soon(self._encode_and_push)
 
     def _encode_and_push(self) -> None:
         _cancel(self._flush)
@@ -389,6 +388,6 @@ def _wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.Handle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -25,6 +25,9 @@ LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
 FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 LINK_PENDING_BYTES = 64 << 20  # may wait for another broker, if clients may have less: the answers of many callers
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
+REQUESTS_S = (
+    0.015  # how long a single request waits: a kill -9 costs 20 ms of them, where the loop is 5 ms late at most
+)
 QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS = 20  # a part of them with each tick
@@ -95,7 +98,8 @@ class Shell:
         loop: Loop | None = None,
         on_requests: Callable[[SingleRequests], None] | None = None,
     ) -> None:
-        """`loop`: None is the running one. `on_requests`: None where the core writes no single requests."""
+        """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
+        None where the core writes none."""
         self.core = core
         self._max_pending_bytes = max_pending_bytes
         self._link_pending_bytes = max(max_pending_bytes, LINK_PENDING_BYTES)
@@ -112,6 +116,7 @@ class Shell:
         self._was_alone = True  # not more than one read came before the last writing
         self._busy_at = 0.0  # when the last read was done with, seconds, monotonic
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
+        self._requests_timer: asyncio.TimerHandle | None = None  # None: no single request waits
         self._weigh_at = self._loop.time() + WEIGH_S
         self._arrived_at = 0.0  # of the first bytes that the next writing is due to, seconds, monotonic; 0.0: none
         self._written_at = 0.0  # when that writing was done
@@ -161,9 +166,9 @@ class Shell:
         if not self._arrived_at:  # else the writing that is due takes this along
             if self.core.has_writes():
                 self._arrived_at = now
-                self.wake()
             else:
                 self._frames_seen = self.core.frames_in  # they lead to no writing
+            self.wake()
         self._busy_at = time.monotonic()
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
@@ -205,9 +210,13 @@ class Shell:
 
     def wake(self) -> None:
         """Writes what the core has, at the end of this turn of the loop."""
-        if not self._is_waking and self.core.has_writes():
+        if self._is_waking:
+            return
+        if self.core.has_writes():
             self._is_waking = True
             self._loop.call_soon(self.flush)
+        elif self._on_requests is not None:
+            self._gather_requests()
 
     def flush(self) -> None:
         """Writes what the core has, now."""
@@ -245,6 +254,8 @@ class Shell:
             self.core.added.add(self._written_at - self._arrived_at, frames - self._frames_seen)
             self._frames_seen = frames
             self._arrived_at = 0.0
+        if self._on_requests is not None:
+            self._gather_requests()
         if self.core.has_writes():
             self.wake()
 
@@ -340,11 +351,22 @@ class Shell:
                 else:
                     link.resume()
 
+    def _gather_requests(self) -> None:
+        """Single requests have ended, perhaps: the first one of them starts the timer, so an idle broker has none."""
+        if self._requests_timer is None and self._timer is not None and self.core.has_requests():
+            self._requests_timer = self._loop.call_at(self._loop.time() + REQUESTS_S, self._hand_out_requests)
+
+    def _hand_out_requests(self) -> None:
+        if self._requests_timer is not None:
+            self._requests_timer.cancel()
+            self._requests_timer = None
+        requests = self.core.take_requests()
+        if requests is not None and self._on_requests is not None:
+            self._on_requests(requests)
+
     def _hand_out(self) -> None:
         if self._on_requests is not None:
-            requests = self.core.take_requests()
-            if requests is not None:
-                self._on_requests(requests)
+            self._hand_out_requests()
         events = self.core.take_events()
         if events:
             self._on_events(events)

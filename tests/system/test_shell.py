@@ -19,13 +19,15 @@ STUCK_S = 10.0
 
 
 class FakeTimer(asyncio.TimerHandle):
-    """A timer that never fires by itself."""
+    """A timer that never fires by itself, and at most once."""
 
-    def __init__(self) -> None:
-        self.is_cancelled = False
+    def __init__(self, at: float, callback: Callable[[], None]) -> None:
+        self.at = at
+        self.callback = callback
+        self.is_over = False
 
     def cancel(self) -> None:
-        self.is_cancelled = True
+        self.is_over = True
 
 
 class FakeLoop:
@@ -35,7 +37,7 @@ class FakeLoop:
         self.now = 0.0
         self.late_s = 0.0  # how much later than wanted a timer fires
         self._soon: list[Callable[[], None]] = []
-        self._later: tuple[float, Callable[[], None]] | None = None  # the shell has one timer
+        self._later: list[FakeTimer] = []
 
     def time(self) -> float:
         return self.now
@@ -44,8 +46,13 @@ class FakeLoop:
         self._soon.append(callback)
 
     def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
-        self._later = (when, callback)
-        return FakeTimer()
+        timer = FakeTimer(when, callback)
+        self._later.append(timer)
+        return timer
+
+    def timers(self) -> list[FakeTimer]:
+        """That will fire, the soonest first."""
+        return sorted((each for each in self._later if not each.is_over), key=lambda each: each.at)
 
     def turn(self) -> None:
         """What is to be done now."""
@@ -54,11 +61,11 @@ class FakeLoop:
             callback()
 
     def tick(self) -> None:
-        """Moves on to the timer."""
-        assert self._later is not None
-        wanted, callback = self._later
-        self.now = wanted + self.late_s
-        callback()
+        """Moves on to the next timer."""
+        timer = self.timers()[0]
+        timer.cancel()  # it fires once
+        self.now = timer.at + self.late_s
+        timer.callback()
         self.turn()
 
 

@@ -1,0 +1,116 @@
+"""Single requests on their way into the pipe: in which order, how long they wait, and what a full pipe costs them."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.edge import event_pipe
+from broker.edge.event_backlog import Backlog
+from broker.edge.event_pipe import EventPipe
+from broker.forwarding.singles import SingleRequests
+from spark_sink.frames import FrameSplitter, decode_rows
+from tests.spark_sink.records import definition, events, request
+from tests.spark_sink.test_event_pipe import HEAD, stand_in, until
+
+COPY = "import os\nwith open(FILE, 'wb', 0) as file:\n    while data := os.read(0, 1 << 20): file.write(data)\n"
+
+
+def requests(flow: int, seqs: Sequence[int], *, is_new: bool = True, forgotten: Sequence[int] = ()) -> SingleRequests:
+    """Of one flow; `is_new`: with its definition."""
+    dice = random.Random(flow)
+    rows: list[tuple[object, ...]] = [request(dice, seq, flow) for seq in seqs]
+    return SingleRequests([definition(flow)] if is_new else [], rows, list(forgotten))
+
+
+def frames(path: Path) -> list[list[str]]:
+    """What a writer got, but for the header: each record by the beginning of its type and its number."""
+    splitter = FrameSplitter()
+    splitter.add(path.read_bytes())
+    splitter.pull()
+    found = []
+    while (frame := splitter.pull()) is not None:
+        found.append([named(row) for row in decode_rows(frame)])
+    assert splitter.left_bytes == 0
+    return found
+
+
+def named(row: Any) -> str:
+    kind = type(row).__name__.removesuffix("Row").lower()
+    return f"{kind} {row.flow if kind == 'definition' else row.seq}"
+
+
+async def test_what_comes_in_one_turn_of_the_loop_is_one_frame_in_the_order_in_which_it_came(tmp_path: Path) -> None:
+    pipe = EventPipe(stand_in(tmp_path, COPY))
+    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe.append_requests(requests(1, [1, 2]))
+    pipe.append_requests(requests(2, [3], forgotten=[1]))
+    pipe.append(events(1, 2, first_seq=9))  # a flow record and an event, the flow's requests before it
+    await asyncio.sleep(0)
+    pipe.append_requests(requests(2, [4], is_new=False))
+    await asyncio.sleep(0)
+    assert not await pipe.stop(60.0)  # it has sealed nothing
+    assert frames(tmp_path / "got") == [
+        ["definition 1", "request 1", "request 2", "definition 2", "request 3", "flow 9", "lifecycle 10"],
+        ["request 4"],
+    ]
+
+
+async def test_a_request_is_in_the_pipe_at_the_end_of_the_turn(tmp_path: Path) -> None:
+    """Who gathers them waits already: whatever waits here, too, is lost with a broker that is killed."""
+    pipe = EventPipe(stand_in(tmp_path, COPY))
+    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe.append_requests(requests(1, [1, 2, 3]))
+    assert pipe.state().written == 0
+    await asyncio.sleep(0)
+    assert (pipe.state().written, pipe.state().single_requests, pipe.state().defined_flows) == (3, 3, 1)
+    await pipe.stop(60.0)
+
+
+async def test_requests_that_a_full_pipe_does_not_take_wait_and_those_beyond_the_bound_are_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the writer after the one that did not read knows every flow of what it gets."""
+    monkeypatch.setattr(event_pipe, "FIRST_RESTART_S", 0.001)
+    monkeypatch.setattr(event_pipe, "PIPE_BYTES", 4096)
+    script = "import os, time\nif not os.path.exists(FILE):\n    open(FILE, 'w').close()\n    time.sleep(600)\n" + COPY
+    pipe = EventPipe(stand_in(tmp_path, script), Backlog(max_bytes=100_000))
+    await pipe.start(tmp_path, HEAD, 1.0)
+    await until((tmp_path / "got").exists)
+    came = 0
+    for flow in range(1, 1000):
+        pipe.append_requests(requests(flow, range(came + 1, came + 51), forgotten=[flow - 1] if flow > 1 else []))
+        came += 50
+        await asyncio.sleep(0)
+        if pipe.state().dropped > 500:
+            break
+    state = pipe.state()
+    assert 50_000 < state.backlog_bytes <= 110_000  # the definitions of what was dropped are in it, too
+    assert state.dropped > 500
+    assert state.single_requests == came
+    os.kill(state.pid, signal.SIGKILL)
+    await until(lambda: pipe.state().restarts == 1 and pipe.state().pid > 0 and pipe.state().backlog_bytes == 0)
+    await pipe.stop(60.0)
+    got = [name for frame in frames(tmp_path / "got") for name in frame]
+    kept = came - state.dropped
+    assert [name for name in got if name.startswith("request")] == [f"request {seq}" for seq in range(1, kept + 1)]
+    assert [name for name in got if name.startswith("lifecycle")] == [f"lifecycle {came}"]  # one gap, its last number
+    known: set[int] = set()
+    for name in got:
+        kind, number = name.split()
+        if kind == "definition":
+            known.add(int(number))
+        assert kind != "request" or (int(number) - 1) // 50 + 1 in known
+
+
+async def test_requests_after_the_stop_are_counted_and_hold_nothing(tmp_path: Path) -> None:
+    pipe = EventPipe(stand_in(tmp_path, COPY))
+    await pipe.start(tmp_path, HEAD, 1.0)
+    assert await pipe.stop(60.0)
+    pipe.append_requests(requests(1, [1, 2]))
+    assert (pipe.state().dropped, pipe.state().defined_flows) == (2, 0)
