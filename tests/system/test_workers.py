@@ -7,12 +7,15 @@ import json
 import os
 import signal
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from broker.rsocket.frames import ERROR
+from broker.workers.plan import worker_id
 from tests.conftest import StartBroker
 from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.processes import BrokerProcess, Python
@@ -21,6 +24,7 @@ from tests.system.wires import Wire
 
 MAX_TRIES = 64  # connections until each of two workers has one: the system chooses, 2^-63 that it is always the same
 FORGOTTEN_S = 3.0  # routes of a worker that is gone
+BROKER_ID = "6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"
 TCP = ("--listen", "tcp://127.0.0.1:0")
 JSON = dict[str, Any]
 
@@ -85,6 +89,11 @@ async def workers(start_broker: StartBroker) -> Workers:
     made = Workers(start_broker(*TCP, "--workers", "2", "--admin", "127.0.0.1:0", broker__name="eu"))
     await until(made.are_linked)
     return made
+
+
+def event_rows(folder: Path, source: str) -> list[JSON]:
+    """Of the sealed event files."""
+    return [row for path in (folder / source).glob("[!.]*.parquet") for row in pq.read_table(path).to_pylist()]
 
 
 async def answered(caller: Wire, service: str) -> bytes:
@@ -278,3 +287,42 @@ def test_a_worker_without_a_supervisor_does_nothing(tmp_path: Path) -> None:
     assert worker.process.stdin is not None
     worker.process.stdin.close()
     assert (worker.wait(), worker.output) == (1, "\n")
+
+
+async def test_each_worker_tells_what_happened_to_it_under_an_id_of_its_own(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """All write into one folder. One that takes the place of another is the same broker in another epoch."""
+    events = tmp_path / "events"
+    options = {"events__requests": "all", "events__flow_interval_s": 0.1, "events__roll_s": 0.1}
+    flags = ("--workers", "2", "--admin", "127.0.0.1:0", "--events", str(events))
+    made = Workers(start_broker(*TCP, *flags, broker__id=BROKER_ID, broker__name="eu", **options))
+    await until(made.are_linked)
+    ids = [worker_id(BROKER_ID, number) for number in (1, 2)]
+
+    async def ask(worker: int, times: int) -> None:
+        caller = await made.reach(worker)
+        for _ in range(times):
+            await caller.ask("nobody")
+        await caller.close()
+
+    def asked() -> list[int]:
+        found = Counter(row["broker_id"] for row in event_rows(events, "requests"))
+        return [found[each] for each in ids]
+
+    await ask(1, 3)
+    await ask(2, 5)
+    await until(lambda: asked() == [3, 5])
+    os.kill(made.pids()[0], signal.SIGKILL)
+    await until(lambda: [(each["state"], each["restarts"]) for each in made.states()] == [("ready", 1), ("ready", 0)])
+    await ask(1, 2)
+    made.process.signal()
+    assert await asyncio.to_thread(made.process.wait) == 0
+    assert asked() == [5, 5]
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for source in ("flows", "lifecycle", "requests"):
+        for row in event_rows(events, source):
+            assert row["broker_name"] == f"eu.{ids.index(row['broker_id']) + 1}"
+            numbers.setdefault((row["broker_id"], row["epoch"]), []).append(row["seq"])
+    assert sorted(broker_id for broker_id, _ in numbers) == sorted([ids[0], *ids])
+    assert all(sorted(each) == list(range(1, len(each) + 1)) for each in numbers.values())
