@@ -181,7 +181,8 @@ class EventOptions:
     requests: str = option(
         "flows",
         "What is written of requests. flows: the counts alone; all: each request that ended as a row of its own, too, "
-        "some 0.3 ms of CPU for a thousand; 1/N: one of N of them, each as likely as any other.",
+        "some 1.3 ms of the broker's CPU for a thousand, files included; 1/N: one of N of them, each as likely as any "
+        "other.",
         '"1/100"',
         form="requests",
     )
