@@ -10,7 +10,6 @@ changes all four. The last lines say what joins and snapshots of a large table c
 """
 
 import argparse
-import gc
 import statistics
 import subprocess
 import time
@@ -22,6 +21,7 @@ from broker.core import COMPILED, CoreSettings
 from broker.edge.event_backlog import Backlog, Event, framed
 from broker.forwarding.singles import SingleRequests
 from broker.life.snapshots import PIECE
+from broker.process import settle
 from broker.routing.table import Route, Table
 from broker.wire.tags import Tag
 
@@ -101,8 +101,7 @@ def measure_table(routes_n: int) -> None:
     for route in routes:
         table.leave(route)
     leave_us = (time.process_time() - began_s) / routes_n * 1e6
-    gc.collect()
-    gc.freeze()  # as the broker's process does when it starts
+    settle()  # as the broker's process does: with Python's own thresholds a full collection of 30 ms falls into a tick
     rounds = Rounds(CoreSettings(snapshot_s=1.0))
     core = rounds.shell.core
     for route in routes:

@@ -42,7 +42,8 @@ MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them
 # Ways to go that are nobody's fault; any other code word is a warning.
 _ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator", "duplicate-link"})
 _WARNINGS: Final = frozenset({EVENTS_DROPPED, ROUTE_EJECTED, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH})
-# For event files: the routes of other brokers and of snapshots are many, and that a peer was ended its end says, too.
+# For event files: the routes of other brokers and of snapshots are many, and of a slow peer its PeerClosed, a warning,
+# says the same.
 QUIET: Final = frozenset({ROUTE_ADDED, ROUTE_REMOVED, ROUTE_SEEN, TABLE_DIGEST, SLOW_PEER_ENDED})
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
 MAX_REFUSALS: Final = 1000  # that are remembered; at one more all are forgotten, and said again
@@ -126,9 +127,7 @@ def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> No
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
-    is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
-    is_warning = is_fault or event.kind in _WARNINGS or is_refusal(event)
-    level = logging.DEBUG if not is_news or event.kind in QUIET else logging.WARNING if is_warning else logging.INFO
+    level = logging.DEBUG if not is_news or event.kind in QUIET else _level(event)
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 
@@ -196,6 +195,11 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _level(event: LifecycleEvent) -> int:
+    is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
+    return logging.WARNING if is_fault or event.kind in _WARNINGS or is_refusal(event) else logging.INFO
 
 
 def _moment(record: logging.LogRecord) -> str:
