@@ -96,7 +96,13 @@ LIFECYCLE_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
         ),
     ),
     "detail": (Column("detail", TEXT, "a sentence for people; of RouteSeen the number of its slot"),),
-    "uptime_ms": (Column("uptime_ms", BIGINT, "how long the route or connection that ended had lived"),),
+    "uptime_ms": (
+        Column(
+            "uptime_ms",
+            BIGINT,
+            "how long the route was in the table of this broker, or the connection that ended had lived",
+        ),
+    ),
     "requests": (
         Column(
             "requests",

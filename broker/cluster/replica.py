@@ -259,8 +259,9 @@ class Replica:
         there = self._table.find(new.id)
         if there is not None:
             self._tell_gone(there, "changed" if there.owner is member.remote else "replaced", now)
-        self._table.join(new, frame.timestamp_ms, now)
-        tell_route(self._diary, ROUTE_ADDED, new, owner_text(new.owner), self._diary.wall(now))
+        at_ms = self._diary.wall(now)
+        self._table.join(new, at_ms, now, None, frame.timestamp_ms)
+        tell_route(self._diary, ROUTE_ADDED, new, owner_text(new.owner), at_ms)
         masks = self._table.masks
         masks.put(masks.remote, new.slot)
         self._mask(new, state, now)

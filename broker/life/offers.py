@@ -89,8 +89,7 @@ class Offers:
                 self._ends.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
         at_ms = self._diary.wall(now)
-        if old is not None:
-            at_ms = max(at_ms, old.timestamp_ms + 1)  # D-08, whatever the clock did
+        stamp_ms = max(at_ms, old.timestamp_ms + 1) if old is not None else at_ms  # D-08, whatever the clocks did
         load: Load | None = None
         renamed: Load | None = None  # of the same connection, under another service name
         was_ejected = False
@@ -107,7 +106,7 @@ class Offers:
         there = self._table.find(route.id)
         if there is not None and there is not mine:  # another broker's
             tell_route(self._diary, ROUTE_REMOVED, there, owner_text(there.owner), at_ms, "replaced")
-        self._table.join(route, at_ms, now, load)
+        self._table.join(route, at_ms, now, load, stamp_ms)
         # Before anybody hears of it: what they do then happens to a table that has it.
         self._tell(ROUTE_JOINED, route, peer, at_ms, "")
         if renamed is not None:

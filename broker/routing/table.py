@@ -59,7 +59,7 @@ class Route:
         self.seed_low: Final = zlib.crc32(route_id[8:] + route_id[:8]) & 0x7FFFFFFF
         self.slot = -1  # -1 unless it is in the table
         self.number = 0  # of the join, never used twice in a run
-        self.timestamp_ms = 0  # of the announcement, D-08
+        self.timestamp_ms = 0  # of the announcement, D-08: by the clock of the broker where it came
         self.joined_at_ms = 0
         # What stands in front of the latest request that went there over a link, see `forwarding.hops`; -1: nothing.
         self.prefix_key = -1
@@ -101,21 +101,25 @@ class Table:
         self._free: list[int] = []  # slots of routes that left, used again so that bitmaps stay dense
         self._joins = 0
 
-    def join(self, route: Route, at_ms: int, now: float = 0.0, load: Load | None = None) -> Route | None:
-        """Puts a route announced at `at_ms` into the table; the route of the same Route Id that it replaced, or None.
+    def join(
+        self, route: Route, at_ms: int, now: float = 0.0, load: Load | None = None, stamp_ms: int = 0
+    ) -> Route | None:
+        """Puts a route into the table at `at_ms`; the route of the same Route Id that it replaced, or None.
 
-        `load`: that of the route in whose place it comes, when the same connection has changed its tags.
+        `load`: that of the route in whose place it comes, when the same connection has changed its tags. `stamp_ms`:
+        the timestamp of its announcement, where that is not `at_ms`; other brokers have other clocks.
 
         Spec "Handling ROUTE_SETUP Frames": the existing route MUST be removed and replaced. Its timestamp becomes newer
         than the old one's even when the clock went back (D-08).
         """
         old = self._by_id.get(route.id)
+        route.joined_at_ms = at_ms
+        route.timestamp_ms = stamp_ms or at_ms
         if old is not None:
             self._remove(old, load is old.load)
-            if at_ms <= old.timestamp_ms:
-                at_ms = old.timestamp_ms + 1
+            route.timestamp_ms = max(route.timestamp_ms, old.timestamp_ms + 1)
         route.load = load if load is not None else self.loads.open(route.service, now)
-        self._insert(route, at_ms)
+        self._insert(route)
         return old
 
     def leave(self, route: Route, keeps_load: bool = False) -> bool:
@@ -146,7 +150,7 @@ class Table:
         """How many routes."""
         return len(self._by_id)
 
-    def _insert(self, route: Route, at_ms: int) -> None:
+    def _insert(self, route: Route) -> None:
         if self._free:
             slot = self._free.pop()
             self._slots[slot] = route
@@ -156,8 +160,6 @@ class Table:
         self._joins += 1
         route.slot = slot
         route.number = self._joins
-        route.timestamp_ms = at_ms
-        route.joined_at_ms = at_ms
         self._by_id[route.id] = route
         self.index.add(slot, route.tokens)
         self.loads.joined(route.load, slot)

@@ -22,7 +22,7 @@ from broker.life.snapshots import PIECE
 from broker.routing.digests import Digest, route_mark
 from broker.wire.ids import id_text
 from tests.fakes import START_MS, Wire, World, route_id
-from tests.topology import LINKED_S, line
+from tests.topology import LINKED_S, Net, line
 
 SNAPSHOTS = CoreSettings(snapshot_s=10.0, flow_interval_s=1000.0)
 
@@ -175,6 +175,31 @@ def test_routes_of_another_broker_come_and_go_as_events() -> None:
     [removed] = [event for event in one.events() if event.kind == ROUTE_REMOVED]
     assert (removed.route_id, removed.reason) == (id_text(route_id(8)), "broker-left")
     assert one.core.table.digest.text == "0" * 32
+
+
+def test_a_broker_whose_clock_is_wrong_changes_no_times_of_another_brokers_events() -> None:
+    """What it says of a route has the time of its clock, by which brokers know what is newer, and nothing else."""
+    net = Net(["b1", "b2"], [("b1", "b2")])
+    net.start("b2", skew_s=1e12)  # 30,000 years: later than files can say
+    net.advance(LINKED_S)
+    one, two = (net.worlds[name] for name in net.names)
+    service = two.service("orders", 7)
+    two.service("orders", 8)
+    net.advance(1.0)
+    known_ms = one.at_ms
+    service.lose()
+    net.advance(3.0)
+    one.service("orders", 8)
+    events = one.events()
+    times = [(event.kind, event.at_ms, event.uptime_ms) for event in events if event.route_id]
+    added, removed, replaced, joined = (times[0], *times[2:])
+    assert [each[0] for each in (added, removed, replaced, joined)] == [
+        *(ROUTE_ADDED, ROUTE_REMOVED, ROUTE_REMOVED, ROUTE_JOINED)
+    ]
+    assert known_ms - 1000 <= added[1] <= known_ms
+    assert removed[2] == removed[1] - added[1]
+    assert (joined[1], replaced[1]) == (one.at_ms, one.at_ms)
+    assert replaced[2] == replaced[1] - times[1][1]
 
 
 @pytest.mark.parametrize("seed", range(4))
