@@ -7,7 +7,6 @@ import msgspec
 ROLL_S: Final = 1.0  # seconds; how old a record may get before it is in a file
 ROLL_BYTES: Final = 16 << 20  # of frames in a log; a hundred thousand records, sealed in half a second
 MAX_HELD_BYTES: Final = 64 << 20  # of frames that wait in memory for a folder that cannot be written
-MIN_FREE_BYTES: Final = 64 << 20  # of the file system that are left alone
 MAX_ERROR_TEXT: Final = 300  # characters; a line of state fits a pipe as a whole
 
 
