@@ -8,8 +8,8 @@ hour changes; it becomes at most one segment per source, of its number. It is re
 there, whose head says what came before: so a writer that was killed at any point leaves on disk what it had taken and
 nothing twice, and the next writer, which begins with the logs that it finds, knows which frames it need not take again.
 
-What cannot be written waits and is tried again at growing pauses. Frames wait in memory, up to `max_held_bytes`; beyond
-that the newest are dropped, and when there is room an EventsDropped event tells how many records are missing.
+What cannot be written waits and is tried again at growing pauses: frames in memory (`held`), closed logs on the disk
+(`closed`).
 """
 
 import contextlib
@@ -20,101 +20,23 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import EVENTS_DROPPED, LifecycleEvent
-from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
-from spark_sink.errors import BadFrame
+from spark_sink.batches import FrameRows
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
-from spark_sink.segments import Disk, is_published, is_segment, next_number, recover, seal, segment_name
+from spark_sink.segments import Disk, next_number, recover
+from spark_sink.writing.closed import ClosedLog, foreign_files, found_logs
+from spark_sink.writing.held import Held, HeldFrame
 from spark_sink.writing.retention import Keep, Retention
 from spark_sink.writing.state import MAX_ERROR_TEXT, Settings, WriterState
-from spark_sink.writing.wal import (
-    WAL_FOLDER,
-    WAL_SUFFIX,
-    Ledger,
-    Wal,
-    WalContent,
-    WalHead,
-    encode_wal_frame,
-    ledger_of,
-    wal_name,
-    wal_number,
-    wal_stream,
-)
+from spark_sink.writing.wal import WAL_FOLDER, Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name, wal_number
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
 MAX_DEFINITIONS: Final = 200_000  # of flows; three times what a broker has in use, the longest unused are forgotten
 LOOK_S: Final = 30.0  # between looks at what need not be kept
 MAX_NAMED: Final = 5  # files that are named in one sentence
-SECONDS_PER_HOUR: Final = 3600
 NEVER: Final = float("inf")
 KEEP_ALL: Final = Keep()
-
-
-class _Waiting:
-    """A frame that is not in the log yet."""
-
-    __slots__ = ("frame", "hour", "number", "records", "rows")
-
-    def __init__(self, number: int, frame: bytes, records: int, rows: FrameRows, hour: int) -> None:
-        self.number: Final = number
-        self.frame: Final = frame
-        self.records: Final = records  # of the broker; 0: it tells a gap
-        self.rows: Final = rows
-        self.hour: Final = hour  # wall clock hours since the epoch when it came
-
-
-class _Closed:
-    """A log that is to become segments."""
-
-    __slots__ = ("before", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "wal_bytes")
-
-    def __init__(self, path: Path, handle: int, number: int, header: Header, ledger: Ledger, wal_bytes: int) -> None:
-        self.path: Final = path
-        self.handle: Final = handle  # its lock
-        self.number: Final = number
-        self.header: Final = header
-        self.ledger: Final = ledger  # of this log alone
-        self.wal_bytes: Final = wal_bytes
-        self.before: dict[str, int] = {}  # rows of each source in all logs before it
-        self.frames: list[FrameRows] | None = None  # None: to be read from it
-        self.is_found = False  # left behind by another process
-        self.is_own = True  # of this epoch of this broker
-
-
-class _Gap:
-    """Records that were dropped and not told yet."""
-
-    __slots__ = ("first_seq", "last_number", "last_seq", "records", "requests")
-
-    def __init__(self, first_seq: int) -> None:
-        self.records = 0
-        self.requests = 0
-        self.first_seq: Final = first_seq
-        self.last_seq = first_seq
-        self.last_number = 0
-
-    def add(self, dropped: _Waiting) -> None:
-        self.records += dropped.records
-        self.requests += dropped.rows.requests
-        self.last_seq = max(self.last_seq, dropped.rows.last_seq)
-        self.last_number = dropped.number
-
-    def told(self, wall_s: float) -> _Waiting:
-        """One EventsDropped event in a frame; it takes the place, and the number, of the last record that it tells."""
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            self.last_seq,
-            int(wall_s * 1000),
-            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
-            reason="folder-unwritable",
-            detail=f"{self.records} records did not fit into memory while the events folder could not be written",
-            requests=self.requests,
-        )
-        frame = msgspec.msgpack.encode([event.row()])
-        rows = FrameRows(decode_rows(frame), {})
-        return _Waiting(self.last_number, frame, 0, rows, int(wall_s // SECONDS_PER_HOUR))
 
 
 class _Retry:
@@ -155,15 +77,14 @@ class Writer:
         self._settings: Final = settings
         self._came = header.first_frame - 1  # number of the last frame that came
         self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
-        self._waiting: Final[deque[_Waiting]] = deque()
-        self._gap: _Gap | None = None  # since the bound was reached, until it is told
+        self._held: Final = Held(settings.max_held_bytes)
         self._wal: Wal | None = None  # None: there is no open log
         self._frames: list[FrameRows] = []  # in the open log
         self._ledger = Ledger()  # of the open log alone
         self._hour = 0  # of the first frame in the open log
         self._roll_at = NEVER  # when the first frame in the open log is roll_s old
         self._sync_at = NEVER  # monotonic; inf: the log has nothing that is not on the disk
-        self._closed: Final[deque[_Closed]] = deque()
+        self._closed: Final[deque[ClosedLog]] = deque()
         self._total = Ledger()  # of the epoch, up to the end of the open log
         self._retention: Final = Retention(events, keep, disk, say)
         self._look_at = 0.0 if keep.is_bounded else NEVER  # monotonic
@@ -179,7 +100,8 @@ class Writer:
         """Find what writers that were killed left behind, and make segments of it."""
         for source in COLUMNS:
             recover(self._events / source, f"{self._header.broker_id}-", wall_s, self._disk)
-        self._find_logs()
+        for log, before in found_logs(self._events, self._header, self._disk, self._say):
+            self._found(log, before)
         self._total.frames = max(self._total.frames, self._came)
         self._seal_closed(now)
         self._tell_foreign_files()
@@ -194,7 +116,7 @@ class Writer:
         self._came += 1
         if self._came <= self._total.frames:
             return
-        self._wait(_Waiting(self._came, frame, rows.records, rows, int(wall_s // SECONDS_PER_HOUR)))
+        self._held.add(HeldFrame(self._came, frame, rows.records, rows, wall_s))
         if self._appending.at == NEVER:
             self._append_all(now, wall_s)
         self._refresh()
@@ -239,26 +161,16 @@ class Writer:
 
     # Waiting -> log
 
-    def _wait(self, frame: _Waiting) -> None:
-        # While a gap is open everything is dropped, so that one event tells one gap.
-        if self._gap is None and self.state.held_bytes + len(frame.frame) <= self._settings.max_held_bytes:
-            self._waiting.append(frame)
-            self.state.held_bytes += len(frame.frame)
-            return
-        if self._gap is None:
-            self._gap = _Gap(frame.rows.first_seq)
-        self._gap.add(frame)
-
     def _append_all(self, now: float, wall_s: float) -> bool:
         """Write what waits into the log, then tell a gap. False: the log cannot be written."""
         try:
-            while self._waiting:
-                self._append(self._waiting[0], now)
-                self.state.held_bytes -= len(self._waiting.popleft().frame)
-            if self._gap is not None:
-                self._append(self._gap.told(wall_s), now)
-                self._dropped += self._gap.records
-                self._gap = None
+            while (frame := self._held.oldest()) is not None:
+                self._append(frame, now)
+                self._held.remove_oldest()
+            if (gap := self._held.gap) is not None:
+                self._append(gap.told(wall_s), now)
+                self._dropped += gap.records
+                self._held.gap = None
         except OSError as error:
             self._appending.failed(now)
             self._failed(error, now)
@@ -267,7 +179,7 @@ class Writer:
         self._healed(now)
         return True
 
-    def _append(self, frame: _Waiting, now: float) -> None:
+    def _append(self, frame: HeldFrame, now: float) -> None:
         if self._frames and (frame.hour != self._hour or self._ledger_bytes() >= self._settings.roll_bytes):
             self._roll()
             if self._sealing.at == NEVER:
@@ -327,12 +239,11 @@ class Writer:
         wal, self._wal = self._wal, None
         number = wal_number(wal.path)
         assert number is not None  # the path is of wal_name
-        closed = _Closed(wal.path, wal.handle, number, self._header, self._ledger, wal.bytes)
-        closed.frames, self._frames = self._frames, []
-        closed.before = wal.before
-        if self._closed:
-            closed.frames = None  # others wait before it: it is read again when its turn comes
-        self._closed.append(closed)
+        frames = None if self._closed else self._frames  # others wait before it: it is read again when its turn comes
+        self._closed.append(
+            ClosedLog(wal.path, wal.handle, number, self._header, wal.before, self._ledger, wal.bytes, frames)
+        )
+        self._frames = []
         self._ledger = Ledger()
         self._roll_at = self._sync_at = NEVER
         self._forget_unused()
@@ -344,7 +255,7 @@ class Writer:
         while self._closed:
             closed = self._closed[0]
             try:
-                made = self._seal(closed)
+                made = closed.seal(self._events, self._known, self._disk)
                 self._open_wal()  # its head says what came before, which nothing else does once the log is gone
                 self._disk.remove(closed.path)
             except OSError as error:
@@ -363,64 +274,17 @@ class Writer:
             self.state.free_bytes = self._disk.free_bytes(_existing(self._events))
         return True
 
-    def _seal(self, closed: _Closed) -> int:
-        """Number of segments. Those that are there already, of a writer that was killed just then, are left alone."""
-        known, frames = self._known, closed.frames
-        if frames is None:
-            content = WalContent(closed.path.read_bytes())
-            known, frames = content.known, content.frames
-        name = segment_name(closed.header.broker_id, closed.header.epoch, closed.number)
-        tables = tables_of(closed.header, frames, known)
-        for source, table in tables.items():
-            if closed.is_found and is_published(self._events, source, name):
-                continue
-            metadata = segment_metadata(closed.header, source, closed.before.get(source, 0))
-            seal(self._events / source, name, parquet_bytes(table, metadata), self._disk)
-        return len(tables)
-
     # What others left
 
-    def _find_logs(self) -> None:
-        own = f"{self._header.broker_id}-{self._header.epoch}"
-        for path in sorted((self._events / WAL_FOLDER).glob(f"*{WAL_SUFFIX}")):
-            number = wal_number(path)
-            handle = self._disk.lock(path) if number is not None else None
-            if number is None or handle is None:
-                continue  # of a living writer, or no log of ours
-            try:
-                data = path.read_bytes()
-                content = WalContent(data)
-            except (OSError, BadFrame) as error:
-                self._say(f"{path} is left behind and nothing can be made of it: {error}")
-                self._discard(path, handle)
-                continue
-            is_own = wal_stream(path) == own
-            self._found(path, handle, number, content, len(data), is_own=is_own)
-            if is_own:
-                before = content.head.before
-                self._total = Ledger()
-                self._total.add(before)
-                self._total.add(content.ledger)
-                self.state.next_number = max(self.state.next_number, number + 1)
-
-    def _found(self, path: Path, handle: int, number: int, content: WalContent, size: int, *, is_own: bool) -> None:
-        closed = _Closed(path, handle, number, content.head.header, content.ledger, size)
-        closed.is_found, closed.is_own = True, is_own
-        closed.before = content.head.before.rows
-        self._closed.append(closed)
-        self.state.recovered += content.ledger.records
-        self.state.torn_bytes += content.torn_bytes
-        if content.torn_bytes:
-            self._say(f"{path} ends with {content.torn_bytes} bytes that are no whole frame, all before them is kept")
-
-    def _discard(self, path: Path, handle: int) -> None:
-        """A log without a whole head was being made when its writer was killed. Any other stays for people to look."""
-        try:
-            if path.stat().st_size < 1 << 12:
-                self._disk.remove(path)
-        except OSError as error:
-            self._say(f"{path} cannot be removed: {error}")
-        self._disk.close(handle)
+    def _found(self, log: ClosedLog, before: Ledger) -> None:
+        self._closed.append(log)
+        self.state.recovered += log.ledger.records
+        self.state.torn_bytes += log.torn_bytes
+        if log.is_own:
+            self._total = Ledger()
+            self._total.add(before)
+            self._total.add(log.ledger)
+            self.state.next_number = max(self.state.next_number, log.number + 1)
 
     def _tell_foreign_files(self) -> None:
         names = [str(path.relative_to(self._events)) for path in foreign_files(self._events)]
@@ -438,7 +302,7 @@ class Writer:
     def _forget_unused(self) -> None:
         if len(self._known) <= MAX_DEFINITIONS:
             return
-        used = {number for waiting in self._waiting for number in waiting.rows.flow_numbers}
+        used = self._held.flow_numbers()
         for closed in self._closed:
             used.update(number for frame in closed.frames or () for number in frame.flow_numbers)
         for number in used:
@@ -452,7 +316,8 @@ class Writer:
         for closed in self._closed:
             if closed.is_own:
                 unsealed.add(closed.ledger)
-        state, total, gap = self.state, self._total, self._gap
+        state, total, gap = self.state, self._total, self._held.gap
+        state.held_bytes = self._held.bytes
         state.frames = total.frames
         state.sealed = total.records - unsealed.records
         state.sealed_requests = total.requests - unsealed.requests
@@ -473,15 +338,6 @@ class Writer:
             lost = f"{self._dropped} records were dropped" if self._dropped else "nothing was lost"
             self._say(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
             self._dropped = 0
-
-
-def foreign_files(events: Path) -> list[Path]:
-    """What lies in the folders and is neither a segment, nor a log, nor hidden; sorted."""
-    found = []
-    for source in COLUMNS:
-        found += [path for path in (events / source).glob("[!.]*") if not is_segment(path.name)]
-    found += [path for path in (events / WAL_FOLDER).glob("[!.]*") if wal_number(path) is None]
-    return sorted(found)
 
 
 def _existing(folder: Path) -> Path:

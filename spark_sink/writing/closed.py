@@ -1,0 +1,111 @@
+"""Logs that are to become segments: those that the writer has closed, and those that killed writers left behind.
+
+A log becomes at most one segment of each source, of its number. Of one that was found the writer may have been killed
+between two of them: what is there already is left alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
+from spark_sink.errors import BadFrame
+from spark_sink.events import COLUMNS
+from spark_sink.frames import Header
+from spark_sink.segments import Disk, is_published, is_segment, seal, segment_name
+from spark_sink.writing.wal import WAL_FOLDER, WAL_SUFFIX, Ledger, WalContent, wal_number, wal_stream
+
+_HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
+
+
+class ClosedLog:
+    """A log that nobody writes any more."""
+
+    __slots__ = (
+        *("before", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "torn_bytes"),
+        "wal_bytes",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        handle: int,
+        number: int,
+        header: Header,
+        before: dict[str, int],
+        ledger: Ledger,
+        wal_bytes: int,
+        frames: list[FrameRows] | None,
+    ) -> None:
+        self.path: Final = path
+        self.handle: Final = handle  # its lock
+        self.number: Final = number
+        self.header: Final = header
+        self.before: Final = before  # rows of each source in all logs before it
+        self.ledger: Final = ledger  # of this log alone
+        self.wal_bytes: Final = wal_bytes
+        self.frames = frames  # None: to be read from it
+        self.is_found = False  # left behind by another process
+        self.is_own = True  # of this epoch of this broker
+        self.torn_bytes = 0  # at its end
+
+    def seal(self, events: Path, known: Mapping[int, Any], disk: Disk) -> int:
+        """Make its segments; their number. `known`: definitions for `frames`. OSError: one cannot be written."""
+        frames = self.frames
+        if frames is None:
+            content = WalContent(self.path.read_bytes())
+            known, frames = content.known, content.frames
+        name = segment_name(self.header.broker_id, self.header.epoch, self.number)
+        tables = tables_of(self.header, frames, known)
+        for source, table in tables.items():
+            if self.is_found and is_published(events, source, name):
+                continue
+            metadata = segment_metadata(self.header, source, self.before.get(source, 0))
+            seal(events / source, name, parquet_bytes(table, metadata), disk)
+        return len(tables)
+
+
+def found_logs(
+    events: Path, header: Header, disk: Disk, say: Callable[[str], None]
+) -> Iterator[tuple[ClosedLog, Ledger]]:
+    """Those without a living writer, in the order of their names, locked; each with the counts of its epoch before it.
+    `header`: of whoever asks. What can be nothing is said."""
+    own = f"{header.broker_id}-{header.epoch}"
+    for path in sorted((events / WAL_FOLDER).glob(f"*{WAL_SUFFIX}")):
+        number = wal_number(path)
+        handle = disk.lock(path) if number is not None else None
+        if number is None or handle is None:
+            continue  # no log of ours, or of a living writer
+        try:
+            data = path.read_bytes()
+            content = WalContent(data)
+        except (OSError, BadFrame) as error:
+            say(f"{path} is left behind and nothing can be made of it: {error}")
+            _discard(path, handle, disk, say)
+            continue
+        before = content.head.before
+        log = ClosedLog(path, handle, number, content.head.header, before.rows, content.ledger, len(data), None)
+        log.is_found, log.is_own = True, wal_stream(path) == own
+        log.torn_bytes = content.torn_bytes
+        if log.torn_bytes:
+            say(f"{path} ends with {log.torn_bytes} bytes that are no whole frame, all before them is kept")
+        yield log, before
+
+
+def foreign_files(events: Path) -> list[Path]:
+    """What lies in the folders and is neither a segment, nor a log, nor hidden; sorted."""
+    found = []
+    for source in COLUMNS:
+        found += [path for path in (events / source).glob("[!.]*") if not is_segment(path.name)]
+    found += [path for path in (events / WAL_FOLDER).glob("[!.]*") if wal_number(path) is None]
+    return sorted(found)
+
+
+def _discard(path: Path, handle: int, disk: Disk, say: Callable[[str], None]) -> None:
+    """A log without a whole head was being made when its writer was killed. Any other stays for people to look."""
+    try:
+        if path.stat().st_size < _HEADLESS_BYTES:
+            disk.remove(path)
+    except OSError as error:
+        say(f"{path} cannot be removed: {error}")
+    disk.close(handle)
