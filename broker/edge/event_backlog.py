@@ -2,11 +2,12 @@
 
 Decides all that and knows neither clock nor file descriptor. Beyond `MAX_BACKLOG_BYTES` the newest records are dropped,
 and as soon as there is room an EventsDropped event tells the gap. A frame that the pipe took is kept until the writer
-has confirmed it, and given to the next writer if it never does.
+has confirmed it, and given to the next writer if it never does. The definition of a flow is kept as long as the flow is
+in use or a frame is here that names it; what came and went while everything was dropped leaves nothing.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -82,7 +83,9 @@ class Backlog:
         self._sent: Final[deque[_Frame]] = deque()  # taken by the pipe, not confirmed by the writer
         self._unkept: _Gap | None = None  # of those, what there was no room to keep
         self._unkept_number = 0  # of the last frame among them
-        self._definitions: Final[dict[int, Row]] = {}  # by flow number
+        # By flow number: of flows that are in use, and those that are not and that frames name which are here.
+        self._definitions: Final[dict[int, Row]] = {}
+        self._withheld: Final[dict[int, Row]] = {}  # of these, what came while everything was dropped: in no frame yet
         self._forgetting: Final[list[int]] = []  # flow numbers; their last rows may not be encoded yet
         self._forgotten: Final[deque[tuple[int, int]]] = deque()  # flow number, and the frame that may be its last
         self.sent_bytes = 0  # of `_sent`
@@ -138,7 +141,11 @@ class Backlog:
         events, self._pending = self._pending, []
         for start in range(0, len(events), MAX_FRAME_RECORDS):
             self._encode_some(events[start : start + MAX_FRAME_RECORDS])
-        self._forgotten.extend([(flow, self._next_number - 1) for flow in self._forgetting])
+        for flow in self._forgetting:
+            if self._withheld.pop(flow, None) is not None:
+                del self._definitions[flow]  # no frame names it
+            else:
+                self._forgotten.append((flow, self._next_number - 1))
         self._forgetting.clear()
         if self._full is not None and last:
             self._close_gap(self._full)
@@ -172,8 +179,7 @@ class Backlog:
             self.sent_bytes -= len(self._sent.popleft().data)
         if self._unkept is not None and self._unkept_number <= number:
             self._unkept = None
-        while self._forgotten and self._forgotten[0][1] <= number:
-            self._definitions.pop(self._forgotten.popleft()[0], None)
+        self._let_go(number)
 
     def rewind(self) -> None:
         """The reader is another one: it gets all that the old one has not confirmed, and all definitions before."""
@@ -189,11 +195,9 @@ class Backlog:
         self.sent_bytes = 0
         while self._frames and not self._frames[0].number:
             self.bytes -= len(self._frames.popleft().data)
-        rows = list(self._definitions.values())
-        for start in range(0, len(rows), MAX_FRAME_RECORDS):
-            data = framed(rows[start : start + MAX_FRAME_RECORDS])
-            self._frames.appendleft(_Frame(0, data, 0, 0, 0, 0))
-            self.bytes += len(data)
+        for frame in _defining(self._definitions):
+            self._frames.appendleft(frame)
+            self.bytes += len(frame.data)
 
     def _keep(self, frame: _Frame) -> None:
         self._sent.append(frame)
@@ -206,10 +210,20 @@ class Backlog:
                 self._unkept = _Gap("writer-died", detail, oldest.first_seq)
             self._unkept.add(oldest.records, oldest.requests, oldest.last_seq)
             self._unkept_number = oldest.number
+            self._let_go(oldest.number)
+
+    def _let_go(self, number: int) -> None:
+        """No frame up to this one will be sent once more."""
+        while self._forgotten and self._forgotten[0][1] <= number:
+            self._definitions.pop(self._forgotten.popleft()[0], None)
 
     def _close_gap(self, gap: _Gap) -> None:
         self._gaps.append(gap)
         self._full = None
+        for frame in _defining(self._withheld):  # what comes after the gap needs them
+            self._frames.append(frame)
+            self.bytes += len(frame.data)
+        self._withheld.clear()
 
     def _encode_some(self, events: Sequence[Event | Row]) -> None:
         try:
@@ -233,9 +247,9 @@ class Backlog:
             seqs = _seqs(events)
             self._full.add(len(seqs), _requests(events), max(seqs, default=0))
             self.dropped += len(seqs)
-            definitions = [event for event in events if type(event) is tuple and event[0] == DEFINITION]
-            if definitions:  # they are few, bounded by the flows, and what comes after the gap needs them
-                self._add(framed(definitions), definitions)
+            for event in events:
+                if type(event) is tuple and event[0] == DEFINITION:
+                    self._withheld[event[1]] = event  # type: ignore[index]  # our own row
             return
         self._add(data, events)
 
@@ -269,6 +283,13 @@ def framed(value: object) -> bytes:
     """A value as it goes over the pipe: its length, then MessagePack."""
     data = msgspec.msgpack.encode(value)
     return len(data).to_bytes(4, "big") + data
+
+
+def _defining(definitions: Mapping[int, Row]) -> list[_Frame]:
+    """Frames of definitions alone."""
+    rows = list(definitions.values())
+    parts = [framed(rows[start : start + MAX_FRAME_RECORDS]) for start in range(0, len(rows), MAX_FRAME_RECORDS)]
+    return [_Frame(0, part, 0, 0, 0, 0) for part in parts]
 
 
 def _rows(events: Sequence[Event | Row]) -> list[Row]:

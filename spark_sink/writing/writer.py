@@ -14,7 +14,7 @@ What cannot be written waits and is tried again at growing pauses: frames in mem
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,6 +77,7 @@ class Writer:
         self._settings: Final = settings
         self._came = header.first_frame - 1  # number of the last frame that came
         self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
+        self._forget_above = 2 * MAX_DEFINITIONS  # of them, where no log can be closed
         self._held: Final = Held(settings.max_held_bytes)
         self._wal: Wal | None = None  # None: there is no open log
         self._frames: list[FrameRows] = []  # in the open log
@@ -111,6 +112,8 @@ class Writer:
         """A frame of rows. BadFrame: it is none; nothing of it is kept. One that an earlier writer took is passed over,
         one of definitions alone has no number."""
         rows = FrameRows(decode_rows(frame), self._known)
+        if len(self._known) > self._forget_above:  # else they are forgotten with the next log
+            self._forget_unused(rows.flow_numbers)
         if rows.records == 0:
             return
         self._came += 1
@@ -299,16 +302,20 @@ class Writer:
 
     # Counts and sentences
 
-    def _forget_unused(self) -> None:
+    def _forget_unused(self, coming: Iterable[int] = ()) -> None:
+        """`coming`: flows that the frame names that is just being taken."""
         if len(self._known) <= MAX_DEFINITIONS:
             return
         used = self._held.flow_numbers()
+        used.update(coming)
+        used.update(number for frame in self._frames for number in frame.flow_numbers)
         for closed in self._closed:
             used.update(number for frame in closed.frames or () for number in frame.flow_numbers)
         for number in used:
             self._known[number] = self._known.pop(number)
         for number in list(self._known)[: len(self._known) - max(MAX_DEFINITIONS, len(used))]:
             del self._known[number]
+        self._forget_above = len(self._known) + MAX_DEFINITIONS
 
     def _refresh(self) -> None:
         unsealed = Ledger()

@@ -322,9 +322,10 @@ def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None
     backlog.push(reader.write)
     backlog.encode(NOON_MS)
     backlog.push(reader.write)
-    *definitions, gap = reader.rows()
-    assert [row.flow for row in definitions] == [1, 2, 3]
-    assert told(gap) == (39, "backlog-full", 0, {"records": "30", "first_seq": "10", "last_seq": "39"})
+    one, first_gap, two, three, gap = reader.rows()
+    assert [row.flow for row in (one, two, three)] == [1, 2, 3]
+    assert told(first_gap) == (19, "backlog-full", 0, {"records": "10", "first_seq": "10", "last_seq": "19"})
+    assert told(gap) == (39, "backlog-full", 0, {"records": "20", "first_seq": "20", "last_seq": "39"})
 
 
 # EventPipe: real processes

@@ -4,19 +4,19 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.edge import event_pipe
+from broker.edge import event_backlog, event_pipe
 from broker.edge.event_backlog import Backlog
 from broker.edge.event_pipe import EventPipe
 from broker.forwarding.singles import SingleRequests
 from spark_sink.frames import FrameSplitter, decode_rows
-from tests.spark_sink.records import definition, events, request
-from tests.spark_sink.test_event_pipe import HEAD, stand_in, until
+from tests.spark_sink.records import NOON_MS, definition, events, request
+from tests.spark_sink.test_event_pipe import HEAD, Reader, stand_in, until
 
 COPY = "import os\nwith open(FILE, 'wb', 0) as file:\n    while data := os.read(0, 1 << 20): file.write(data)\n"
 
@@ -114,3 +114,58 @@ async def test_requests_after_the_stop_are_counted_and_hold_nothing(tmp_path: Pa
     assert await pipe.stop(60.0)
     pipe.append_requests(requests(1, [1, 2]))
     assert (pipe.state().dropped, pipe.state().defined_flows) == (2, 0)
+
+
+def intervals(backlog: Backlog, count: int, between: Callable[[], object]) -> None:
+    """So many, each with ten flows of one request that are forgotten with it."""
+    dice = random.Random(1)
+    for interval in range(count):
+        flows = range(1 + 10 * interval, 11 + 10 * interval)
+        for flow in flows:
+            backlog.define(definition(flow))
+        backlog.append([request(dice, flow, flow) for flow in flows])
+        for flow in flows:
+            backlog.forget(flow)
+        backlog.encode(NOON_MS)
+        between()
+
+
+def test_flows_that_come_and_go_while_the_pipe_is_stuck_hold_no_memory() -> None:
+    backlog, reader = Backlog(max_bytes=10_000), Reader()
+    intervals(backlog, 500, lambda: None)
+    assert backlog.bytes < 10_000
+    assert backlog.defined < 100
+    backlog.push(reader.write)
+    backlog.define(definition(9000))
+    backlog.append([request(random.Random(1), 9000, 9000)])
+    backlog.encode(NOON_MS)
+    backlog.push(reader.write)
+    assert [named(row) for row in reader.rows()[-3:]] == ["definition 9000", "request 9000", "lifecycle 5000"]
+
+
+def test_a_flow_that_began_while_the_pipe_was_stuck_and_goes_on_is_known_behind_the_gap() -> None:
+    backlog, reader, dice = Backlog(max_bytes=10_000), Reader(), random.Random(1)
+    backlog.define(definition(8000))
+    backlog.append([request(dice, 1, 8000)])
+    intervals(backlog, 100, lambda: None)
+    backlog.define(definition(9000))
+    backlog.append([request(dice, 9000, 9000)])
+    backlog.encode(NOON_MS)
+    backlog.push(reader.write)
+    backlog.append([request(dice, 9001, 9000), request(dice, 9002, 8000)])
+    backlog.encode(NOON_MS)
+    backlog.push(reader.write)
+    assert [named(row) for row in reader.rows()[-4:]] == [
+        *("definition 9000", "request 9001", "request 9002", "lifecycle 9000")
+    ]
+
+
+def test_flows_of_frames_that_are_not_kept_for_the_next_writer_are_not_kept_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A writer whose folder cannot be written takes frames for hours and confirms none."""
+    monkeypatch.setattr(event_backlog, "MAX_SENT_BYTES", 10_000)
+    backlog, reader = Backlog(), Reader()
+    intervals(backlog, 500, lambda: backlog.push(reader.write))
+    assert backlog.sent_bytes <= 10_000
+    assert backlog.defined < 100

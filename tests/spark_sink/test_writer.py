@@ -341,3 +341,22 @@ def test_events_folder_that_is_a_file_is_an_unwritable_folder(tmp_path: Path) ->
     bench.pass_time(LAST_RETRY_S)
     bench.pass_time(1.0)
     assert bench.seqs() == [1, 2, 3, 4, 5]
+
+
+def test_definitions_are_bounded_while_the_folder_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_sink.writing.writer.MAX_DEFINITIONS", 20)
+    folder = tmp_path / "events"
+    folder.write_text("no folder")
+    bench, dice = Bench(folder, max_held_bytes=2000), random.Random(1)
+    for flow in range(1, 500):
+        frame = msgspec.msgpack.encode([definition(flow), request(dice, flow, flow)])
+        bench.writer.take(frame, bench.now, WALL_S)
+        assert len(bench.writer._known) <= 60  # 20, those that frames in memory name, and as many again
+    folder.unlink()
+    bench.pass_time(60.0)
+    bench.pass_time(1.0)
+    kept = [row["seq"] for row in sealed(folder, "requests")]
+    assert kept == list(range(1, len(kept) + 1))
+    assert len(kept) + bench.writer.state.dropped == 499
