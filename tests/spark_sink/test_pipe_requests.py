@@ -169,3 +169,56 @@ def test_flows_of_frames_that_are_not_kept_for_the_next_writer_are_not_kept_eith
     intervals(backlog, 500, lambda: backlog.push(reader.write))
     assert backlog.sent_bytes <= 10_000
     assert backlog.defined < 100
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_each_request_that_arrives_finds_its_flow_and_the_others_are_told(seed: int) -> None:
+    """A pipe that is stuck now and then, writers that die, and confirm late."""
+    dice = random.Random(seed)
+    backlog, reader = Backlog(max_bytes=6000), Reader()
+    seq = flow = 0
+    there: set[int] = set()  # sequence numbers
+    gaps: dict[int, int] = {}  # records, by sequence number: what a writer has not confirmed the next one gets again
+    live: list[int] = []
+    known: set[int] = set()  # of the reader that reads now
+
+    def read() -> None:
+        for row in reader.rows():
+            kind, number = named(row).split()
+            if kind == "definition":
+                known.add(int(number))
+            elif kind == "request":
+                assert row.flow in known
+                there.add(int(number))
+            else:
+                gaps[row.seq] = int(dict(row.tags)["records"])
+
+    for _ in range(600):
+        for _ in range(dice.randrange(4)):
+            flow += 1
+            live.append(flow)
+            backlog.define(definition(flow))
+        rows = [request(dice, seq + number, dice.choice(live)) for number in range(1, dice.randrange(1, 9)) if live]
+        seq += len(rows)
+        backlog.append(rows)
+        while live and dice.random() < 0.4:
+            backlog.forget(live.pop(dice.randrange(len(live))))
+        backlog.encode(NOON_MS)
+        if dice.random() < 0.3:
+            reader.room = dice.choice([0, 500, 1 << 40])
+        backlog.push(reader.write)
+        read()
+        if dice.random() < 0.2:
+            backlog.confirmed(backlog.first_number - 1 - dice.randrange(3))
+        if dice.random() < 0.02:
+            reader, known = Reader(), set()
+            backlog.rewind()
+    reader.room = 1 << 40
+    backlog.push(reader.write)
+    backlog.encode(NOON_MS, last=True)
+    backlog.push(reader.write)
+    read()
+    assert gaps
+    assert len(there) + sum(gaps.values()) == seq
+    backlog.confirmed(backlog.first_number - 1)
+    assert backlog.defined <= len(live) + 10  # those that were forgotten last wait for one frame more
