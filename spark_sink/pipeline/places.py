@@ -35,7 +35,8 @@ def local_path(text: str) -> Path | None:
     """The absolute path of a folder as somebody typed it; None: it is not on this machine."""
     if scheme_of(text) != "file":
         return None
-    return Path(unquote(urlsplit(text).path) if _SCHEME.match(text) and ":/" in text else text).absolute()
+    path = Path(unquote(urlsplit(text).path) if _SCHEME.match(text) and ":/" in text else text).absolute()
+    return path.resolve() if ".." in path.parts else path  # Spark's names of files never have one
 
 
 def unescaped(uri: str) -> str:
@@ -152,12 +153,13 @@ class HadoopPlace:
         jvm = getattr(session, "_jvm", None) if not _is_connect(session) else None
         if jvm is None:
             raise MissingPart(f"{root}: over Spark Connect the folders must be paths that the server sees")
-        self.root: Final = root.rstrip("/")
         self._jvm: Final = jvm
         self._conf: Final = session._jsc.hadoopConfiguration()
         self._is_store: Final = scheme_of(root) in OBJECT_STORES
         with _told(root):
-            self._fs: Final = self._path(self.root).getFileSystem(self._conf)
+            self._fs: Final = self._path(root).getFileSystem(self._conf)
+            # `hdfs:///x` is `hdfs://host:8020/x` in Spark's log.
+            self.root: Final = str(self._path(root).makeQualified(self._fs.getUri(), None).toString())
 
     def _path(self, file: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(file)

@@ -168,6 +168,10 @@ def test_compacted_log_tells_the_same_files(tmp_path: Path) -> None:
 def test_folders_are_paths_or_uris(tmp_path: Path) -> None:
     assert local_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
     assert local_path("a%20b") == Path("a%20b").absolute()
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    assert local_path(f"{tmp_path}/link/../events") == tmp_path / "real" / "events"
+    assert local_path(f"{tmp_path}/link/events") == tmp_path / "link" / "events"
     assert (local_path("hdfs://host/x"), scheme_of("s3a://b/x"), scheme_of("C:x")) == (None, "s3a", "file")
     assert unescaped("file:///a%20b/100%25") == "/a b/100%"
     assert unescaped("hdfs://host/a%20b") == "hdfs://host/a b"
