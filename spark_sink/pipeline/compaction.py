@@ -92,13 +92,14 @@ def compact(tables: Place, before: str, exchange: "Callable[[str, str], bool] | 
     """All days before this one, "2026-11-20". OSError, SinkError: what was done is done, the rest is as it was.
 
     `exchange`: of two folders, by their whole names; False: it cannot be done here."""
-    done, did = Done(tables), Compacted()
+    Done(tables)  # or nobody knows what is done
+    did = Compacted()
     with _lock(tables, "_compacting", "another compaction works in"):
         with publishing(tables):
             finish(tables)
         for folder in day_folders(tables.names):
             if folder.rpartition("=")[2] < before:
-                _compact_day(tables, folder, done, did, exchange or _exchange_of(tables))
+                _compact_day(tables, folder, did, exchange or _exchange_of(tables))
         tables.remove(WORK)
     return did
 
@@ -128,8 +129,9 @@ def publishing(tables: Place) -> Iterator[None]:
         yield
 
 
-def _compact_day(tables: Place, folder: str, done: Done, did: Compacted, exchange: Callable[[str, str], bool]) -> None:
+def _compact_day(tables: Place, folder: str, did: Compacted, exchange: Callable[[str, str], bool]) -> None:
     names = [name for name in tables.names(folder) if name[0] not in "._"]
+    done = Done(tables)  # only now: a batch may have begun since the folder before, and may be repeated
     groups = _groups(tables, folder, [name for name in names if done.has(name)])
     if not groups:
         return

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 from spark_sink.events import COLUMNS
 from spark_sink.pipeline.batch import batch_name, generation_folder, remove_batch
+from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.places import Place
 from spark_sink.pipeline.segment_files import archived
-from spark_sink.pipeline.source_log import SourceLog
+from spark_sink.pipeline.source_log import Found, SourceLog
 from spark_sink.segments import SUFFIX
-from spark_sink.tables import CHECKPOINTS
+from spark_sink.tables import CHECKPOINTS, REQUESTS
 
 
 def current_generation(tables: Place) -> int:
@@ -34,8 +35,10 @@ def next_generation(events: Place, tables: Place, generation: int) -> int:
     folder = generation_folder(generation)
     offsets = [int(name) for name in tables.names(f"{folder}/offsets") if name.isdigit()]
     commits = [int(name) for name in tables.names(f"{folder}/commits") if name.isdigit()]
-    for batch_id in range(max(commits, default=-1) + 1, max(offsets, default=-1) + 1):
-        remove_batch(tables, batch_name(generation, batch_id), keep=set())
+    with publishing(tables):
+        for batch_id in range(max(commits, default=-1) + 1, max(offsets, default=-1) + 1):
+            remove_batch(tables, batch_name(generation, batch_id), keep=set())
+            _remove_requests(events, tables, SourceLog(tables, folder).batch(batch_id))
     archive_done(events, tables, generation)
     tables.make(generation_folder(generation + 1))
     tables.remove(folder)
@@ -62,6 +65,14 @@ def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
             except FileNotFoundError:
                 continue  # the same
     return [*never, *_foreign_names(events)]
+
+
+def _remove_requests(events: Place, tables: Place, found: list[Found]) -> None:
+    """What the next generation reads again: else a compaction takes it for done until then."""
+    names = {one.file.rpartition("/")[2] for one in found if not events.exists(archived(one.file))}
+    for day in tables.names(REQUESTS):
+        for name in names.intersection(tables.names(f"{REQUESTS}/{day}")):
+            tables.remove(f"{REQUESTS}/{day}/{name}")
 
 
 def _foreign_names(events: Place) -> Iterator[str]:

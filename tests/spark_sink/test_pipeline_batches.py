@@ -447,6 +447,21 @@ def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(tmp_path: 
     assert_tables_tell(source.tables, records)
 
 
+def test_generation_that_ends_in_a_broken_batch_keeps_requests_of_a_segment_that_came_back(tmp_path: Path) -> None:
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    places = LocalPlace(source.events), LocalPlace(source.tables)
+    seal_requests(source.events, range(1, 50))
+    source.run()
+    archive_done(*places, 1)
+    [path] = (source.events / ARCHIVE).rglob("*.parquet")
+    (source.events / REQUESTS / path.name).write_bytes(path.read_bytes())
+    assert next_generation(*places, 1) == 2  # a new checkpoint does not know it
+    source = FakeSource(source.events, source.tables, 2)
+    source.writer().write(None, source.find())
+    next_generation(*places, 2)
+    assert request_seqs(source.tables) == list(range(1, 50))
+
+
 def test_killed_at_any_step_between_two_generations_nothing_is_lost_or_twice(tmp_path: Path) -> None:
     steps, was_killed = 0, True
     while was_killed:

@@ -14,6 +14,7 @@ from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.pipeline import compaction
 from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
+from spark_sink.pipeline.generations import next_generation
 from spark_sink.pipeline.places import LocalPlace
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.pipeline_folders import FakeSource, assert_tables_tell, request_seqs, seal
@@ -127,6 +128,53 @@ def test_files_that_come_while_a_day_is_compacted_are_there_afterwards(tmp_path:
         compact(LocalPlace(source.tables), LATER, exchange)
     assert runs
     assert_whole(source, [*records, *more], batches=4)
+
+
+def test_batch_that_begins_while_a_compaction_works_and_is_killed_is_repeated_once(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    more = events(77, 20, first_seq=len(records) + 1)
+    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
+    merged_bytes, begun = compaction._merged_bytes, list[int]()
+
+    def slow(*arguments: Any) -> memoryview:
+        if not begun:
+            begun.append(source.find())
+            source.writer().write(None, begun[0])  # and killed before Spark wrote the commit
+        return merged_bytes(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "_merged_bytes", slow)
+        compact(LocalPlace(source.tables), LATER)
+    source.writer().write(None, begun[0])
+    assert_whole(source, [*records, *more], batches=4)
+
+
+def test_generation_that_ends_in_a_broken_batch_leaves_no_requests_that_a_compaction_would_keep(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    more = events(77, 20, first_seq=len(records) + 1)
+    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
+    source.writer().write(None, source.find())  # killed before the commit, and then the checkpoint knows enough
+    assert next_generation(LocalPlace(source.events), LocalPlace(source.tables), 1) == 2
+    compact(LocalPlace(source.tables), LATER)
+    FakeSource(source.events, source.tables, 2).run()
+    assert_whole(source, [*records, *more], batches=4)
+
+
+def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    seal_requests(source.events, range(1030, 1040))
+    source.writer().write(None, source.find())
+    places = LocalPlace(source.events), LocalPlace(source.tables)
+    ends = threading.Thread(target=next_generation, args=(*places, 1))
+    with publishing(places[1]):  # a compaction that has looked which files there are
+        before = sorted(source.tables.glob("*/date=*/*"))
+        ends.start()
+        ends.join(0.2)
+        assert sorted(source.tables.glob("*/date=*/*")) == before
+    ends.join()
+    assert sorted(source.tables.glob("*/date=*/*")) != before
 
 
 def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> None:
