@@ -1,4 +1,4 @@
-"""The query of one events folder and one tables folder: its life, its ends, and who may run it.
+"""The query of one events folder and one tables folder: its life and its ends.
 
 One streaming query finds the segments of all three folders by Spark's own file source, which moves those that are done
 into the archive. What is in them is read, checked and written by `batch`. No state, no watermark: a late record is one
@@ -10,7 +10,6 @@ their paths, so the events folder must stay where it is.
 
 import contextlib
 import errno
-import fcntl
 import re
 import signal
 import time
@@ -24,15 +23,14 @@ from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import COLUMNS as SOURCE_COLUMNS
 from spark_sink.pipeline.batch import ROLL_FILES, ROLL_WORD, STOP_WORD, BatchWriter, generation_folder, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
+from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.places import LocalPlace, Place, local_path, place_of, spark_text
-from spark_sink.segments import ARCHIVE, Disk, recover
+from spark_sink.segments import ARCHIVE
 from spark_sink.session import open_session, reason_of
-from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
 
 MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
 KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
-EVENTS_FOLDER: Final = "events_folder"  # file in the checkpoint: the folder that the tables are made of
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
 LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads
 HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
@@ -69,10 +67,10 @@ class Pipeline:
 
     def run(self) -> None:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
-        tables = local_path(self._tables_text)
-        if tables is not None and local_path(self._events_text) is not None:
-            self._check(None)  # before Spark starts, which takes seconds
-        with locked(tables) if tables is not None else contextlib.nullcontext():
+        events, tables = local_path(self._events_text), local_path(self._tables_text)
+        with locked(events, tables):
+            if events is not None and tables is not None:
+                self._check(None)  # before Spark starts, which takes seconds
             session = open_session(self._master, is_short=self.every is None)
             try:
                 with _signals(self._stop):  # after the start of Spark, which takes SIGINT for itself
@@ -186,56 +184,6 @@ def compact_tables(tables: str, before: str) -> Compacted:
     finally:
         if session is not None:
             session.stop()
-
-
-def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
-    """Make what the query needs and refuse what would give wrong tables. BadFolder: says what to do."""
-    try:
-        if not events.exists(""):
-            raise BadFolder(f"there is no events folder {events.root}: start the broker with --events {events.root}")
-        names = [name for source in SOURCE_COLUMNS for name in events.names(source) if name[0] not in "._"]
-        if is_once and not any(name.endswith(".parquet") for name in names) and not events.exists(ARCHIVE):
-            raise BadFolder(f"the events folder {events.root} holds no segments yet: is a broker writing to it?")
-        if not tables.exists(CHECKPOINTS) and any(
-            name[0] not in "._" for folder in day_folders(tables.names) for name in tables.names(folder)
-        ):
-            raise BadFolder(
-                f"{tables.root} holds tables without their checkpoint: reading again would count twice; remove them"
-            )
-        if tables.exists(f"{CHECKPOINTS}/{EVENTS_FOLDER}"):
-            made_of = tables.read(f"{CHECKPOINTS}/{EVENTS_FOLDER}").decode()
-            if made_of != events.root:
-                raise BadFolder(f"{tables.root} is made of {made_of} and not of {events.root}")
-        for source in SOURCE_COLUMNS:
-            events.make(source)
-        for folder in (CHECKPOINTS, *COLUMNS):
-            tables.make(folder)
-        tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
-    except OSError as error:
-        raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
-
-
-def remove_leftovers(tables: Path) -> None:
-    """Hidden files of a pipeline that was killed; only while no other one writes these tables."""
-    for table in COLUMNS:
-        for day in (tables / table).glob("date=*"):
-            recover(day, "", time.time(), Disk())
-
-
-@contextlib.contextmanager
-def locked(tables: Path) -> Iterator[None]:
-    """No other pipeline on this machine writes these tables meanwhile. BadFolder: one does."""
-    try:
-        tables.mkdir(parents=True, exist_ok=True)
-        lock = (tables / "_lock").open("w")
-    except OSError as error:
-        raise BadFolder(f"the folder of tables {tables} cannot be written: {error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadFolder(f"another pipeline writes the tables in {tables}") from error
-        yield
 
 
 @contextlib.contextmanager

@@ -13,8 +13,9 @@ from broker.events import LifecycleEvent
 from spark_sink.events import COLUMNS as SOURCE_COLUMNS
 from spark_sink.frames import Header
 from spark_sink.pipeline.batch import BatchWriter, generation_folder
+from spark_sink.pipeline.folders import check_folders
 from spark_sink.pipeline.merging import merged
-from spark_sink.pipeline.pipeline import Pipeline, check_folders
+from spark_sink.pipeline.pipeline import Pipeline
 from spark_sink.pipeline.places import LocalPlace
 from spark_sink.pipeline.rows import with_minute
 from spark_sink.segments import Disk

@@ -9,7 +9,8 @@ import pytest
 from spark_sink.errors import BadFolder, MissingPart, SinkError
 from spark_sink.events import FLOWS
 from spark_sink.pipeline import pipeline as pipeline_module
-from spark_sink.pipeline.pipeline import Pipeline, check_folders, is_every, locked, remove_leftovers
+from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
+from spark_sink.pipeline.pipeline import Pipeline, is_every
 from spark_sink.pipeline.places import LocalPlace, local_path, place_of, scheme_of, spark_text, unescaped
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.tables import TRAFFIC
@@ -120,8 +121,43 @@ def test_tables_of_another_events_folder_are_refused(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BadFolder, match="cannot be written"), locked(tmp_path / "file"):
+    with pytest.raises(BadFolder, match="cannot be written"), locked(tmp_path, tmp_path / "file"):
         pass
+
+
+def test_second_pipeline_of_the_same_folders_is_refused(tmp_path: Path) -> None:
+    events_folder, tables = tmp_path / "events", tmp_path / "tables"
+    events_folder.mkdir()
+    with locked(events_folder, tables):
+        with pytest.raises(BadFolder, match=r"another pipeline writes the tables in .*tables"), locked(None, tables):
+            pass
+        with (
+            pytest.raises(BadFolder, match=r"another pipeline reads the events in .*events"),
+            locked(events_folder, tmp_path / "others"),
+        ):
+            pass
+    with locked(events_folder, tables):
+        pass
+
+
+def test_events_that_went_into_other_tables_are_refused_and_tables_may_move(tmp_path: Path) -> None:
+    seal(tmp_path / "events", events(9, 10))
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    with pytest.raises(BadFolder, match=r"events in .*events went into tables in .*/tables, and not into .*/others: "):
+        check(tmp_path / "events", tmp_path / "others", is_once=True)
+    (tmp_path / "tables").rename(tmp_path / "moved")
+    check(tmp_path / "events", tmp_path / "moved", is_once=True)
+    with pytest.raises(BadFolder, match=r"went into tables in .*/moved, and not into .*/tables: "):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)  # made anew, without what is in the archive
+    (tmp_path / "events" / "_pipeline.json").write_text("{}")
+    with pytest.raises(BadFolder, match=r"_pipeline.json does not say which tables"):
+        check(tmp_path / "events", tmp_path / "moved", is_once=True)
+
+
+def test_one_folder_for_events_and_tables_is_refused(tmp_path: Path) -> None:
+    seal(tmp_path, events(9, 10))
+    with pytest.raises(BadFolder, match="cannot hold events and tables"):
+        check(tmp_path, tmp_path, is_once=True)
 
 
 def test_leftovers_of_a_killed_pipeline_are_removed(tmp_path: Path) -> None:

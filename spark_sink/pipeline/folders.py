@@ -1,0 +1,128 @@
+"""Which events folder may be made into which tables, and that one pipeline at a time does so.
+
+    <tables>/_checkpoints/events_folder     the events folder that the tables are made of
+    <tables>/_checkpoints/id                which tables these are, wherever they lie
+    <events>/_pipeline.json                 the tables that the archived segments went into
+
+A segment that was read lies in the archive and is found by nobody any more. So a second folder of tables would lack it,
+and say nothing: it is refused, as are tables of two events folders, and tables whose checkpoint is gone.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from spark_sink.errors import BadFolder
+from spark_sink.events import COLUMNS as SOURCE_COLUMNS
+from spark_sink.pipeline.places import Place
+from spark_sink.segments import ARCHIVE, Disk, recover
+from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
+
+EVENTS_FOLDER: Final = "events_folder"
+ID: Final = "id"
+MADE_INTO: Final = "_pipeline.json"
+
+
+class MadeInto(msgspec.Struct):
+    """What an events folder says of its tables."""
+
+    id: str
+    tables: str  # where they were last, for people
+
+
+def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
+    """Make what the query needs and refuse what would give wrong tables. BadFolder: says what to do."""
+    try:
+        if not events.exists(""):
+            raise BadFolder(f"there is no events folder {events.root}: start the broker with --events {events.root}")
+        if events.root == tables.root:
+            raise BadFolder(f"{events.root} cannot hold events and tables: give a folder of their own to the tables")
+        names = [name for source in SOURCE_COLUMNS for name in events.names(source) if name[0] not in "._"]
+        if is_once and not any(name.endswith(".parquet") for name in names) and not events.exists(ARCHIVE):
+            raise BadFolder(f"the events folder {events.root} holds no segments yet: is a broker writing to it?")
+        if not tables.exists(CHECKPOINTS) and any(
+            name[0] not in "._" for folder in day_folders(tables.names) for name in tables.names(folder)
+        ):
+            raise BadFolder(
+                f"{tables.root} holds tables without their checkpoint: reading again would count twice; remove them"
+            )
+        made_of = _told(tables, f"{CHECKPOINTS}/{EVENTS_FOLDER}")
+        if made_of not in (None, events.root):
+            raise BadFolder(f"{tables.root} is made of {made_of} and not of {events.root}")
+        tables_id = _told(tables, f"{CHECKPOINTS}/{ID}") or uuid.uuid4().hex
+        _check_made_into(events, tables, tables_id)
+        for source in SOURCE_COLUMNS:
+            events.make(source)
+        for folder in (CHECKPOINTS, *COLUMNS):
+            tables.make(folder)
+        if made_of is None:
+            tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
+        tables.write(CHECKPOINTS, ID, tables_id.encode())
+        events.write("", MADE_INTO, msgspec.json.encode(MadeInto(tables_id, tables.root)))
+    except OSError as error:
+        raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
+
+
+def remove_leftovers(tables: Path) -> None:
+    """Hidden files of a pipeline that was killed; only while no other one writes these tables."""
+    for table in COLUMNS:
+        for day in (tables / table).glob("date=*"):
+            recover(day, "", time.time(), Disk())
+
+
+@contextlib.contextmanager
+def locked(events: Path | None, tables: Path | None) -> Iterator[None]:
+    """No other pipeline here uses these folders meanwhile. BadFolder: one does. None: not of this machine."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if tables is not None:
+                tables.mkdir(parents=True, exist_ok=True)
+                _lock(
+                    stack, tables / "_lock", os.O_WRONLY | os.O_CREAT, f"another pipeline writes the tables in {tables}"
+                )
+            if events is not None and events.is_dir():  # else it is told
+                _lock(stack, events, os.O_RDONLY, f"another pipeline reads the events in {events}")
+        except OSError as error:
+            raise BadFolder(f"the folder of tables {tables} cannot be written: {error}") from error
+        yield
+
+
+def _lock(stack: contextlib.ExitStack, path: Path, flags: int, sentence: str) -> None:
+    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    stack.callback(os.close, handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BadFolder(sentence) from error
+
+
+def _check_made_into(events: Place, tables: Place, tables_id: str) -> None:
+    path = events.file(MADE_INTO)
+    data = _told(events, MADE_INTO)
+    if data is None:
+        return
+    try:
+        told = msgspec.json.decode(data, type=MadeInto)
+    except msgspec.MsgspecError as error:
+        raise BadFolder(f"{path} does not say which tables are made of these events: {error}") from error
+    if told.id != tables_id:
+        raise BadFolder(
+            f"the events in {events.root} went into tables in {told.tables}, and not into these in {tables.root}: one "
+            f"pipeline reads each of them once. To make tables anew, move the segments below "
+            f"{events.file(ARCHIVE)} back into their folders and remove {path}"
+        )
+
+
+def _told(place: Place, name: str) -> str | None:
+    """What a small file says; None: there is none."""
+    try:
+        return place.read(name).decode(errors="replace")
+    except FileNotFoundError:
+        return None
