@@ -119,7 +119,7 @@ def _sessions(ends: pa.Table) -> pa.Table:
 def _dropped(drops: pa.Table) -> pa.Table:
     rows = []
     for row in drops.to_pylist():
-        told = dict(row["tags"])
+        told = dict(row["tags"] or ())
         seqs = _number(told.get("first_seq")), _number(told.get("last_seq"))
         broker = row["broker_id"], row["broker_name"], row["epoch"]
         gap = gap_row(row["at"], broker, seqs, row["reason"], row["detail"])

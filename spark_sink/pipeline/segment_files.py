@@ -4,7 +4,8 @@ The footer decides: without it a file is torn, with a foreign one it is foreign.
 of the records, so that nobody has to read them for that.
 """
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -12,12 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.batches import METADATA_PREFIX
-from spark_sink.events import ARROW_SCHEMAS, COLUMNS, SCHEMA_VERSION
+from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 from spark_sink.pipeline.places import Place
 from spark_sink.pipeline.source_log import Found
 from spark_sink.segments import ARCHIVE, is_segment, parts_of
 
-NEEDED: Final = ("broker_id", "broker_name", "epoch", "seq", "at")  # without them a record is none
+_ORIGIN: Final = ("broker_id", "broker_name", "epoch", "seq", "at")
+# Without them a record is none, and belongs into no table or day.
+NEEDED: Final = {FLOWS: (*_ORIGIN, "started_at", "requests"), LIFECYCLES: (*_ORIGIN, "kind"), REQUESTS: _ORIGIN}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,6 +34,7 @@ class GoodFile:
         "epoch",
         "file",
         "first_at",
+        "is_exact",
         "last_at",
         "last_seq",
         "name",
@@ -49,14 +53,11 @@ class GoodFile:
         self.broker_id: Final[str] = told[f"{METADATA_PREFIX}broker_id"]
         self.broker_name: Final[str] = told[f"{METADATA_PREFIX}broker_name"]
         self.epoch: Final[int] = int(told[f"{METADATA_PREFIX}epoch"])
-        _, self.last_seq = _bounds(metadata, source, "seq", 0)
-        self.first_at, self.last_at = _bounds(metadata, source, "at", _EPOCH)
-
-    @property
-    def days(self) -> list[str]:
-        """That its records are of, "2026-11-20": all from the first to the last."""
-        count = (self.last_at.date() - self.first_at.date()).days
-        return [f"{self.first_at + timedelta(days=n):%Y-%m-%d}" for n in range(count + 1)]
+        self.is_exact: Final = metadata.schema.to_arrow_schema().equals(ARROW_SCHEMAS[source])  # no column more or less
+        for name in NEEDED[source]:
+            _check_nothing_missing(metadata, name)
+        _, self.last_seq = _bounds(metadata, "seq", 0)
+        self.first_at, self.last_at = _bounds(metadata, "at", _EPOCH)
 
 
 class BadFile:
@@ -123,7 +124,7 @@ def _foreign(metadata: Any, source: str) -> str:
     schema = metadata.schema.to_arrow_schema()
     for field in ARROW_SCHEMAS[source]:
         place = schema.get_field_index(field.name)
-        if place < 0 and field.name in NEEDED:
+        if place < 0 and field.name in NEEDED[source]:
             return f"it has no column {field.name}"
         if place >= 0 and not _is_same(schema.field(place).type, field.type):
             return f"its column {field.name} is {schema.field(place).type} and not {field.type}"
@@ -136,15 +137,26 @@ def _is_same(told: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(told == wanted)
 
 
-def _bounds(metadata: Any, source: str, name: str, none: Any) -> tuple[Any, Any]:
-    """The smallest and largest value of a column, from the footer. ValueError: it does not say."""
-    first, last = [], []
+def _statistics(metadata: Any, name: str) -> Iterator[Any]:
+    """What the footer says of a column, per group of rows; None: nothing."""
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if group.num_rows == 0:
-            continue
-        place = [group.column(index).path_in_schema for index in range(group.num_columns)].index(name)
-        statistics = group.column(place).statistics
+        if group.num_rows > 0:
+            place = [group.column(index).path_in_schema for index in range(group.num_columns)].index(name)
+            yield group.column(place).statistics
+
+
+def _check_nothing_missing(metadata: Any, name: str) -> None:
+    """ValueError: a row has no value in this column, or the footer does not say."""
+    for statistics in _statistics(metadata, name):
+        if statistics is None or not statistics.has_null_count or statistics.null_count > 0:
+            raise ValueError(f"there are rows without {name}, or it does not say")
+
+
+def _bounds(metadata: Any, name: str, none: Any) -> tuple[Any, Any]:
+    """The smallest and largest value of a column, from the footer. ValueError: it does not say."""
+    first, last = [], []
+    for statistics in _statistics(metadata, name):
         if statistics is None or not statistics.has_min_max:
             raise ValueError(f"it says nothing of the values of {name}")
         first.append(statistics.min)
