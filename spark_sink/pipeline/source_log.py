@@ -7,11 +7,12 @@
 
 The batch itself is not asked for its files: Spark knows no way to name them without reading them, and a file that is
 torn, foreign or gone would end the query. Spark writes these logs before the batch begins, and repeats the batch from
-them after a crash. The form has been the same since Spark 2; a test holds it.
+them after a crash. The form has been the same since Spark 2; another one ends the pipeline in a sentence.
 """
 
-import json
 from typing import Any, Final
+
+import msgspec
 
 from spark_sink.errors import SinkError
 from spark_sink.pipeline.places import Place, unescaped
@@ -20,15 +21,29 @@ _VERSION: Final = "v1"
 _COMPACT: Final = ".compact"
 
 
+class _End(msgspec.Struct):
+    """A batch's line."""
+
+    logOffset: int
+
+
+class _Entry(msgspec.Struct):
+    """A file's line."""
+
+    path: str
+    timestamp: int
+    batchId: int
+
+
 class Found:
     """A file that the source has found."""
 
     __slots__ = ("changed_s", "file", "offset")
 
-    def __init__(self, entry: dict[str, Any]) -> None:
-        self.file: Final[str] = unescaped(entry["path"])  # the whole name
-        self.changed_s: Final[float] = entry["timestamp"] / 1000  # wall time
-        self.offset: Final[int] = entry["batchId"]  # of the log
+    def __init__(self, entry: _Entry) -> None:
+        self.file: Final = unescaped(entry.path)  # the whole name
+        self.changed_s: Final = entry.timestamp / 1000  # wall time
+        self.offset: Final = entry.batchId  # of the log
 
 
 class SourceLog:
@@ -69,17 +84,22 @@ class SourceLog:
 
     def _end(self, batch_id: int) -> int:
         name = f"{self._checkpoint}/offsets/{batch_id}"
-        return int(self._parsed(name, self._place.read(name).splitlines()[-1:])[0]["logOffset"])
+        end: _End = self._parsed(name, (self._lines(name) or [b""])[-1], _End)
+        return end.logOffset
 
     def _entries(self, name: str) -> list[Found]:
         name = f"{self._checkpoint}/sources/0/{name}"
+        return [Found(self._parsed(name, line, _Entry)) for line in self._lines(name)]
+
+    def _lines(self, name: str) -> list[bytes]:
+        """All behind the version."""
         version, *lines = self._place.read(name).splitlines() or [b""]
         if version != _VERSION.encode():
             raise SinkError(f"{name} is not the log of a file source as this program knows it: {version[:20]!r}")
-        return [Found(entry) for entry in self._parsed(name, lines)]
+        return lines
 
-    def _parsed(self, name: str, lines: list[bytes]) -> list[dict[str, Any]]:
+    def _parsed(self, name: str, line: bytes, kind: Any) -> Any:
         try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.MsgspecError as error:
             raise SinkError(f"{name} is not the log of a file source as this program knows it: {error}") from error

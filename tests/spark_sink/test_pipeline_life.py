@@ -177,14 +177,15 @@ def test_interval_is_what_spark_takes(text: str, is_good: bool) -> None:
     assert is_every(text) == is_good
 
 
-@pytest.mark.parametrize("line", ["v2\n{}", "v1\nno json", ""])
-def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("name", ["sources/0/0", "offsets/0"])
+@pytest.mark.parametrize("text", ["v2\n{}", "v1\nno json", "", "v1\n{}", "v1\n[1]", 'v1\n{"0":{"logOffset":0}}'])
+def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "events").mkdir()
     source = FakeSource(tmp_path / "events", tmp_path / "tables")
     batch_id = source.find()
-    (source.folder / "sources/0/0").write_text(line)
+    (source.folder / name).write_text(text)
     log = SourceLog(LocalPlace(source.tables), "_checkpoints/000001")
-    with pytest.raises(SinkError, match="is not the log of a file source as this program knows it"):
+    with pytest.raises(SinkError, match=f"{name} is not the log of a file source as this program knows it"):
         log.batch(batch_id)
 
 
