@@ -4,6 +4,9 @@ A run is over when a later epoch of its broker is seen, whatever their clocks sa
 by then becomes a row of `gaps` in a file of its own, named after the run. Segments may come in any order: when the
 BrokerStopped comes late, the file is removed again, and when more records of the run come, it is written anew. All that
 is learnt only grows, so a batch that is repeated teaches nothing new.
+
+Of each broker the latest `MAX_RUNS` are remembered. What has been told of an older one stays as it is: of records that
+come later still nobody knows any more whether a BrokerStopped was there.
 """
 
 from collections.abc import Iterable
@@ -36,16 +39,23 @@ class Run(msgspec.Struct):
     told: tuple[str, int] | None = None  # day and last_seq of its row in `gaps`; None: it has none
 
 
+class Broker(msgspec.Struct, forbid_unknown_fields=True):
+    """Its runs, by epoch."""
+
+    runs: dict[int, Run] = {}
+    forgotten: int = -1  # the latest epoch of which nothing is remembered, and no older one's
+
+
 class Runs:
     """All of them, in a file beside the checkpoint."""
 
     def __init__(self, tables: Place) -> None:
         """OSError; SinkError: the file is not what was written."""
         self._tables: Final = tables
-        self._brokers: dict[str, dict[int, Run]] = {}
+        self._brokers: dict[str, Broker] = {}
         try:
             data = tables.read(f"{CHECKPOINTS}/{RUNS}")
-            self._brokers = msgspec.json.decode(data, type=dict[str, dict[int, Run]])
+            self._brokers = msgspec.json.decode(data, type=dict[str, Broker])
         except FileNotFoundError:
             return  # the first time
         except msgspec.MsgspecError as error:
@@ -55,22 +65,22 @@ class Runs:
         """These segments and these BrokerStopped are there; write what follows from it. OSError: not all is written."""
         changed = set()
         for file in files:
-            seen = self._brokers.setdefault(file.broker_id, {}).setdefault(
-                file.epoch, Run(file.broker_name, file.last_at)
-            )
-            seen.last_at, seen.last_seq = max(seen.last_at, file.last_at), max(seen.last_seq, file.last_seq)
+            broker = self._brokers.setdefault(file.broker_id, Broker())
+            if file.epoch <= broker.forgotten:
+                continue
+            run = broker.runs.setdefault(file.epoch, Run(file.broker_name, file.last_at))
+            run.last_at, run.last_seq = max(run.last_at, file.last_at), max(run.last_seq, file.last_seq)
             changed.add(file.broker_id)
         for broker_id, epoch in stopped:
-            run = self._brokers.get(broker_id, {}).get(epoch)
-            if run is not None:  # else rows and footer of a segment say different things
-                run.is_stopped = True
+            known = self._brokers.get(broker_id, Broker()).runs.get(epoch)
+            if known is not None:  # else it is forgotten, or rows and footer of a segment say different things
+                known.is_stopped = True
         for broker_id in changed:
-            self._tell(broker_id)
+            self._tell(broker_id, self._brokers[broker_id].runs)
         self._forget()
         self._tables.write(CHECKPOINTS, RUNS, msgspec.json.encode(self._brokers))
 
-    def _tell(self, broker_id: str) -> None:
-        runs = self._brokers[broker_id]
+    def _tell(self, broker_id: str, runs: dict[int, Run]) -> None:
         for epoch in sorted(runs)[:-1]:
             run = runs[epoch]
             wanted = None if run.is_stopped else (f"{run.last_at:%Y-%m-%d}", run.last_seq)
@@ -84,13 +94,18 @@ class Runs:
             run.told = wanted
 
     def _forget(self) -> None:
-        for runs in self._brokers.values():
-            for epoch in sorted(runs)[:-MAX_RUNS]:
-                del runs[epoch]
+        for broker in self._brokers.values():
+            for epoch in sorted(broker.runs)[:-MAX_RUNS]:
+                del broker.runs[epoch]
+                broker.forgotten = epoch
         if len(self._brokers) > MAX_BROKERS:
-            silent = sorted(self._brokers, key=lambda name: max(run.last_at for run in self._brokers[name].values()))
+            silent = sorted(self._brokers, key=lambda name: _last_at(self._brokers[name]))
             for broker_id in silent[: len(self._brokers) - MAX_BROKERS]:
                 del self._brokers[broker_id]
+
+
+def _last_at(broker: Broker) -> datetime:
+    return max(run.last_at for run in broker.runs.values())
 
 
 def _row(broker_id: str, epoch: int, run: Run) -> memoryview:

@@ -295,7 +295,27 @@ def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_ga
         seal(source.events, [told(1, BROKER_STARTED)], header=msgspec.structs.replace(HEADER, epoch=epoch))
     source.run()
     assert [gap[2] for gap in gaps(source.tables)] == list(range(1, MAX_RUNS + 3))
-    assert len(vars(Runs(LocalPlace(source.tables)))["_brokers"][HEADER.broker_id]) == MAX_RUNS
+    assert len(vars(Runs(LocalPlace(source.tables)))["_brokers"][HEADER.broker_id].runs) == MAX_RUNS
+
+
+def test_records_of_a_run_that_is_forgotten_tell_no_death(tmp_path: Path) -> None:
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    for epoch in range(1, MAX_RUNS + 4):
+        header = msgspec.structs.replace(HEADER, epoch=epoch)
+        seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_STOPPED)], header=header)
+    source.run()
+    late = msgspec.structs.replace(HEADER, epoch=2, first_number=2)
+    seal(source.events, [told(3, ROUTE_JOINED, NOON_MS + DAY_MS)], header=late)
+    source.run()
+    assert gaps(source.tables) == []
+
+
+def test_runs_that_nobody_can_read_are_told(tmp_path: Path) -> None:
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    seal(source.events, [told(1, BROKER_STARTED)])
+    (source.tables / "_checkpoints" / "runs.json").write_text("[]")
+    with pytest.raises(SinkError, match=r"runs.json cannot be read: .*; remove it"):
+        source.run()
 
 
 # Bad files
