@@ -58,7 +58,7 @@ class BatchWriter:
         """`events`, `tables`: folders as somebody typed them. `disk`: of local tables, for tests."""
         self._events: Final = events
         self._tables: Final = tables
-        self._generation: Final = generation
+        self.generation: Final = generation
         self._roll_files: Final = roll_files
         self._disk: Final = disk
         self._seen = -1  # files of the generation before this batch; -1: not counted yet
@@ -80,7 +80,7 @@ class BatchWriter:
         """Publish the rows of a batch. OSError: not all of them; SinkError: `ROLL_WORD` or `STOP_WORD`, nothing was
         done."""
         events, tables = place_of(self._events, session), self._tables_place(session)
-        log = SourceLog(tables, generation_folder(self._generation))
+        log = SourceLog(tables, generation_folder(self.generation))
         if self._seen < 0:
             self._seen = len(log.up_to(batch_id - 1)) if batch_id > 0 else 0
         if self.is_stopping:
@@ -90,7 +90,7 @@ class BatchWriter:
         began_s = time.monotonic()
         found = log.batch(batch_id)
         self.tell_writer(events)
-        done = Batch(self.reading(session), events, tables, batch_name(self._generation, batch_id))
+        done = Batch(self.reading(session), events, tables, batch_name(self.generation, batch_id))
         looked = [look_into(events, one) for one in found]
         done.read(looked)
         with publishing(tables):
@@ -109,11 +109,14 @@ class BatchWriter:
         if time.monotonic() - self._heard_s < SAY_EVERY_S and self._heard_s:
             return
         name, reading = reader_name(self._tables), Reading(archives=True)
-        if isinstance(events, LocalPlace):
-            declare(Path(events.root), name, reading)
-        else:
-            events.write(READERS, f"{name}{READER_SUFFIX}", msgspec.json.encode(reading))
         self._heard_s = time.monotonic()
+        try:
+            if isinstance(events, LocalPlace):
+                declare(Path(events.root), name, reading)
+            else:
+                events.write(READERS, f"{name}{READER_SUFFIX}", msgspec.json.encode(reading))
+        except OSError as error:  # a full disk becomes free only when we go on: then old segments may be removed
+            say(f"the writer of events cannot be told that somebody reads: {error}")
 
     def _tables_place(self, session: Any) -> Place:
         place = place_of(self._tables, session)
@@ -126,7 +129,7 @@ class BatchWriter:
             say(f"{bad.file} is passed over: {bad.why}")
         rows = sum(file.rows for file in done.good)
         oldest_s = min((file.changed_s for file in done.good), default=time.time())
-        text = f"batch {self._generation}.{batch_id}: {rows} records of {files} files in {took_s:.1f} s, "
+        text = f"batch {self.generation}.{batch_id}: {rows} records of {files} files in {took_s:.1f} s, "
         text += f"{max(0.0, time.time() - oldest_s):.1f} s after the oldest file was sealed"
         say(f"{text}, {self.bad_files} bad files so far" if self.bad_files else text)
 

@@ -10,6 +10,7 @@ their paths, so the events folder must stay where it is.
 
 import contextlib
 import errno
+import math
 import re
 import signal
 import time
@@ -34,6 +35,7 @@ KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
 LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads
 HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
+SAY_FULL_S: Final = 60.0  # how often it is told that the disk is full
 STOP_S: Final = 60.0  # a batch that needs longer to end is interrupted; the next start repeats it
 # One query has one schema: the columns of all sources; one that two of them have has one type.
 UNION: Final = spark_ddl(
@@ -62,8 +64,10 @@ class Pipeline:
         self.every: Final = every  # the trigger; None: once
         self._roll_files: Final = roll_files
         self._is_stopping = False
+        self._is_done = False  # the query has read all that was there, once
         self._told: Final[set[str]] = set()  # files that are never read, and told of; bounded by what lies there
-        self._writer: BatchWriter | None = None  # of the query that runs
+        self._said_full_s = -math.inf  # when it was told last that the disk is full
+        self._writer: BatchWriter | None = None  # of the query that runs; None: it has not begun
 
     def run(self) -> None:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
@@ -71,11 +75,22 @@ class Pipeline:
         with locked(events, tables):
             if events is not None and tables is not None:
                 self._check(None)  # before Spark starts, which takes seconds
-            session = open_session(self._master, is_short=self.every is None)
             try:
-                with _signals(self._stop):  # after the start of Spark, which takes SIGINT for itself
-                    self.run_queries(session)
-            finally:
+                with _signals(_leave):
+                    session = open_session(self._master, is_short=self.every is None)
+            except (_Left, KeyboardInterrupt):
+                say("stopped while Spark started; nothing was begun")
+            else:
+                self._run_in(session)
+        if self.every is None and not self._is_done:
+            raise SinkError("stopped before everything was read; start it again, nothing is lost or twice")
+
+    def _run_in(self, session: Any) -> None:
+        try:
+            with _signals(self._stop):  # once more: Spark has taken SIGINT for itself
+                self.run_queries(session)
+        finally:
+            with contextlib.suppress(Exception):  # its Java may be gone, which was told, or had the same signal
                 session.stop()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -89,70 +104,80 @@ class Pipeline:
     def run_queries(self, session: Any) -> None:
         """One query after another on this session, until nothing is to be done. SinkError: one ended with an error."""
         events, tables = self._check(session)
-        if isinstance(tables, LocalPlace):
-            remove_leftovers(Path(tables.root))
-        self._on_disk(finish_if_alone, tables)
-        generation = self._on_disk(current_generation, tables)
-        while True:
-            self._look(events, tables, generation)
-            writer = BatchWriter(self._events_text, self._tables_text, generation, roll_files=self._roll_files)
-            self._writer = writer
+        while not self._is_done and not self._is_stopping:
+            self._writer = None
             try:
-                writer.tell_writer(events)
-                self._watch(self._start(session, events, tables, generation, writer), events, tables, generation)
+                self._is_done = self._run_query(session, events, tables)
             except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
-                text = f"{writer.failure or ''} {error}"
-                if STOP_WORD in text:
-                    break
-                if ROLL_WORD in text:
-                    generation = self._on_disk(next_generation, events, tables, generation)
-                    say(f"generation {generation} begins: a new checkpoint, for the old one knows enough files")
-                    continue
-                failed = writer.failure or error
+                failed = (self._writer.failure if self._writer is not None else None) or error
+                if self._is_stopping:
+                    break  # Java had the same signal, and ended first; its batch is repeated at the next start
                 if self.every is None or not _is_full(failed):
                     raise SinkError(f"the pipeline ended: {reason_of(failed)}") from error
-                say(f"the disk is full: {reason_of(failed)}; trying again every {HEAL_S:.0f} s, nothing is lost")
+                self._say_full(failed)
                 self._pause(HEAL_S)
-            if self._is_stopping or (self.every is None):
-                break
+
+    def _run_query(self, session: Any, events: Place, tables: Place) -> bool:
+        """It has read all that is there; False: another one is to follow, or none. Whatever ends it is raised."""
+        if isinstance(tables, LocalPlace):
+            remove_leftovers(Path(tables.root))
+        finish_if_alone(tables)
+        generation = current_generation(tables)
+        self._writer = writer = BatchWriter(
+            self._events_text, self._tables_text, generation, roll_files=self._roll_files
+        )
         self._look(events, tables, generation)
-
-    def _on_disk(self, step: Any, *arguments: Any) -> Any:
+        writer.tell_writer(events)
+        has_all = False
         try:
-            return step(*arguments)
-        except OSError as error:
-            raise SinkError(f"the folders of the pipeline do not answer: {error}") from error
+            has_all = self._watch(self._start(session, events, tables, writer), events, tables, writer)
+        except Exception as error:  # as above
+            text = f"{writer.failure or ''} {error}"
+            if ROLL_WORD in text:
+                generation = next_generation(events, tables, generation)
+                say(f"generation {generation} begins: a new checkpoint, for the old one knows enough files")
+                return False
+            if STOP_WORD not in text:
+                raise
+        self._look(events, tables, generation)
+        return has_all
 
-    def _start(self, session: Any, events: Place, tables: Place, generation: int, writer: BatchWriter) -> Any:
+    def _say_full(self, failed: Exception) -> None:
+        if time.monotonic() - self._said_full_s > SAY_FULL_S:
+            say(f"the disk is full: {reason_of(failed)}; trying again every {HEAL_S:.0f} s, nothing is lost")
+            self._said_full_s = time.monotonic()
+
+    def _start(self, session: Any, events: Place, tables: Place, writer: BatchWriter) -> Any:
         folders = ",".join(SOURCE_COLUMNS)
         reader = session.readStream.format("parquet").schema(UNION).option("pathGlobFilter", "*.parquet")
         reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
         reader = reader.option("cleanSource", "archive").option("sourceArchiveDir", events.file(ARCHIVE))
         found = reader.load(f"{spark_text(events.root)}/{{{folders}}}")
-        stream = found.writeStream.queryName(f"rsocket-broker pipeline {generation}")
-        checkpoint = tables.file(generation_folder(generation))
+        stream = found.writeStream.queryName(f"rsocket-broker pipeline {writer.generation}")
+        checkpoint = tables.file(generation_folder(writer.generation))
         stream = stream.option("checkpointLocation", f"file://{checkpoint}" if checkpoint[0] == "/" else checkpoint)
         stream = stream.foreachBatch(writer)
         if self.every is None:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=self.every).start()
 
-    def _watch(self, query: Any, events: Place, tables: Place, generation: int) -> None:
-        """Until the query ends; raises what ended it."""
+    def _watch(self, query: Any, events: Place, tables: Place, writer: BatchWriter) -> bool:
+        """Until the query ends, or a signal comes: False; raises what ended it."""
         looked_s = time.monotonic()
         try:
             while not query.awaitTermination(POLL_S):
-                assert self._writer is not None  # it was made before the query
                 if self._is_stopping:
-                    self._writer.is_stopping = True  # a batch that runs is ended first, another one not begun
+                    writer.is_stopping = True  # a batch that runs is ended first, another one not begun
                     self._await_idle(query)
-                    return
+                    return False
                 if time.monotonic() - looked_s > LOOK_S:
-                    self._look(events, tables, generation)
-                    self._writer.tell_writer(events)
+                    self._look(events, tables, writer.generation)
+                    writer.tell_writer(events)
                     looked_s = time.monotonic()
+            return True
         finally:
-            query.stop()
+            with contextlib.suppress(Exception):  # Java may be gone; what ended the query is on its way
+                query.stop()
 
     def _await_idle(self, query: Any) -> None:
         until_s = time.monotonic() + STOP_S
@@ -160,7 +185,7 @@ class Pipeline:
             query.awaitTermination(POLL_S)
 
     def _look(self, events: Place, tables: Place, generation: int) -> None:
-        for text in self._on_disk(archive_done, events, tables, generation):
+        for text in archive_done(events, tables, generation):
             if text not in self._told:
                 self._told.add(text)
                 say(text)
@@ -184,6 +209,14 @@ def compact_tables(tables: str, before: str) -> Compacted:
     finally:
         if session is not None:
             session.stop()
+
+
+class _Left(BaseException):
+    """A signal came while Spark started."""
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    raise _Left
 
 
 @contextlib.contextmanager

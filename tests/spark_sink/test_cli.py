@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from spark_sink import session as session_module
 from spark_sink.cli import pipeline, report
 from spark_sink.errors import MissingPart
-from spark_sink.pipeline import pipeline as pipeline_module
+from spark_sink.pipeline.folders import locked
 from spark_sink.pipeline.pipeline import Pipeline
 from tests.spark_sink.pipeline_folders import seal
 from tests.spark_sink.records import events
@@ -53,7 +53,7 @@ def test_missing_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: 
 def test_second_pipeline_on_the_same_tables_is_refused(tmp_path: Path) -> None:
     seal(tmp_path / "events", events(1, 10))
     (tmp_path / "tables").mkdir()
-    with pipeline_module.locked(tmp_path / "tables"):
+    with locked(None, tmp_path / "tables"):
         result = run_pipeline(tmp_path, "--once")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "another pipeline writes the tables" in result.stderr

@@ -1,5 +1,9 @@
 """The life of the query without Spark: what ends it, what begins it again, and which folders are refused."""
 
+import errno
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,13 @@ import pytest
 from spark_sink.errors import BadFolder, MissingPart, SinkError
 from spark_sink.events import FLOWS
 from spark_sink.pipeline import pipeline as pipeline_module
+from spark_sink.pipeline.batch import ROLL_WORD
 from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
 from spark_sink.pipeline.pipeline import Pipeline, is_every
 from spark_sink.pipeline.places import LocalPlace, local_path, place_of, scheme_of, spark_text, unescaped
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.tables import TRAFFIC
+from spark_sink.writing.retention import declare
 from tests.spark_sink.pipeline_folders import FakeSource, seal
 from tests.spark_sink.records import events
 
@@ -42,6 +48,19 @@ def failing(text: str) -> Callable[[], None]:
     return fail
 
 
+def full_once(step: Any) -> Any:
+    """It finds the disk full, and works from then on."""
+    calls = list[int]()
+
+    def tried(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return step(*arguments)
+
+    return tried
+
+
 def with_queries(
     monkeypatch: pytest.MonkeyPatch, folder: Path, works: list[Callable[[], None]], every: str | None
 ) -> tuple[Pipeline, list[Query]]:
@@ -66,9 +85,65 @@ def test_full_disk_is_told_and_the_query_begun_again(
     works.append(lambda: pipeline._stop(15, None))
     pipeline.run_queries(None)
     assert [query.is_stopped for query in queries] == [True] * 3
-    lines = [line for line in capsys.readouterr().err.splitlines() if "the disk is full" in line]
-    assert len(lines) == 2
-    assert "No space left on device; trying again" in lines[0]
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "the disk is full" in line]  # not every time
+    assert "No space left on device; trying again" in line
+
+
+def test_disk_that_is_full_between_two_queries_is_told_and_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    works: list[Callable[[], None]] = [failing(ROLL_WORD)]
+    pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    works.append(lambda: pipeline._stop(15, None))
+    for name in ("current_generation", "archive_done", "next_generation", "finish_if_alone"):
+        monkeypatch.setattr(pipeline_module, name, full_once(getattr(pipeline_module, name)))
+    monkeypatch.setattr("spark_sink.pipeline.batch.declare", full_once(declare))
+    works.insert(1, failing(ROLL_WORD))
+    pipeline.run_queries(None)
+    assert [query.is_stopped for query in queries] == [True] * 3
+    said = capsys.readouterr().err
+    assert "the writer of events cannot be told that somebody reads: [Errno 28] No space left" in said
+    assert "generation 2 begins" in said
+
+
+def test_signal_that_reaches_java_first_is_a_stop_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works: list[Callable[[], None]] = []
+    pipeline, [*_] = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+
+    def stopped() -> None:
+        pipeline._stop(15, None)
+        raise RuntimeError("Answer from Java side is empty")
+
+    works.append(stopped)
+    pipeline.run_queries(None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("every", [None, "5 seconds"])
+def test_signal_while_spark_starts_ends_it_in_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    every: str | None,
+) -> None:
+    def starting(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(10)
+
+    monkeypatch.setattr(pipeline_module, "open_session", starting)
+    seal(tmp_path / "events", events(1, 10))
+    pipeline = Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, every)
+    before = signal.getsignal(number)
+    if every is None:
+        with pytest.raises(SinkError, match="stopped before everything was read"):
+            pipeline.run()
+    else:
+        pipeline.run()
+    assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(
