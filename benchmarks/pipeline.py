@@ -35,7 +35,8 @@ from spark_sink.tables import TRAFFIC, read_table
 RATE: Final = 20_000  # requests a second
 FLOW_COUNT: Final = 4_000
 CATCH_UP_S: Final = 150  # of traffic: 3 million requests
-DELAY_S: Final = 40
+WARM_S: Final = 30.0  # before anything is measured: the first batches load classes, and Java compiles
+DELAY_S: Final = 40.0
 DAY: Final = 86_400  # segments
 HEADER: Final = Header("7f3a0000-0000-4000-8000-000000000001", "bench", 1_795_000_000_000, "bench")
 
@@ -51,19 +52,22 @@ class Traffic:
         self._flows: Final = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(FLOW_COUNT)]
         self._services: Final = [f"service-{number % 50}" for number in range(FLOW_COUNT)]
         self._seq = 1
-        self.requests = 0
+        self.requests = 0  # that the flow records count
+        self.single_requests = 0
         self.flow_records = 0
         self.number = 0
 
-    def write(self, seconds: float, at_s: float) -> None:
-        """The segments of so much traffic that ended at this wall time."""
+    def write(self, seconds: float, at_s: float, *, has_requests: bool = True) -> None:
+        """The segments of so much traffic that ended at this wall time: flow records, then single requests."""
         count = int(RATE * seconds)
         flows = self._chance.choice(FLOW_COUNT, count, p=self._weights)
         latencies = self._chance.lognormal(6.5, 1.0, count).astype(np.int64)
         self.number += 1
-        self._seal(REQUESTS, self._requests(flows, latencies, at_s, seconds))
         self._seal(FLOWS, self._flow_records(flows, latencies, at_s, seconds))
         self.requests += count
+        if has_requests:
+            self._seal(REQUESTS, self._requests(flows, latencies, at_s, seconds))
+            self.single_requests += count
 
     def _seal(self, source: str, columns: dict[str, Any]) -> None:
         schema, rows = ARROW_SCHEMAS[source], len(columns["seq"])
@@ -160,8 +164,11 @@ def check(tables: Path, traffic: Traffic) -> None:
     """The tables are exact, or all figures are worth nothing."""
     counted = pc.sum(read_table(tables, TRAFFIC, ["requests"])["requests"]).as_py()
     listed = read_table(tables, REQUEST_TABLE, ["seq"]).num_rows
-    if (counted, listed) != (traffic.requests, traffic.requests):
-        sys.exit(f"{traffic.requests} requests were written, traffic counts {counted}, requests has {listed}")
+    if (counted, listed) != (traffic.requests, traffic.single_requests):
+        sys.exit(
+            f"{traffic.requests} requests were written, traffic counts {counted}; "
+            f"{traffic.single_requests} single ones, requests has {listed}"
+        )
 
 
 def cpu_s(session: Any) -> float:
@@ -178,26 +185,26 @@ def _cpu_of(process: object) -> float:
 def delay(session: Any, folder: Path, every: str) -> None:
     """Segments of 0.5 s come all the time; how old is an event when it is in a table?"""
     traffic = Traffic(folder / "events")
-    (folder / "events").mkdir(parents=True)
+    traffic.write(0.5, time.time())
     pipeline = Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", every)
     runs = threading.Thread(target=pipeline.run_queries, args=(session,))
-    traffic.write(0.5, time.time())
     runs.start()
     sealed: dict[str, float] = {}  # segment -> when its oldest event happened
     seen: dict[str, float] = {}  # segment -> when it was in the last of the tables
-    until = time.monotonic() + DELAY_S
-    feeds = threading.Thread(target=_feed, args=(traffic, sealed, until))
-    time.sleep(10)  # the first batches load classes
+    feeds = threading.Thread(target=_feed, args=(traffic, sealed))
     feeds.start()
-    while (time.monotonic() < until + 15 and len(seen) < len(sealed)) or feeds.is_alive():
-        # A batch writes requests first and the partials last; a newer runs.json means that it has written all.
-        stamp = _stamp(folder / "tables" / "_checkpoints" / "runs.json")
-        for path in (folder / "tables" / "requests").glob("date=*/*.parquet"):
-            if path.name in sealed and path.name not in seen and stamp > path.stat().st_ctime:
-                seen[path.name] = max(stamp, path.stat().st_ctime)
+    stamp = 0.0
+    while (feeds.is_alive() or len(seen) < len(sealed)) and runs.is_alive():
+        # A batch writes requests first, the partials then, and runs.json last.
+        before, stamp = stamp, _stamp(folder / "tables" / "_checkpoints" / "runs.json")
+        if stamp != before:
+            for path in (folder / "tables" / "requests").glob("date=*/*.parquet"):
+                if path.name in sealed and path.name not in seen and path.stat().st_ctime <= stamp:
+                    seen[path.name] = stamp
         time.sleep(0.01)
     pipeline._stop(0, None)
     runs.join()
+    Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None).run_queries(session)
     check(folder / "tables", traffic)
     # Events of a segment are spread over its 0.5 s.
     ages = np.concatenate([seen[name] - sealed[name] - np.linspace(0, 0.5, 20) for name in seen])
@@ -209,14 +216,15 @@ def _stamp(path: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
 
 
-def _feed(traffic: Traffic, sealed: dict[str, float], until: float) -> None:
-    due = time.monotonic()
-    while due < until - 5:
+def _feed(traffic: Traffic, sealed: dict[str, float]) -> None:
+    began = due = time.monotonic()
+    while due < began + WARM_S + DELAY_S:
         due += 0.5
         time.sleep(max(0.0, due - time.monotonic()))
-        began_s = time.time() - 0.5
-        sealed[segment_name(HEADER.broker_id, HEADER.epoch, traffic.number + 1)] = began_s
-        traffic.write(0.5, time.time())
+        now_s = time.time()
+        if due > began + WARM_S:
+            sealed[segment_name(HEADER.broker_id, HEADER.epoch, traffic.number + 1)] = now_s - 0.5
+        traffic.write(0.5, now_s)
 
 
 def seen(session: Any, folder: Path) -> None:
@@ -225,7 +233,7 @@ def seen(session: Any, folder: Path) -> None:
     for files in (0, DAY):
         here = folder / f"{files}"
         traffic = Traffic(here / "events")
-        traffic.write(0.01, time.time())
+        traffic.write(0.01, time.time(), has_requests=False)
         old = (here / "events" / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 1)).read_bytes()
         archive = here / "events" / "_archive" / str(here / "events").lstrip("/") / FLOWS
         archive.mkdir(parents=True)
@@ -248,14 +256,16 @@ def _triggers(session: Any, here: Path, traffic: Traffic) -> float:
     lengths: list[float] = []
     for _ in range(25):
         before = _stamp(here / "tables" / "_checkpoints" / "runs.json")
-        traffic.write(0.01, time.time())
+        traffic.write(0.01, time.time(), has_requests=False)
         began = time.monotonic()
-        while _stamp(here / "tables" / "_checkpoints" / "runs.json") == before:
+        while _stamp(here / "tables" / "_checkpoints" / "runs.json") == before and runs.is_alive():
             time.sleep(0.005)
         lengths.append(time.monotonic() - began)
         time.sleep(0.3)
     pipeline._stop(0, None)
     runs.join()
+    Pipeline(str(here / "events"), str(here / "tables"), "local[2]", None).run_queries(session)
+    check(here / "tables", traffic)
     return float(np.median(lengths[5:]))
 
 

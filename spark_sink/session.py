@@ -18,6 +18,8 @@ from spark_sink.java import ensure_java
 CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
 NEAR_MASTER: Final = "local[2]"  # of commands that answer one question
+# What pyspark says of a query, without a stack.
+_ENDED: Final = re.compile(r"terminated with exception: (?:[\w.$]+: )?(.*?)(?: SQLSTATE: \w+)?$")
 # Short jobs: the fast compiler alone and a collector without threads start a third faster.
 SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -99,9 +101,11 @@ def _not_started(master: str | None, error: Exception) -> SinkError:
 
 
 def reason_of(error: Exception) -> str:
-    """The root cause in one line: the last that Java's stacks name, else the first line."""
+    """The root cause in one line: the last that Java's stacks name, or what Spark says ended a query, else the first
+    line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(CAUSE)]
     if causes:
         return re.sub(r"^[\w.$]+: ", "", causes[-1].removeprefix(CAUSE))
-    return lines[0] if lines else type(error).__name__
+    ended = _ENDED.search(lines[0]) if lines else None
+    return ended[1] if ended is not None else lines[0] if lines else type(error).__name__

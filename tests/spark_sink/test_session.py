@@ -102,6 +102,11 @@ def test_reason_is_the_last_cause_of_a_java_stack() -> None:
     assert reason_of(RuntimeError(text)) == "the disk is gone"
 
 
+def test_reason_of_a_query_that_ended_is_what_ended_it() -> None:
+    text = "[STREAM_FAILED] Query [id = 6b, runId = 13] terminated with exception: java.io.IOException: No space left"
+    assert reason_of(RuntimeError(f"{text} SQLSTATE: XXKST")) == "No space left"
+
+
 def test_spark_submit_is_known_by_the_port_of_its_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert not is_submitted()
