@@ -45,6 +45,7 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
     except ImportError as error:
         raise MissingPart('this command needs pyspark: pip install "rsocket-broker[spark]"') from error
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # or it prints the stack of what we are about to tell
+    logging.getLogger().addFilter(_is_not_of_py4j)  # which uses this one, too
     if master is not None and is_connect(master):
         builder = SparkSession.builder.remote(master)
         settings = SQL_SETTINGS
@@ -100,9 +101,15 @@ def _not_started(master: str | None, error: Exception) -> SinkError:
     return SinkError(f"Spark did not start{f' on {master}' if master else ''}: {reason_of(error)}")
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
 def reason_of(error: Exception) -> str:
     """The root cause in one line: the last that Java's stacks name, or what Spark says ended a query, else the first
     line."""
+    if type(error).__name__ == "Py4JNetworkError":
+        return "the Java of Spark is gone; was it killed, or short of memory?"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(CAUSE)]
     if causes:

@@ -75,23 +75,40 @@ class Pipeline:
         with locked(events, tables):
             if events is not None and tables is not None:
                 self._check(None)  # before Spark starts, which takes seconds
-            try:
-                with _signals(_leave):
-                    session = open_session(self._master, is_short=self.every is None)
-            except (_Left, KeyboardInterrupt):
-                say("stopped while Spark started; nothing was begun")
-            else:
+            session = self._open_session()
+            if session is not None:
                 self._run_in(session)
         if self.every is None and not self._is_done:
             raise SinkError("stopped before everything was read; start it again, nothing is lost or twice")
+
+    def _open_session(self) -> Any:
+        """None: a signal came. The first one is kept until Spark has started, or its Java prints the stack of that."""
+        session = None
+        try:
+            with _signals(self._leave):
+                session = open_session(self._master, is_short=self.every is None)
+        except (_Left, KeyboardInterrupt):
+            self._is_stopping = True
+        except SinkError:
+            if not self._is_stopping:
+                raise  # else its Java had the same signal
+        if self._is_stopping:
+            say("stopped while Spark started; nothing was begun")
+            _end(session)
+            return None
+        return session
 
     def _run_in(self, session: Any) -> None:
         try:
             with _signals(self._stop):  # once more: Spark has taken SIGINT for itself
                 self.run_queries(session)
         finally:
-            with contextlib.suppress(Exception):  # its Java may be gone, which was told, or had the same signal
-                session.stop()
+            _end(session)
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        if self._is_stopping:
+            raise _Left  # somebody is in a hurry
+        self._stop(number, frame)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._is_stopping = True
@@ -212,11 +229,13 @@ def compact_tables(tables: str, before: str) -> Compacted:
 
 
 class _Left(BaseException):
-    """A signal came while Spark started."""
+    """A second signal came while Spark started."""
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    raise _Left
+def _end(session: Any) -> None:
+    with contextlib.suppress(Exception):  # its Java may be gone, which was told, or had the same signal
+        if session is not None:
+            session.stop()
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import errno
 import os
 import signal
-import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,30 +120,51 @@ def test_signal_that_reaches_java_first_is_a_stop_and_no_failure(
     pipeline.run_queries(None)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number, times", [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGTERM, 2), (0, 0)])
 @pytest.mark.parametrize("every", [None, "5 seconds"])
 def test_signal_while_spark_starts_ends_it_in_one_sentence(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     number: int,
+    times: int,
     every: str | None,
 ) -> None:
-    def starting(*_: Any, **__: Any) -> None:
-        os.kill(os.getpid(), number)
-        time.sleep(10)
+    session = types.SimpleNamespace(stop=lambda: stopped.append(1))
+    stopped = list[int]()
+
+    def starting(*_: Any, **__: Any) -> Any:
+        for _time in range(times):
+            os.kill(os.getpid(), number)
+        if times == 0:
+            raise KeyboardInterrupt  # Spark's own
+        return session
 
     monkeypatch.setattr(pipeline_module, "open_session", starting)
     seal(tmp_path / "events", events(1, 10))
     pipeline = Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, every)
-    before = signal.getsignal(number)
+    before = signal.getsignal(signal.SIGTERM)
     if every is None:
         with pytest.raises(SinkError, match="stopped before everything was read"):
             pipeline.run()
     else:
         pipeline.run()
     assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
-    assert signal.getsignal(number) is before
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert len(stopped) == (times == 1)
+
+
+def test_signal_that_ends_java_while_spark_starts_is_a_stop_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def starting(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise SinkError("Spark did not start")
+
+    monkeypatch.setattr(pipeline_module, "open_session", starting)
+    seal(tmp_path / "events", events(1, 10))
+    Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, "5 seconds").run()
+    assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

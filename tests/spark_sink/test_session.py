@@ -1,5 +1,6 @@
 """What is told when Spark does not start, and which settings it gets from whom; with a Spark that only remembers."""
 
+import logging
 import os
 import sys
 import types
@@ -105,6 +106,20 @@ def test_reason_is_the_last_cause_of_a_java_stack() -> None:
 def test_reason_of_a_query_that_ended_is_what_ended_it() -> None:
     text = "[STREAM_FAILED] Query [id = 6b, runId = 13] terminated with exception: java.io.IOException: No space left"
     assert reason_of(RuntimeError(f"{text} SQLSTATE: XXKST")) == "No space left"
+
+
+def test_java_that_is_gone_is_said_and_py4j_prints_no_stack_of_it(
+    builder: Builder, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Py4JNetworkError(Exception):
+        pass
+
+    assert "the Java of Spark is gone" in reason_of(Py4JNetworkError("Error while sending or receiving"))
+    open_session("local[1]", is_short=True)
+    for path in ("/lib/py4j/clientserver.py", "/lib/other.py"):
+        record = logging.LogRecord("root", logging.ERROR, path, 1, f"of {path}", None, None)
+        logging.getLogger().handle(record)
+    assert caplog.messages == ["of /lib/other.py"]
 
 
 def test_spark_submit_is_known_by_the_port_of_its_java(monkeypatch: pytest.MonkeyPatch) -> None:
