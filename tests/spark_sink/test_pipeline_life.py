@@ -130,8 +130,8 @@ def test_signal_while_spark_starts_ends_it_in_one_sentence(
     times: int,
     every: str | None,
 ) -> None:
-    session = types.SimpleNamespace(stop=lambda: stopped.append(1))
     stopped = list[int]()
+    session = types.SimpleNamespace(stop=lambda: stopped.append(1))
 
     def starting(*_: Any, **__: Any) -> Any:
         for _time in range(times):
