@@ -25,9 +25,8 @@ LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
 FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 LINK_PENDING_BYTES = 64 << 20  # may wait for another broker, if clients may have less: the answers of many callers
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
-REQUESTS_S = (
-    0.015  # how long a single request waits: a kill -9 costs 20 ms of them, where the loop is 5 ms late at most
-)
+# How long a single request waits: a kill -9 costs 20 ms of them, where the loop is 5 ms late at most.
+REQUESTS_S = 0.015
 QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS = 20  # a part of them with each tick
@@ -354,7 +353,7 @@ class Shell:
     def _gather_requests(self) -> None:
         """Single requests have ended, perhaps: the first one of them starts the timer, so an idle broker has none."""
         if self._requests_timer is None and self._timer is not None and self.core.has_requests():
-            self._requests_timer = self._loop.call_at(self._loop.time() + REQUESTS_S, self._hand_out_requests)
+            self._requests_timer = self._loop.call_at(self._loop.time() + REQUESTS_S, self._hand_out)
 
     def _hand_out_requests(self) -> None:
         if self._requests_timer is not None:
@@ -365,6 +364,7 @@ class Shell:
             self._on_requests(requests)
 
     def _hand_out(self) -> None:
+        """All that was told until now, so that a kill leaves no hole in front of what was handed out."""
         if self._on_requests is not None:
             self._hand_out_requests()
         events = self.core.take_events()

@@ -106,7 +106,7 @@ async def test_the_requests_of_a_lost_caller_do_not_wait_for_the_tick() -> None:
     bench.shell.lost(bench.peer, "gone")
     assert bench.waits() == [REQUESTS_S, TICK_S]
     bench.loop.tick()
-    assert bench.handed == [OUTCOME_NAMES[CALLER_LOST]]
+    assert bench.handed == [OUTCOME_NAMES[CALLER_LOST], "PeerClosed"]
 
 
 async def test_the_tick_hands_out_requests_before_events_and_ends_their_timer() -> None:
