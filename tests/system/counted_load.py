@@ -23,7 +23,7 @@ class CountedLoad:
         self.counts: Counter[Key] = Counter()
         self._url = url
         self._stack = contextlib.AsyncExitStack()
-        self._asked = asyncio.Semaphore(0)  # released by the handler that never answers
+        self._asked: dict[bytes, asyncio.Event] = {}  # by what was asked of the handler that never answers
 
     async def __aenter__(self) -> "CountedLoad":
         for number in range(ROUTES):
@@ -98,8 +98,10 @@ class CountedLoad:
         await client.fire_and_forget(address("worker"), b"", route="note")
         self._count("worker", "fire_and_forget", "unicast", "completed")
         if number % 10 == 0:
-            waiting = asyncio.create_task(client.request_response(address("worker"), b"", route="never"))
-            await self._asked.acquire()
+            name = b"%d" % len(self._asked)
+            asked = self._asked[name] = asyncio.Event()
+            waiting = asyncio.create_task(client.request_response(address("worker"), name, route="never"))
+            await asked.wait()
             waiting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await waiting
@@ -143,7 +145,7 @@ class CountedLoad:
 
         @service.request_response("never")
         async def never(data: bytes) -> bytes:
-            self._asked.release()
+            self._asked[data].set()
             await asyncio.Event().wait()
             raise AssertionError
 
