@@ -78,6 +78,7 @@ def _remove_requests(events: Place, tables: Place, found: list[Found]) -> None:
 def _foreign_names(events: Place) -> Iterator[str]:
     for source in COLUMNS:
         for name in events.names(source):
-            if name[0] != "." and (name[0] == "_" or not name.endswith(SUFFIX)):
-                file = f"{events.file(source)}/{name}"
+            is_text = name.isprintable()  # bytes that are no UTF-8 are not, and Java finds no such file
+            if name[0] != "." and (name[0] == "_" or not name.endswith(SUFFIX) or not is_text):
+                file = f"{events.file(source)}/{name}".encode(errors="backslashreplace").decode()
                 yield f"{file} is never read: a segment is named <broker>-<epoch>-<number>{SUFFIX}"

@@ -169,6 +169,8 @@ class Pipeline:
         reader = session.readStream.format("parquet").schema(UNION).option("pathGlobFilter", "*.parquet")
         reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
         reader = reader.option("cleanSource", "archive").option("sourceArchiveDir", events.file(ARCHIVE))
+        # No columns from the names of folders: those that somebody made in here would end the query.
+        reader = reader.option("recursiveFileLookup", "true")
         found = reader.load(f"{spark_text(events.root)}/{{{folders}}}")
         stream = found.writeStream.queryName(f"rsocket-broker pipeline {writer.generation}")
         checkpoint = tables.file(generation_folder(writer.generation))

@@ -64,10 +64,13 @@ def test_checkpoints_follow_one_another_and_bad_files_are_passed_over(
     data[4:800] = b"\xff" * 796  # its footer is good
     bad.write_bytes(data)
     (folder / FLOWS / "foreign.parquet").write_text("no parquet")
+    for name in ("day=1", "x=2/y=3"):  # to Spark, columns that contradict each other
+        (folder / FLOWS / name).mkdir(parents=True)
+        (folder / FLOWS / name / "b-1-0000000001.parquet").write_bytes(data)
     monkeypatch.setattr(pipeline_module, "MAX_FILES_PER_BATCH", 4)
     run_once(spark, folder, tables, roll_files=6)
     assert_tables_tell(tables, records)
-    assert sorted(row["reason"] for row in read_table(tables, GAPS).to_pylist())[:2] == ["bad-file"] * 2
+    assert sorted(row["reason"] for row in read_table(tables, GAPS).to_pylist())[:4] == ["bad-file"] * 4
     generations = {path.name.partition("-")[0] for path in tables.glob("traffic/*/*.parquet")}
     assert generations == {"000001", "000002"}
     assert [path.name for path in sorted((tables / "_checkpoints").glob("0*"))] == ["000002"]

@@ -476,12 +476,18 @@ def test_segment_that_comes_back_from_the_archive_is_not_counted_again(tmp_path:
 
 def test_names_that_spark_never_finds_are_told(tmp_path: Path) -> None:
     source = FakeSource(tmp_path / "events", tmp_path / "tables")
-    for name in ("_b-1-0000000001.parquet", "b-1-0000000001.json", ".hidden"):
+    for name in (
+        "_b-1-0000000001.parquet",
+        "b-1-0000000001.json",
+        ".hidden",
+        os.fsdecode(b"\xff-1-0000000001.parquet"),
+    ):
         (source.events / FLOWS / name).touch()
     texts = archive_done(LocalPlace(source.events), LocalPlace(source.tables), 1)
     assert [text.partition(" is never read")[0].rpartition("/")[2] for text in texts] == [
         "_b-1-0000000001.parquet",
         "b-1-0000000001.json",
+        "\\udcff-1-0000000001.parquet",
     ]
 
 
