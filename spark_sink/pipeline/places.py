@@ -139,11 +139,6 @@ class LocalPlace:
         """A file, by its whole name, to be read and sought in."""
         return Path(file).open("rb")
 
-    def stat(self, file: str) -> tuple[int, float]:
-        """Bytes and the wall time of the last change, of a file by its whole name. FileNotFoundError."""
-        found = os.stat(file)
-        return found.st_size, found.st_mtime
-
 
 class HadoopPlace:
     """A folder of a Hadoop file system, through the Java of this Spark session. Every method raises OSError."""
@@ -247,12 +242,6 @@ class HadoopPlace:
             path = self._path(file)
             size = int(self._fs.getFileStatus(path).getLen())
             return io.BufferedReader(_HadoopFile(self._jvm, self._fs.open(path), size), 1 << 20)
-
-    def stat(self, file: str) -> tuple[int, float]:
-        """Bytes and the wall time of the last change, of a file by its whole name. FileNotFoundError."""
-        with _told(file):
-            found = self._fs.getFileStatus(self._path(file))
-            return int(found.getLen()), found.getModificationTime() / 1000
 
 
 Place = LocalPlace | HadoopPlace
