@@ -1,14 +1,11 @@
-"""Rows into a table: one sealed file per day, so that a reader sees all of it or nothing."""
-
-from pathlib import Path
+"""Rows of a table as the bytes of its files, one for each day."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_sink.batches import parquet_bytes
 from spark_sink.events import SCHEMA_VERSION
-from spark_sink.segments import Disk, seal
-from spark_sink.tables import TIMES, date_folder, table_schema
+from spark_sink.tables import TIMES, table_schema
 
 
 def table_bytes(table: str, rows: pa.Table) -> memoryview:
@@ -26,9 +23,3 @@ def by_day(table: str, rows: pa.Table) -> dict[str, pa.Table]:
     days = pc.strftime(rows[TIMES[table]], "%Y-%m-%d")
     names = sorted(pc.unique(days).to_pylist())
     return {day: rows if len(names) == 1 else rows.filter(pc.equal(days, day)) for day in names}
-
-
-def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
-    """Write the rows into the table, one sealed file `name` per day. OSError: they are not, or not all, there."""
-    for day, part in by_day(table, rows).items():
-        seal(date_folder(tables, table, day), name, table_bytes(table, part), Disk())

@@ -10,8 +10,9 @@ from broker.events import ROUTE_SEEN, LifecycleEvent
 from spark_sink.batches import FrameRows, tables_of
 from spark_sink.events import LIFECYCLES
 from spark_sink.frames import decode_rows
-from spark_sink.publishing import publish
-from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, table_schema
+from spark_sink.publishing import by_day, table_bytes
+from spark_sink.segments import Disk, seal
+from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, date_folder, table_schema
 from tests.spark_sink.travel.histories import History, frame_of
 
 
@@ -37,3 +38,9 @@ def write_gap(tables: Path, history: History, reason: str, detail: str) -> None:
     row |= {"broker_id": history.header.broker_id, "broker_name": history.header.broker_name}
     row |= {"epoch": history.header.epoch, "at": history.at_ms * 1000, "reason": reason, "detail": detail}
     publish(tables, GAPS, "0-gap.parquet", pa.Table.from_pylist([row], schema=table_schema(GAPS)))
+
+
+def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
+    """The rows in the table, one sealed file `name` per day."""
+    for day, part in by_day(table, rows).items():
+        seal(date_folder(tables, table, day), name, table_bytes(table, part), Disk())
