@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from spark_sink.evenness import gini
 from spark_sink.report.groups import encoded, group, is_in, numbers
 
 MAX_BALANCES: Final = 30
@@ -64,16 +65,6 @@ def balances_of(traffic: pa.Table, there: pa.Table) -> Balances:
     return Balances(rows, int((per_service > 0).sum()))
 
 
-def gini(loads: Any) -> float:
-    """0: all alike, near 1: one has all. `loads`: ascending int64 array."""
-    total = int(loads.sum())
-    if total == 0:
-        return 0.0
-    n = len(loads)
-    ranks = np.arange(1, n + 1)
-    return float(2 * (ranks * loads.astype(np.float64)).sum() / (n * total) - (n + 1) / n)
-
-
 def _balance(service: str, routing: str, busiest: str, loads: Any) -> Balance:
     largest, total = int(loads[-1]), int(loads.sum())
     places = np.unique(np.linspace(0, len(loads) - 1, min(len(loads), MAX_LOADS)).round().astype(np.int64))
@@ -86,6 +77,6 @@ def _balance(service: str, routing: str, busiest: str, loads: Any) -> Balance:
         busiest=busiest,
         max=largest,
         max_per_mean=largest * len(loads) / total,
-        gini=gini(loads),
+        gini=gini(loads.tolist()),
         loads=loads[places].tolist(),
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_sink.errors import MissingPart
-from spark_sink.simulate.results import gini, max_over_mean
+from spark_sink.evenness import gini
+from spark_sink.simulate.results import max_over_mean
 from spark_sink.simulate.showing import SHORT_ID, ServiceLoads, percent, services_of, trust_text
 from spark_sink.simulate.simulation import Simulation
 

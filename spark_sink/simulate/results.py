@@ -106,16 +106,6 @@ def max_over_mean(loads: Sequence[int]) -> float:
     return max(loads) * len(loads) / total if total else 0.0
 
 
-def gini(loads: Sequence[int]) -> float:
-    """Gini coefficient: 0 is even, near 1 one has all."""
-    total = sum(loads)
-    if not total:
-        return 0.0
-    ordered = sorted(loads)
-    ranked = sum(rank * load for rank, load in enumerate(ordered, 1))
-    return 2 * ranked / (len(ordered) * total) - (len(ordered) + 1) / len(ordered)
-
-
 def merged(results: Iterable[UnitResult]) -> UnitResult:
     """All of them together."""
     total = UnitResult()

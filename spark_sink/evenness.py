@@ -1,0 +1,13 @@
+"""How evenly loads are shared out: one number for the report and for what-if."""
+
+from collections.abc import Sequence
+
+
+def gini(loads: Sequence[int]) -> float:
+    """Gini coefficient: 0 is even, near 1 one has all; 0 where there is no load."""
+    total = sum(loads)
+    if not total:
+        return 0.0
+    n = len(loads)
+    ranked = sum(rank * load for rank, load in enumerate(sorted(loads), 1))
+    return 2 * ranked / (n * total) - (n + 1) / n
