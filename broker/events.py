@@ -47,6 +47,7 @@ ROUTE_REMOVED: Final = 26
 TABLE_DIGEST: Final = 27
 ROUTE_SEEN: Final = 28
 SLOW_PEER_ENDED: Final = 29
+BROKER_DIED: Final = 30  # told by the writer of event files, for a broker that could not
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -78,6 +79,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     TABLE_DIGEST: "TableDigest",
     ROUTE_SEEN: "RouteSeen",
     SLOW_PEER_ENDED: "SlowPeerEnded",
+    BROKER_DIED: "BrokerDied",
 }
 
 LIFECYCLE_FIELDS: Final = (

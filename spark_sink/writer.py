@@ -80,6 +80,7 @@ def drain(fd: int, splitter: FrameSplitter, writer: Writer, states: StateLines) 
         if select.select([fd], [], [], timeout_s)[0]:
             data = os.read(fd, READ_BYTES)
             if not data:
+                writer.tell_died(time.monotonic(), time.time())
                 break
             splitter.add(data)
             if len(data) < BUSY_BYTES:

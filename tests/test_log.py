@@ -12,6 +12,7 @@ from broker.events import (
     ANNOTATIONS_REFUSED,
     BREAKER_CLOSED,
     BREAKER_OPENED,
+    BROKER_DIED,
     BROKER_JOINED,
     BROKER_LEFT,
     BROKER_STARTED,
@@ -184,7 +185,7 @@ def test_each_kind_of_event_has_its_line_with_the_subject_first(event: Lifecycle
 def test_every_kind_of_event_but_those_of_the_broker_itself_has_a_line_of_its_own() -> None:
     """What a new kind would get is the line of dropped events."""
     dropped = [kind for kind in KIND_NAMES if event_line(LifecycleEvent(kind, 1, 0)) == "broker: events dropped"]
-    assert dropped == [BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED]
+    assert dropped == [BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED, BROKER_DIED]
 
 
 def test_a_line_shows_eight_tags_and_counts_the_others() -> None:

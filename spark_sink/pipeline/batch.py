@@ -26,6 +26,7 @@ from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.places import HadoopPlace, LocalPlace, Place, place_of
 from spark_sink.pipeline.rows import (
     SparkReading,
+    died_runs,
     gap_row,
     stopped_runs,
     tables_of_events,
@@ -169,8 +170,11 @@ class Batch:
                 self._written.add(f"{table}/date={day}/{self._name}")
         if is_repetition:
             remove_batch(self._tables, self._name, keep=self._written)
-        stopped = set() if self._lifecycle is None else stopped_runs(self._lifecycle)
-        Runs(self._tables).learn(self.good, stopped)
+        runs = Runs(self._tables)
+        if self._lifecycle is None:
+            runs.learn(self.good)
+        else:
+            runs.learn(self.good, stopped_runs(self._lifecycle), died_runs(self._lifecycle))
 
     def _read(self, source: str, reading: Callable[[list[str]], pa.Table]) -> pa.Table | None:
         """What Spark makes of the segments of a source; those that it cannot read become bad ones."""

@@ -1,16 +1,17 @@
 """Runs of brokers, by their epochs: which one ended without BrokerStopped, so that records of it may be missing.
 
-A run is over when a later epoch of its broker is seen, whatever their clocks say. One that has not said BrokerStopped
-by then becomes a row of `gaps` in a file of its own, named after the run. Segments may come in any order: when the
-BrokerStopped comes late, the file is removed again, and when more records of the run come, it is written anew. All that
-is learnt only grows, so a batch that is repeated teaches nothing new.
+A run is over when BrokerDied is its last record, or when a later epoch of its broker is seen, whatever their clocks
+say. One that has not said BrokerStopped by then becomes a row of `gaps` in a file of its own, named after the run.
+Segments may come in any order: when the BrokerStopped comes late, the file is removed again, and when more records of
+the run come, it is written anew. All that is learnt only grows, so a batch that is repeated teaches nothing new.
 
 Of each broker the latest `MAX_RUNS` are remembered. What has been told of an older one stays as it is: of records that
 come later still nobody knows any more whether a BrokerStopped was there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ class Run(msgspec.Struct):
     last_at: datetime
     last_seq: int = 0
     is_stopped: bool = False
+    died_seq: int = 0  # of its BrokerDied; 0: none is there
     told: tuple[str, int] | None = None  # day and last_seq of its row in `gaps`; None: it has none
 
 
@@ -61,8 +63,14 @@ class Runs:
         except msgspec.MsgspecError as error:
             raise SinkError(f"{tables.file(CHECKPOINTS)}/{RUNS} cannot be read: {error}; remove it") from error
 
-    def learn(self, files: Iterable[GoodFile], stopped: Iterable[tuple[str, int]]) -> None:
-        """These segments and these BrokerStopped are there; write what follows from it. OSError: not all is written."""
+    def learn(
+        self,
+        files: Iterable[GoodFile],
+        stopped: Iterable[tuple[str, int]] = (),
+        died: Mapping[tuple[str, int], int] = MappingProxyType({}),
+    ) -> None:
+        """These segments, these BrokerStopped and these BrokerDied (with their numbers) are there; write what follows
+        from it. OSError: not all is written."""
         changed = set()
         for file in files:
             broker = self._brokers.setdefault(file.broker_id, Broker())
@@ -72,18 +80,25 @@ class Runs:
             run.last_at, run.last_seq = max(run.last_at, file.last_at), max(run.last_seq, file.last_seq)
             changed.add(file.broker_id)
         for broker_id, epoch in stopped:
-            known = self._brokers.get(broker_id, Broker()).runs.get(epoch)
-            if known is not None:  # else it is forgotten, or rows and footer of a segment say different things
+            if (known := self._known(broker_id, epoch)) is not None:
                 known.is_stopped = True
+        for (broker_id, epoch), seq in died.items():
+            if (known := self._known(broker_id, epoch)) is not None:
+                known.died_seq = seq
         for broker_id in changed:
             self._tell(broker_id, self._brokers[broker_id].runs)
         self._forget()
         self._tables.write(CHECKPOINTS, RUNS, msgspec.json.encode(self._brokers))
 
+    def _known(self, broker_id: str, epoch: int) -> Run | None:
+        """None: it is forgotten, or rows and footer of a segment say different things."""
+        return self._brokers.get(broker_id, Broker()).runs.get(epoch)
+
     def _tell(self, broker_id: str, runs: dict[int, Run]) -> None:
-        for epoch in sorted(runs)[:-1]:
-            run = runs[epoch]
-            wanted = None if run.is_stopped else (f"{run.last_at:%Y-%m-%d}", run.last_seq)
+        latest = max(runs)
+        for epoch, run in sorted(runs.items()):
+            is_dead = not run.is_stopped and (epoch < latest or 0 < run.last_seq <= run.died_seq)
+            wanted = (f"{run.last_at:%Y-%m-%d}", run.last_seq) if is_dead else None
             if wanted == run.told:
                 continue
             name = f"{broker_id}-{epoch}{DIED_SUFFIX}"
@@ -109,9 +124,10 @@ def _last_at(broker: Broker) -> datetime:
 
 
 def _row(broker_id: str, epoch: int, run: Run) -> memoryview:
+    last_seq = run.last_seq - 1 if run.died_seq == run.last_seq else run.last_seq  # that the broker told itself
     detail = (
-        f"broker {run.name} began again and had not said BrokerStopped; its last record is {run.last_seq}, and at most "
-        "its last 20 ms of single requests and its last interval of flow records are missing"
+        f"broker {run.name} ended and had not said BrokerStopped; its last record is {last_seq}, and at most its last "
+        "20 ms of single requests and its last interval of flow records are missing"
     )
-    row = gap_row(run.last_at, (broker_id, run.name, epoch), (run.last_seq + 1, 0), BROKER_DIED, detail)
+    row = gap_row(run.last_at, (broker_id, run.name, epoch), (last_seq + 1, 0), BROKER_DIED, detail)
     return table_bytes(GAPS, pa.Table.from_pylist([row], table_schema(GAPS)))

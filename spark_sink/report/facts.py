@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from broker.events import (
+    BROKER_DIED,
     BROKER_JOINED,
     BROKER_LEFT,
     BROKER_STARTED,
@@ -54,6 +55,7 @@ from spark_sink.tables import (
 )
 
 _TOLD: Final = (
+    BROKER_DIED,
     BROKER_JOINED,
     BROKER_LEFT,
     BROKER_STARTED,

@@ -1,7 +1,7 @@
 """Runs of brokers: one per broker and epoch, when they were heard of last and how they ended.
 
-A run that said BrokerStopped has stopped; one that was followed by a later one without saying so has died. Of others
-only their neighbours know more (`losses`).
+A run that said BrokerStopped has stopped; one of which BrokerDied was told, or that was followed by a later one without
+saying so, has died. Of others only their neighbours know more (`losses`).
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from broker.events import BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
+from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
 from spark_sink.report.groups import encoded, micros, numbers
 
 RunKey: TypeAlias = tuple[str, int]  # broker id, epoch
@@ -56,7 +56,7 @@ def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[Ru
         (broker_id, epoch): Run(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
         for (broker_id, epoch), (name, at_us) in heard.items()
     }
-    told = np.flatnonzero(np.isin(kinds, (BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
+    told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
     rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "at", "kind", "tags"])
     for number in _last_of_each(rows):
         runs_row = rows.slice(number, 1).to_pylist()[0]
@@ -68,6 +68,8 @@ def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[Ru
             runs[key] = replace(runs[key], started_us=at_us, version=texts[0], core=texts[1])
         elif runs_row["kind"] == BROKER_STOPPED:
             runs[key] = replace(runs[key], state=STOPPED)
+        elif runs_row["kind"] == BROKER_DIED:
+            runs[key] = replace(runs[key], state=DIED)
         else:
             counts = _count(tags.get("routes")), _count(tags.get("local"))
             runs[key] = replace(runs[key], digest_us=at_us, routes=counts[0], local=counts[1])

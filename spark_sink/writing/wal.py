@@ -26,11 +26,13 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.events import EVENTS_DROPPED
 from spark_sink.batches import FrameRows
 from spark_sink.errors import BadFrame
 from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import Disk
+from spark_sink.writing.died import ENDS
 
 WAL_FOLDER: Final = "_tmp"  # on the file system of the segments; readers of segments pass over it
 WAL_SUFFIX: Final = ".wal"
@@ -50,6 +52,7 @@ class Ledger(msgspec.Struct):
     seq: int = 0  # the highest sequence number
     dropped: int = 0  # records that are told as dropped
     dropped_requests: int = 0
+    is_over: bool = False  # it ended with BrokerStopped or BrokerDied
     rows: dict[str, int] = {}  # kept, of each source: how many lines its segments have
 
     def add(self, other: "Ledger") -> None:
@@ -60,6 +63,7 @@ class Ledger(msgspec.Struct):
         self.seq = max(self.seq, other.seq)
         self.dropped += other.dropped
         self.dropped_requests += other.dropped_requests
+        self.is_over = self.is_over or other.is_over
         self.rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in COLUMNS}
 
 
@@ -101,15 +105,18 @@ class WalContent:
 
 
 def ledger_of(number: int, records: int, rows: FrameRows) -> Ledger:
-    """What a frame adds to the counts. One that is not of the broker (`records` is 0) tells a gap, or defines flows."""
+    """What a frame adds to the counts. One that is not of the broker (`records` is 0) tells a gap or that the broker
+    died, or defines flows."""
     lines = {FLOWS: len(rows.flows), LIFECYCLES: len(rows.lifecycles), REQUESTS: len(rows.singles)}
+    is_over = any(row.kind in ENDS for row in rows.lifecycles)
     if records:
         kept = records - rows.lost
-        return Ledger(number, kept, rows.requests, rows.last_seq, dropped=rows.lost, rows=lines)
-    ledger = Ledger(number, seq=rows.last_seq, rows=lines)
+        return Ledger(number, kept, rows.requests, rows.last_seq, rows.lost, is_over=is_over, rows=lines)
+    ledger = Ledger(number, seq=rows.last_seq, is_over=is_over, rows=lines)
     for row in rows.lifecycles:
-        ledger.dropped += int(dict(row.tags)["records"])
-        ledger.dropped_requests += row.requests
+        if row.kind == EVENTS_DROPPED:
+            ledger.dropped += int(dict(row.tags)["records"])
+            ledger.dropped_requests += row.requests
     return ledger
 
 

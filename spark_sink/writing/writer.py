@@ -25,10 +25,21 @@ from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import Disk, next_number, recover
 from spark_sink.writing.closed import ClosedLog, foreign_files, found_logs
+from spark_sink.writing.died import died_frame
 from spark_sink.writing.held import Held, HeldFrame
 from spark_sink.writing.retention import Keep, Retention
 from spark_sink.writing.state import MAX_ERROR_TEXT, Settings, WriterState
-from spark_sink.writing.wal import WAL_FOLDER, Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name, wal_number
+from spark_sink.writing.wal import (
+    WAL_FOLDER,
+    Ledger,
+    Wal,
+    WalHead,
+    encode_wal_frame,
+    ledger_of,
+    wal_name,
+    wal_number,
+    wal_stream,
+)
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
@@ -79,6 +90,7 @@ class Writer:
         self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
         self._forget_above = 2 * MAX_DEFINITIONS  # of them, where no log can be closed
         self._held: Final = Held(settings.max_held_bytes)
+        self._has_ended = False  # the input has ended, whether or not the broker had said that it would
         self._wal: Wal | None = None  # None: there is no open log
         self._frames: list[FrameRows] = []  # in the open log
         self._ledger = Ledger()  # of the open log alone
@@ -101,8 +113,14 @@ class Writer:
         """Find what writers that were killed left behind, and make segments of it."""
         for source in COLUMNS:
             recover(self._events / source, f"{self._header.broker_id}-", wall_s, self._disk)
+        last: dict[str, tuple[ClosedLog, Ledger]] = {}  # log of each run that is not ours, and what came before it
         for log, before in found_logs(self._events, self._header, self._disk, self._say):
             self._found(log, before)
+            if not log.is_own:
+                last[wal_stream(log.path)] = log, before
+        for log, total in last.values():
+            total.add(log.ledger)
+            log.died = total if total.seq and not total.is_over else None
         self._total.frames = max(self._total.frames, self._came)
         self._seal_closed(now)
         self._tell_foreign_files()
@@ -153,6 +171,12 @@ class Writer:
         self._refresh()
         return is_done
 
+    def tell_died(self, now: float, wall_s: float) -> None:
+        """There is no more input. A broker that has not said BrokerStopped by now has died, and that is the last event.
+        One that said nothing at all was never there."""
+        self._has_ended = True
+        self._append_all(now, wall_s)
+
     def end(self) -> None:
         """After `seal_all` said True: remove the log, which has nothing in it."""
         if self._wal is not None:
@@ -174,6 +198,9 @@ class Writer:
                 self._append(gap.told(wall_s), now)
                 self._dropped += gap.records
                 self._held.gap = None
+            if self._has_ended and self._total.seq and not self._total.is_over:
+                told = died_frame(self._total.seq + 1, wall_s)
+                self._append(HeldFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
         except OSError as error:
             self._appending.failed(now)
             self._failed(error, now)
@@ -260,6 +287,8 @@ class Writer:
             try:
                 made = closed.seal(self._events, self._known, self._disk)
                 self._open_wal()  # its head says what came before, which nothing else does once the log is gone
+                if (following := closed.tell_died(self._disk)) is not None:
+                    self._closed.insert(1, following)
                 self._disk.remove(closed.path)
             except OSError as error:
                 closed.frames = None  # what waits for a disk waits on it

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import spark_sink
-from broker.events import KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
+from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
 from spark_sink.batches import FrameRows, tables_of
 from spark_sink.frames import Header, decode_rows
 
@@ -23,6 +23,7 @@ DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str,
 
 HEADER = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_name="one", epoch=1_700_000_000_000)
 NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
+TOLD_BY_BROKERS = [kind for kind in KIND_NAMES if kind != BROKER_DIED]
 PROJECT = Path(spark_sink.__file__).parents[1]
 
 
@@ -63,7 +64,7 @@ def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
 
 def lifecycle(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleEvent:
     return LifecycleEvent(
-        dice.choice(list(KIND_NAMES)),
+        dice.choice(TOLD_BY_BROKERS),
         seq,
         at_ms + dice.randint(0, 200_000),
         route_id=f"route-{dice.randint(1, 3)}",
@@ -125,8 +126,13 @@ def sealed(folder: Path, source: str) -> list[dict[str, Any]]:
 
 
 def sealed_seqs(folder: Path) -> list[int]:
-    """Sequence numbers of everything that is sealed, sorted."""
-    return sorted(row["seq"] for source in ("flows", "lifecycle") for row in sealed(folder, source))
+    """Sequence numbers of everything that is sealed and that the broker told, sorted."""
+    return sorted(row["seq"] for source in ("flows", "lifecycle", "requests") for row in told(folder, source))
+
+
+def told(folder: Path, source: str) -> list[dict[str, Any]]:
+    """The rows of the segments of a source, but for those of the writer itself."""
+    return [row for row in sealed(folder, source) if row.get("kind") != BROKER_DIED]
 
 
 def writer_process(folder: Path, *options: str) -> subprocess.Popen[bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker.events import BROKER_STOPPED, LifecycleEvent
 from spark_sink.frames import Header
 from spark_sink.segments import ARCHIVE, Disk
 from spark_sink.writing.state import Settings
@@ -27,6 +28,7 @@ from tests.spark_sink.records import (
     request,
     rows_frame,
     sealed,
+    sealed_seqs,
     writer_process,
 )
 
@@ -118,7 +120,7 @@ def stream() -> list[bytes]:
     frames = []
     for first_seq in range(1, 61, 10):
         requests = [request(dice, first_seq + place, dice.choice((1, 2))) for place in range(5)]
-        others = [record.row() for record in events(first_seq, 5, first_seq=first_seq + 5)]
+        others = [record.row() for record in events(first_seq + 2, 5, first_seq=first_seq + 5)]
         frames.append(msgspec.msgpack.encode([*requests, *others]))
     return frames
 
@@ -148,6 +150,7 @@ class Broker:
             self._saw(writer)
             writer.tick(now + 0.1, WALL_S)
             self._saw(writer)
+        writer.tell_died(now, WALL_S)
         assert writer.seal_all(now, WALL_S)
         self.confirmed = writer.state.frames  # the process ends only when the broker has been told
         writer.end()
@@ -158,8 +161,9 @@ class Broker:
             self.confirmed = writer.state.frames
 
 
-def all_seqs(folder: Path) -> list[int]:
-    return sorted(row["seq"] for source in ("flows", "lifecycle", "requests") for row in sealed(folder, source))
+def told_deaths(folder: Path) -> list[int]:
+    """The numbers of its BrokerDied events."""
+    return [row["seq"] for row in sealed(folder, "lifecycle") if row["event"] == "BrokerDied"]
 
 
 def steps(tmp_path: Path) -> int:
@@ -185,9 +189,10 @@ def test_writer_that_dies_at_any_step_loses_nothing_and_doubles_nothing(tmp_path
         else:
             continue  # not a step that writes: it has no middle
         writer = broker.run(Disk())
-        assert all_seqs(folder) == list(range(1, 61)), (step, moment, broker.said)
+        assert sealed_seqs(folder) == list(range(1, 61)), (step, moment, broker.said)
         assert (list(folder.glob("_tmp/*")), list(folder.glob("*/.*"))) == ([], [])
         assert (writer.state.sealed, writer.state.dropped, writer.state.frames) == (60, 0, 6) or broker.confirmed == 6
+        assert told_deaths(folder) == [61], (step, moment, broker.said)
     assert died > 80
 
 
@@ -202,7 +207,7 @@ def test_writers_that_die_one_after_the_other_lose_nothing_and_double_nothing(tm
             except Died:
                 continue
             break
-        assert all_seqs(folder) == list(range(1, 61)), (step, moment, broker.said)
+        assert sealed_seqs(folder) == list(range(1, 61)), (step, moment, broker.said)
 
 
 def killed_log(folder: Path) -> bytes:
@@ -222,15 +227,19 @@ def killed_log(folder: Path) -> bytes:
 
 def recovered(folder: Path, log: bytes) -> tuple[Writer, list[str]]:
     """The next writer, of another run of the broker, that finds this log."""
-    path = folder / "_tmp" / wal_name(HEADER.broker_id, HEADER.epoch, 1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(log)
+    put_log(folder, log)
     said: list[str] = []
     header = Header(**(msgspec.structs.asdict(HEADER) | {"epoch": HEADER.epoch + 1}))
     writer = Writer(folder, header, disk=Disk(), say=said.append, settings=Settings())
     writer.begin(0.0, WALL_S)
     writer.end()
     return writer, said
+
+
+def put_log(folder: Path, log: bytes) -> None:
+    path = folder / "_tmp" / wal_name(HEADER.broker_id, HEADER.epoch, 1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(log)
 
 
 def frame_ends(log: bytes) -> list[int]:
@@ -251,7 +260,7 @@ def test_log_that_is_torn_at_any_byte_gives_all_whole_frames_before_it(tmp_path:
         folder = tmp_path / str(size)
         writer, said = recovered(folder, log[:size])
         whole = sum(end <= size for end in ends[1:])
-        assert all_seqs(folder) == list(range(1, whole * 3 + 1))
+        assert sealed_seqs(folder) == list(range(1, whole * 3 + 1))
         assert (writer.state.recovered, list(folder.glob("_tmp/*"))) == (whole * 3, [])
         assert len(said) == (size not in ends)
         assert writer.state.torn_bytes == (0 if size < ends[0] else size - max(end for end in ends if end <= size))
@@ -266,7 +275,7 @@ def test_log_with_a_wrong_byte_gives_all_before_it_and_says_what_is_not(tmp_path
         spoiled = bytearray(log)
         spoiled[place] ^= 0x40
         writer, said = recovered(tmp_path / str(place), bytes(spoiled))
-        assert all_seqs(tmp_path / str(place)) == [1, 2, 3]
+        assert sealed_seqs(tmp_path / str(place)) == [1, 2, 3]
         assert writer.state.torn_bytes == len(log) - ends[1]
         assert f"ends with {len(log) - ends[1]} bytes that are no whole frame" in said[0]
 
@@ -288,10 +297,10 @@ def test_log_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
     header = Header(**(msgspec.structs.asdict(HEADER) | {"epoch": HEADER.epoch + 1}))
     other = Writer(tmp_path, header, disk=Disk(), say=print, settings=Settings())
     other.begin(0.0, WALL_S)
-    assert (all_seqs(tmp_path), other.state.recovered) == ([], 0)
+    assert (sealed_seqs(tmp_path), other.state.recovered) == ([], 0)
     assert living.seal_all(0.0, WALL_S)
     living.end()
-    assert all_seqs(tmp_path) == [1, 2, 3]
+    assert sealed_seqs(tmp_path) == [1, 2, 3]
 
 
 def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
@@ -303,6 +312,49 @@ def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
     Writer(tmp_path, HEADER, disk=Disk(), say=said.append, settings=Settings()).begin(0.0, WALL_S)
     assert said == [f"{tmp_path} holds files that are none of ours: {', '.join(names)}"]
     assert all((tmp_path / name).read_text() == "of somebody else" for name in names)
+
+
+NEXT_RUN = Header(**(msgspec.structs.asdict(HEADER) | {"broker_id": "another", "epoch": HEADER.epoch + 1}))
+
+
+def next_run(folder: Path, disk: Disk) -> None:
+    """The writer of another broker, which finds what is left."""
+    writer = Writer(folder, NEXT_RUN, disk=disk, say=print, settings=Settings())
+    writer.begin(0.0, WALL_S)
+    writer.tell_died(0.0, WALL_S)
+    writer.end()
+
+
+def test_of_a_broker_that_died_with_its_writer_the_next_one_tells_once_and_wherever_that_one_dies(
+    tmp_path: Path,
+) -> None:
+    log = killed_log(tmp_path / "log")
+    counting = DyingDisk()
+    put_log(tmp_path / "whole", log)
+    next_run(tmp_path / "whole", counting)
+    died = 0
+    for step, moment in deaths(counting.steps):
+        folder = tmp_path / f"{step}-{moment}"
+        put_log(folder, log)
+        try:
+            next_run(folder, DyingDisk(step, moment))
+        except Died:
+            died += 1
+        else:
+            continue
+        next_run(folder, Disk())
+        next_run(folder, Disk())
+        assert (sealed_seqs(folder), told_deaths(folder)) == (list(range(1, 10)), [10]), (step, moment)
+        assert {row["broker_id"] for row in sealed(folder, "lifecycle")} == {HEADER.broker_id}
+        assert (list(folder.glob("_tmp/*")), list(folder.glob("*/.*"))) == ([], [])
+    assert died > 20
+
+
+def test_of_a_broker_that_had_stopped_nobody_tells_that_it_died(tmp_path: Path) -> None:
+    stopped = rows_frame([LifecycleEvent(BROKER_STOPPED, 10, NOON_MS)])
+    put_log(tmp_path, killed_log(tmp_path / "log") + encode_wal_frame(4, 1, stopped))
+    next_run(tmp_path, Disk())
+    assert (sealed_seqs(tmp_path), told_deaths(tmp_path)) == (list(range(1, 11)), [])
 
 
 def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:
@@ -337,5 +389,5 @@ def test_writer_process_that_is_killed_25_times_loses_nothing_and_doubles_nothin
         process.send_signal(signal.SIGKILL)
         output, _ = process.communicate(timeout=60)
         confirmed = last_state(output)["frames"] if output.endswith(b"\n") and dice.random() < 0.5 else goal // 2
-    assert all_seqs(tmp_path) == list(range(1, 7801))
+    assert sealed_seqs(tmp_path) == list(range(1, 7801))
     assert list(tmp_path.glob("_tmp/*")) == []

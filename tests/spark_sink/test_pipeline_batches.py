@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker.events import (
+    BROKER_DIED,
     BROKER_STARTED,
     BROKER_STOPPED,
     EVENTS_DROPPED,
@@ -284,6 +285,32 @@ def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(tmp_pa
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, 100, 3, 0)]
     assert [path.parent.name for path in source.tables.glob("gaps/*/*")] == ["date=2023-11-16"]
     seal(source.events, [told(3, BROKER_STOPPED)], header=msgspec.structs.replace(old, first_number=3))
+    source.run()
+    assert gaps(source.tables) == []
+
+
+def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_again(tmp_path: Path) -> None:
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    seal(source.events, [told(1, BROKER_STARTED), told(2, ROUTE_JOINED), told(3, BROKER_DIED)])
+    source.run()
+    assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
+    assert "its last record is 2," in read_table(source.tables, GAPS)["detail"][0].as_py()
+    again = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
+    seal(source.events, [told(1, BROKER_STARTED)], header=again)  # it does after all: that changes nothing
+    source.run()
+    assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
+
+
+def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(tmp_path: Path) -> None:
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_DIED)])
+    source.run()
+    assert len(gaps(source.tables)) == 1
+    seal(
+        source.events,
+        [told(2, ROUTE_JOINED), told(3, ROUTE_JOINED)],
+        header=msgspec.structs.replace(HEADER, first_number=2),
+    )
     source.run()
     assert gaps(source.tables) == []
 

@@ -6,6 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from broker.events import BROKER_STOPPED, ROUTE_JOINED, LifecycleEvent
 from spark_sink.errors import BadFrame
 from spark_sink.segments import Disk
 from spark_sink.writing.state import Settings
@@ -105,6 +106,41 @@ def test_segments_of_a_batch_have_the_number_of_their_log_and_the_next_log_is_th
         f"_tmp/{stem}-0000000003.wal",
         *(f"{source}/{stem}-{n:010d}.parquet" for source in ("flows", "lifecycle") for n in (1, 2)),
     ]
+
+
+def deaths(folder: Path) -> list[tuple[int, int]]:
+    """Number and time (ms since the epoch) of each BrokerDied."""
+    rows = [row for row in sealed(folder, "lifecycle") if row["event"] == "BrokerDied"]
+    return [(row["seq"], round(row["at"].timestamp() * 1000)) for row in rows]
+
+
+def test_broker_that_had_not_said_that_it_stops_has_died_when_its_input_ends(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.take([LifecycleEvent(ROUTE_JOINED, 1, NOON_MS), LifecycleEvent(ROUTE_JOINED, 2, NOON_MS)])
+    bench.writer.tell_died(bench.now, WALL_S + 7)
+    assert bench.writer.seal_all(bench.now, WALL_S + 7)
+    assert (bench.seqs(), deaths(tmp_path)) == ([1, 2], [(3, NOON_MS + 7000)])
+    assert (bench.writer.state.sealed, bench.writer.state.dropped) == (2, 0)
+
+
+@pytest.mark.parametrize("records", [[], [LifecycleEvent(ROUTE_JOINED, 1, 0), LifecycleEvent(BROKER_STOPPED, 2, 0)]])
+def test_broker_that_said_that_it_stops_or_nothing_at_all_has_not_died(tmp_path: Path, records: list[Event]) -> None:
+    bench = Bench(tmp_path)
+    bench.take(records)
+    bench.writer.tell_died(bench.now, WALL_S)
+    assert bench.writer.seal_all(bench.now, WALL_S)
+    assert (bench.seqs(), deaths(tmp_path)) == ([record.seq for record in records], [])
+
+
+def test_death_is_told_when_the_disk_is_free_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.take([LifecycleEvent(ROUTE_JOINED, 1, NOON_MS)])
+    bench.disk.is_log_full = True
+    bench.writer.tell_died(bench.now, WALL_S)
+    assert not bench.writer.seal_all(bench.now, WALL_S)
+    bench.disk.is_log_full = False
+    assert bench.writer.seal_all(bench.now, WALL_S)
+    assert (bench.seqs(), deaths(tmp_path)) == ([1], [(2, NOON_MS)])
 
 
 def first_rows(folder: Path) -> list[tuple[int, int]]:

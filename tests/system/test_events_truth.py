@@ -120,8 +120,9 @@ async def test_broker_that_is_killed_leaves_all_but_its_last_moment(start_broker
     again.signal()
     assert await asyncio.to_thread(again.wait) == 0
     happened = sorted((row["epoch"], row["seq"], row["event"]) for row in rows(events, "lifecycle"))
-    assert [event for _, _, event in happened if event in ("BrokerStarted", "BrokerStopped")] == [
+    assert [event for _, _, event in happened if event in ("BrokerStarted", "BrokerStopped", "BrokerDied")] == [
         "BrokerStarted",
+        "BrokerDied",
         "BrokerStarted",
         "BrokerStopped",
     ]

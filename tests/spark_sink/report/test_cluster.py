@@ -119,6 +119,11 @@ def lost() -> list[Row]:
     return [*met(), down, broker(1, "BrokerLeft", 5, detail=told(2))]
 
 
+def test_a_broker_whose_writer_says_so_has_died(tmp_path: Path) -> None:
+    died = event_row("BrokerDied", 2, at=NOON + timedelta(seconds=3))
+    assert states(tmp_path / "b", event_row("BrokerStarted", 1), died) == {"broker-1": "died"}
+
+
 def test_a_broker_that_the_others_lost_has_died(tmp_path: Path) -> None:
     assert states(tmp_path / "a", *met()) == {"broker-1": "running", "broker-2": "running"}
     assert states(tmp_path / "b", *lost()) == {"broker-1": "running", "broker-2": "died"}

@@ -26,6 +26,7 @@ from tests.spark_sink.source.world import (
     Name,
     Run,
     archive,
+    deaths,
     names_of,
     read_part,
     reader_of,
@@ -110,7 +111,7 @@ def test_every_record_is_read_once_whatever_happens_to_the_files(
         query.step(dice)
         if query.log[-1] == query.log[-2] == query.reader.latest_offset(query.log[-1], 0):
             break
-    expected = sorted(name for one in runs for name in one.names[source])
+    expected = sorted([name for one in runs for name in one.names[source]] + deaths(tmp_path, source))
     assert sorted(query.rows) == expected
     batch = reader_of(tmp_path, source)
     assert sorted(name for part in batch.whole() for name in read_part(batch, part)) == expected

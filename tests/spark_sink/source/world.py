@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 
+from broker.events import BROKER_DIED
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header
 from spark_sink.segments import Disk
@@ -113,6 +115,13 @@ def read_part(reader: EventReader, part: Any) -> list[Name]:
 def segments(folder: Path, source: str = FLOWS) -> list[Path]:
     """In the folder of the source, by name."""
     return sorted((folder / source).glob("*.parquet"))
+
+
+def deaths(folder: Path, source: str) -> list[Name]:
+    """Of runs that ended without BrokerStopped: the event that their writers sealed, wherever the segment is now."""
+    files = [path for path in folder.rglob("*.parquet") if path.parent.name == source == LIFECYCLES]
+    rows = [row for path in files for row in pq.read_table(path).to_pylist() if row["kind"] == BROKER_DIED]
+    return [(row["broker_id"], row["epoch"], row["seq"]) for row in rows]
 
 
 def archive(folder: Path, source: str, path: Path) -> None:

@@ -1,0 +1,21 @@
+"""What is said of a broker that ended without saying so: BrokerDied, an event that its writer tells in its place.
+
+Without it a broker that was killed and gets another id at its next start would look as if it still ran.
+"""
+
+from typing import Final
+
+import msgspec
+
+from broker.events import BROKER_DIED, BROKER_STOPPED, LifecycleEvent
+
+MS_PER_S: Final = 1000
+ENDS: Final = (BROKER_STOPPED, BROKER_DIED)  # one of them is the last event of a run
+
+_DETAIL: Final = "the broker ended and had not said BrokerStopped; what it had not handed over is missing"
+
+
+def died_frame(seq: int, at_s: float) -> bytes:
+    """A frame of this one event. `seq`: the number of the first record that the broker did not hand over; `at_s`:
+    when it was last known to live, seconds since the epoch."""
+    return msgspec.msgpack.encode([LifecycleEvent(BROKER_DIED, seq, int(at_s * MS_PER_S), detail=_DETAIL).row()])
