@@ -662,7 +662,7 @@ class OptionDoc:
     @property
     def takes(self) -> str:
         """What values it takes, so that "must be …" makes a sentence: `a whole number from 1 to 128`."""
-        low, high = (f"{end:.15g}" for end in self.option.within)
+        low, high = (str(int(end)) if end == int(end) else f"{end:.15g}" for end in self.option.within)
         if self.words:
             return either([toml_text(word) for word in self.words])
         if self.hint is bool:

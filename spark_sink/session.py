@@ -54,7 +54,9 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
         settings = SQL_SETTINGS | CLIENT_SETTINGS
     else:
         os.environ["JAVA_HOME"] = str(ensure_java())
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if master.startswith("local") or not os.environ.get("PYSPARK_PYTHON"):  # else it is that of the cluster
+            os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(master)
         settings = session_settings(master, is_short=is_short)
     builder = builder.appName(name)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.columns import TEXT
-from spark_sink.errors import SinkError
+from spark_sink.errors import SinkError, first_line
 from spark_sink.events import FLOWS, LIFECYCLES
 from spark_sink.events import REQUESTS as REQUEST_SOURCE
 from spark_sink.pipeline.compaction import publishing
@@ -33,7 +33,7 @@ from spark_sink.pipeline.rows import (
     tables_of_flows,
 )
 from spark_sink.pipeline.runs import Runs
-from spark_sink.pipeline.segment_files import BadFile, GoodFile, first_line, is_of_disk, look_into
+from spark_sink.pipeline.segment_files import BadFile, GoodFile, is_of_disk, look_into
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.segments import Disk, parts_of

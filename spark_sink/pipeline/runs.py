@@ -84,7 +84,7 @@ class Runs:
                 known.is_stopped = True
         for (broker_id, epoch), seq in died.items():
             if (known := self._known(broker_id, epoch)) is not None:
-                known.died_seq = seq
+                known.died_seq = max(known.died_seq, seq)
         for broker_id in changed:
             self._tell(broker_id, self._brokers[broker_id].runs)
         self._forget()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.batches import METADATA_PREFIX
+from spark_sink.errors import first_line
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 from spark_sink.pipeline.places import Place
 from spark_sink.pipeline.source_log import Found
@@ -167,8 +168,3 @@ def _bounds(metadata: Any, name: str, none: Any) -> tuple[Any, Any]:
 def is_of_disk(error: Exception) -> bool:
     """The system call failed; Parquet's own complaints are OSErrors, too, but have no number."""
     return isinstance(error, OSError) and error.errno is not None
-
-
-def first_line(error: Exception) -> str:
-    """Of its text."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

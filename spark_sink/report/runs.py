@@ -69,7 +69,8 @@ def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[Ru
         elif runs_row["kind"] == BROKER_STOPPED:
             runs[key] = replace(runs[key], state=STOPPED)
         elif runs_row["kind"] == BROKER_DIED:
-            runs[key] = replace(runs[key], state=DIED)
+            if runs[key].state != STOPPED:
+                runs[key] = replace(runs[key], state=DIED)
         else:
             counts = _count(tags.get("routes")), _count(tags.get("local"))
             runs[key] = replace(runs[key], digest_us=at_us, routes=counts[0], local=counts[1])

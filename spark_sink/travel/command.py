@@ -25,6 +25,9 @@ from spark_sink.travel.values import Change, Difference, SeenRoute, TableAt, rou
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
+    for text in values:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r} is no tag: write it as name=value, for example zone=b")
     return [(name, value) for name, _, value in (text.partition("=") for text in values)]
 
 
@@ -96,7 +99,6 @@ def _reader(near: Reader, master: str, with_spark: bool) -> Iterator[Reader]:
         yield near
         return
     session = open_session(master, is_short=True, name="rsocket-broker table")
-    session.sparkContext.setLogLevel("ERROR")
     try:
         yield SparkReader(session, near)
     finally:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from broker.events import ROUTE_SEEN
+from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digests import Digest, route_mark
 from spark_sink.moments import micros_of, moment_at, moment_of, moment_text, span_text
 from spark_sink.travel.errors import NotKnown
@@ -74,8 +74,7 @@ class _Journey:
                 f"the broker's clock was put back by up to {back} before this: the moment was more than once, this is "
                 f"the last time; records up to {moment_text(moment_at(state.latest_us))} came before it"
             )
-        stopped = reader.stopped(run)
-        life = self._life(window, stopped)
+        life = self._life(window)
         if life == STOPPED:
             routes, digest = [], Digest().text
         return TableAt(
@@ -152,15 +151,23 @@ class _Journey:
                 state, digest = State(dict(each.routes), each.latest_us), made
         return checks, state, digest
 
-    def _life(self, window: Window, stopped: Place | None) -> str:
+    def _life(self, window: Window) -> str:
         last, after = window.last, window.after
         assert last is not None  # it was looked at
+        stopped = self._reader.ended(self._run, BROKER_STOPPED)
         if stopped is not None and stopped.seq <= last.seq:
             ago = span_text(max(0, self._at_us - stopped.at_us))
             self._notes.append(f"the broker had stopped at {moment_text(moment_at(stopped.at_us))}, {ago} before")
             return STOPPED
         if after is not None:
             return RUNNING
+        died = self._reader.ended(self._run, BROKER_DIED)
+        if died is not None and died.seq == last.seq:
+            self._notes.append(
+                f"the broker died, as its writer told at {moment_text(moment_at(died.at_us))}; this is the table at "
+                "its last record"
+            )
+            return DIED
         silent = span_text(max(0, self._at_us - last.at_us))
         told = f"its last record is of {moment_text(moment_at(last.at_us))}, {silent} before"
         later = [run for run in self._runs if run.epoch > self._run.epoch]

@@ -124,8 +124,8 @@ class Reader:
         """The earliest record that is there; None: none can be read."""
         raise NotImplementedError
 
-    def stopped(self, run: Run) -> Place | None:
-        """The record of the broker's end; None: it did not tell, or not yet."""
+    def ended(self, run: Run, kind: int) -> Place | None:
+        """The record of its end, `BROKER_STOPPED` or `BROKER_DIED`; None: nobody told such an end, or not yet."""
         raise NotImplementedError
 
     def window(self, run: Run, at_us: int) -> Window:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from broker.events import BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.events import COLUMNS, LIFECYCLES
 from spark_sink.travel.logs import LATE, Logs
 from spark_sink.travel.records import (
@@ -65,11 +65,11 @@ class SegmentReader(Reader):
             self._firsts[run] = next((Place(*places[0]) for places in found if places), None)
         return self._firsts[run]
 
-    def stopped(self, run: Run) -> Place | None:
+    def ended(self, run: Run, kind: int) -> Place | None:
         """The last lifecycle event is of no other kind, once it is there."""
         for number in reversed(self.logs.numbers(LIFECYCLES, run)[-NEAR_LOGS:].tolist()):
             for record in reversed(self.logs.records(run, number)):
-                if record.kind == BROKER_STOPPED:
+                if record.kind == kind:
                     return Place(record.seq, record.at_us)
         return None
 

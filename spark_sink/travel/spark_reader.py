@@ -57,9 +57,9 @@ class SparkReader(Reader):
         """As without Spark."""
         return self._near.first(run)
 
-    def stopped(self, run: Run) -> Place | None:
+    def ended(self, run: Run, kind: int) -> Place | None:
         """As without Spark."""
-        return self._near.stopped(run)
+        return self._near.ended(run, kind)
 
     def window(self, run: Run, at_us: int) -> Window:
         """As without Spark."""

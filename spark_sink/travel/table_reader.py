@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from broker.events import BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFolder
 from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
 from spark_sink.travel.records import (
@@ -57,9 +57,9 @@ class TableReader(Reader):
         """Of the lifecycle events."""
         return self._end(run, "min", None)
 
-    def stopped(self, run: Run) -> Place | None:
-        """Its BrokerStopped."""
-        return self._end(run, "max", ds.field("kind") == BROKER_STOPPED)
+    def ended(self, run: Run, kind: int) -> Place | None:
+        """Its last event of this kind."""
+        return self._end(run, "max", ds.field("kind") == kind)
 
     def window(self, run: Run, at_us: int) -> Window:
         """All lifecycle events of the run are looked at."""

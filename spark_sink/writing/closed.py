@@ -1,8 +1,7 @@
 """Logs that are to become segments: those that the writer has closed, and those that killed writers left behind.
 
 A log becomes at most one segment of each source, of its number. Of one that was found the writer may have been killed
-between two of them: what is there already is left alone. When the broker of a found log has died, too, a last log of
-its run says so.
+between two of them: what is there already is left alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,22 +11,9 @@ from typing import Any, Final
 from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
 from spark_sink.errors import BadFrame
 from spark_sink.events import COLUMNS
-from spark_sink.frames import Header, decode_rows
+from spark_sink.frames import Header
 from spark_sink.segments import Disk, is_published, is_segment, seal, segment_name
-from spark_sink.writing.died import died_frame
-from spark_sink.writing.wal import (
-    WAL_FOLDER,
-    WAL_SUFFIX,
-    Ledger,
-    Wal,
-    WalContent,
-    WalHead,
-    encode_wal_frame,
-    ledger_of,
-    wal_name,
-    wal_number,
-    wal_stream,
-)
+from spark_sink.writing.wal import WAL_FOLDER, WAL_SUFFIX, Ledger, WalContent, wal_number, wal_stream
 
 _HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
 
@@ -36,8 +22,8 @@ class ClosedLog:
     """A log that nobody writes any more."""
 
     __slots__ = (
-        *("before", "died", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path"),
-        *("torn_bytes", "wal_bytes"),
+        *("before", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "torn_bytes"),
+        "wal_bytes",
     )
 
     def __init__(
@@ -62,7 +48,6 @@ class ClosedLog:
         self.is_found = False  # left behind by another process
         self.is_own = True  # of this epoch of this broker
         self.torn_bytes = 0  # at its end
-        self.died: Ledger | None = None  # it is the last log of a run that nobody ended: the counts up to its end
 
     def seal(self, events: Path, known: Mapping[int, Any], disk: Disk) -> int:
         """Make its segments; their number. `known`: definitions for `frames`. OSError: one cannot be written."""
@@ -78,27 +63,6 @@ class ClosedLog:
             metadata = segment_metadata(self.header, source, self.before.get(source, 0))
             seal(events / source, name, parquet_bytes(table, metadata), disk)
         return len(tables)
-
-    def tell_died(self, disk: Disk) -> "ClosedLog | None":
-        """The log that says that the broker of this one died; None: there is nothing to say. OSError: it cannot be
-        written, and is not there."""
-        if self.died is None:
-            return None
-        header, total, number = self.header, self.died, self.number + 1
-        path = self.path.with_name(wal_name(header.broker_id, header.epoch, number))
-        payload = died_frame(total.seq + 1, self.path.stat().st_mtime)
-        wal = Wal(path, WalHead(header, total), disk)
-        try:
-            wal.append(encode_wal_frame(0, 0, payload))
-        except OSError:
-            disk.close(wal.handle)
-            disk.remove(path)
-            raise
-        frames = [FrameRows(decode_rows(payload), {})]
-        ledger = ledger_of(0, 0, frames[0])
-        log = ClosedLog(path, wal.handle, number, header, wal.before, ledger, wal.bytes, frames)
-        log.is_found, log.is_own, self.died = True, False, None
-        return log
 
 
 def found_logs(

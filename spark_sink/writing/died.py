@@ -1,6 +1,7 @@
 """What is said of a broker that ended without saying so: BrokerDied, an event that its writer tells in its place.
 
-Without it a broker that was killed and gets another id at its next start would look as if it still ran.
+Without it a broker that was killed and gets another id at its next start would look as if it still ran. Only its own
+writer tells it, at the end of its input: to another one a broker whose writer was killed looks the same.
 """
 
 from typing import Final
@@ -16,6 +17,6 @@ _DETAIL: Final = "the broker ended and had not said BrokerStopped; what it had n
 
 
 def died_frame(seq: int, at_s: float) -> bytes:
-    """A frame of this one event. `seq`: the number of the first record that the broker did not hand over; `at_s`:
-    when it was last known to live, seconds since the epoch."""
+    """A frame of this one event. `seq`: one more than the highest number that came; `at_s`: when the input ended,
+    seconds since the epoch."""
     return msgspec.msgpack.encode([LifecycleEvent(BROKER_DIED, seq, int(at_s * MS_PER_S), detail=_DETAIL).row()])

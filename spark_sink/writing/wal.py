@@ -29,7 +29,7 @@ import msgspec
 from broker.events import EVENTS_DROPPED
 from spark_sink.batches import FrameRows
 from spark_sink.errors import BadFrame
-from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import Disk
 from spark_sink.writing.died import ENDS
@@ -64,7 +64,8 @@ class Ledger(msgspec.Struct):
         self.dropped += other.dropped
         self.dropped_requests += other.dropped_requests
         self.is_over = self.is_over or other.is_over
-        self.rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in COLUMNS}
+        for name, lines in other.rows.items():
+            self.rows[name] = self.rows.get(name, 0) + lines
 
 
 class WalHead(msgspec.Struct):
@@ -150,7 +151,7 @@ class Wal:
     def __init__(self, path: Path, head: WalHead, disk: Disk) -> None:
         """Create it. FileExistsError: there is one of this name."""
         self.path: Final = path
-        self.before: Final = head.before.rows  # of each source, in all logs before it
+        self.before: Final = dict(head.before.rows)  # of each source, in all logs before it
         self.defined: Final[set[int]] = set()  # flow numbers
         self._disk: Final = disk
         self.handle: Final = disk.create(path)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.events import BROKER_STOPPED
 from spark_sink.batches import FrameRows
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
@@ -29,17 +30,7 @@ from spark_sink.writing.died import died_frame
 from spark_sink.writing.held import Held, HeldFrame
 from spark_sink.writing.retention import Keep, Retention
 from spark_sink.writing.state import MAX_ERROR_TEXT, Settings, WriterState
-from spark_sink.writing.wal import (
-    WAL_FOLDER,
-    Ledger,
-    Wal,
-    WalHead,
-    encode_wal_frame,
-    ledger_of,
-    wal_name,
-    wal_number,
-    wal_stream,
-)
+from spark_sink.writing.wal import WAL_FOLDER, Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name, wal_number
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
@@ -90,7 +81,8 @@ class Writer:
         self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
         self._forget_above = 2 * MAX_DEFINITIONS  # of them, where no log can be closed
         self._held: Final = Held(settings.max_held_bytes)
-        self._has_ended = False  # the input has ended, whether or not the broker had said that it would
+        self._has_stopped = False  # the broker has said BrokerStopped
+        self._ended_at_s: float | None = None  # when the input ended without it, wall clock; None: it has not
         self._wal: Wal | None = None  # None: there is no open log
         self._frames: list[FrameRows] = []  # in the open log
         self._ledger = Ledger()  # of the open log alone
@@ -105,7 +97,25 @@ class Writer:
         self._sealing: Final = _Retry()
         self._dropped = 0  # told since the failure began
         self._failing_since = 0.0  # monotonic, meaningful while state.error says something
-        self.state: Final = WriterState(next_number=self._first_number())
+        self._state: Final = WriterState(next_number=self._first_number())
+
+    @property
+    def state(self) -> WriterState:
+        """As it is when it is asked for; the same object each time."""
+        unsealed = Ledger()
+        unsealed.add(self._ledger)
+        for closed in self._closed:
+            if closed.is_own:
+                unsealed.add(closed.ledger)
+        state, total, gap = self._state, self._total, self._held.gap
+        state.held_bytes = self._held.bytes
+        state.frames = total.frames
+        state.sealed = total.records - unsealed.records
+        state.sealed_requests = total.requests - unsealed.requests
+        state.dropped = total.dropped + (gap.records if gap is not None else 0)
+        state.dropped_requests = total.dropped_requests + (gap.requests if gap is not None else 0)
+        state.wal_bytes = self._ledger_bytes() + sum(closed.wal_bytes for closed in self._closed)
+        return state
 
     # In
 
@@ -113,18 +123,11 @@ class Writer:
         """Find what writers that were killed left behind, and make segments of it."""
         for source in COLUMNS:
             recover(self._events / source, f"{self._header.broker_id}-", wall_s, self._disk)
-        last: dict[str, tuple[ClosedLog, Ledger]] = {}  # log of each run that is not ours, and what came before it
         for log, before in found_logs(self._events, self._header, self._disk, self._say):
             self._found(log, before)
-            if not log.is_own:
-                last[wal_stream(log.path)] = log, before
-        for log, total in last.values():
-            total.add(log.ledger)
-            log.died = total if total.seq and not total.is_over else None
         self._total.frames = max(self._total.frames, self._came)
         self._seal_closed(now)
         self._tell_foreign_files()
-        self._refresh()
 
     def take(self, frame: bytes, now: float, wall_s: float) -> None:
         """A frame of rows. BadFrame: it is none; nothing of it is kept. One that an earlier writer took is passed over,
@@ -134,13 +137,14 @@ class Writer:
             self._forget_unused(rows.flow_numbers)
         if rows.records == 0:
             return
+        if any(row.kind == BROKER_STOPPED for row in rows.lifecycles):
+            self._has_stopped = True
         self._came += 1
         if self._came <= self._total.frames:
             return
         self._held.add(HeldFrame(self._came, frame, rows.records, rows, wall_s))
         if self._appending.at == NEVER:
             self._append_all(now, wall_s)
-        self._refresh()
 
     def tick(self, now: float, wall_s: float) -> None:
         """Time passed: do what is due."""
@@ -152,11 +156,10 @@ class Writer:
         elif now >= self._sealing.at:
             self._seal_closed(now)
         if now >= self._look_at:
-            self._retention.look(wall_s, self.state)
+            self._retention.look(wall_s, self._state)
             self._look_at = now + LOOK_S
         if now >= self._sync_at and self._wal is not None:
             self._sync(self._wal, now)
-        self._refresh()
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic; inf: nothing waits."""
@@ -167,14 +170,13 @@ class Writer:
         """Make segments of all that came, and tell a gap. False: it cannot be done now."""
         is_done = self._append_all(now, wall_s)
         self._roll()
-        is_done = self._seal_closed(now) and is_done
-        self._refresh()
-        return is_done
+        return self._seal_closed(now) and is_done
 
     def tell_died(self, now: float, wall_s: float) -> None:
         """There is no more input. A broker that has not said BrokerStopped by now has died, and that is the last event.
         One that said nothing at all was never there."""
-        self._has_ended = True
+        if not self._has_stopped:
+            self._ended_at_s = wall_s
         self._append_all(now, wall_s)
 
     def end(self) -> None:
@@ -198,8 +200,8 @@ class Writer:
                 self._append(gap.told(wall_s), now)
                 self._dropped += gap.records
                 self._held.gap = None
-            if self._has_ended and self._total.seq and not self._total.is_over:
-                told = died_frame(self._total.seq + 1, wall_s)
+            if self._ended_at_s is not None and self._total.seq and not self._total.is_over:
+                told = died_frame(self._total.seq + 1, self._ended_at_s)
                 self._append(HeldFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
         except OSError as error:
             self._appending.failed(now)
@@ -217,11 +219,7 @@ class Writer:
         self._leave_room(len(frame.frame))
         wal = self._open_wal()
         defined = {row.flow for row in frame.rows.definitions}
-        needed = [
-            self._known[number]
-            for number in frame.rows.flow_numbers
-            if number not in wal.defined and number not in defined
-        ]
+        needed = [self._known[number] for number in frame.rows.flow_numbers.difference(wal.defined, defined)]
         data = encode_wal_frame(frame.number, frame.records, frame.frame)
         if needed:
             data = encode_wal_frame(0, 0, msgspec.msgpack.encode(needed)) + data
@@ -244,12 +242,12 @@ class Writer:
 
     def _open_wal(self) -> Wal:
         while self._wal is None:
-            number = self.state.next_number
+            number = self._state.next_number
             name = wal_name(self._header.broker_id, self._header.epoch, number)
             head = WalHead(self._header, self._total)
             with contextlib.suppress(FileExistsError, BlockingIOError):  # then the number is somebody's
                 self._wal = Wal(self._events / WAL_FOLDER / name, head, self._disk)
-            self.state.next_number += 1
+            self._state.next_number += 1
         return self._wal
 
     def _sync(self, wal: Wal, now: float) -> None:
@@ -287,8 +285,6 @@ class Writer:
             try:
                 made = closed.seal(self._events, self._known, self._disk)
                 self._open_wal()  # its head says what came before, which nothing else does once the log is gone
-                if (following := closed.tell_died(self._disk)) is not None:
-                    self._closed.insert(1, following)
                 self._disk.remove(closed.path)
             except OSError as error:
                 closed.frames = None  # what waits for a disk waits on it
@@ -297,26 +293,26 @@ class Writer:
                 return False
             self._disk.close(closed.handle)
             self._closed.popleft()
-            self.state.segments += made
+            self._state.segments += made
             if closed.is_own:
-                self.state.sealed_seq = max(self.state.sealed_seq, closed.ledger.seq)
+                self._state.sealed_seq = max(self._state.sealed_seq, closed.ledger.seq)
         self._sealing.succeeded()
         self._healed(now)
         with contextlib.suppress(OSError):
-            self.state.free_bytes = self._disk.free_bytes(_existing(self._events))
+            self._state.free_bytes = self._disk.free_bytes(_existing(self._events))
         return True
 
     # What others left
 
     def _found(self, log: ClosedLog, before: Ledger) -> None:
         self._closed.append(log)
-        self.state.recovered += log.ledger.records
-        self.state.torn_bytes += log.torn_bytes
+        self._state.recovered += log.ledger.records
+        self._state.torn_bytes += log.torn_bytes
         if log.is_own:
             self._total = Ledger()
             self._total.add(before)
             self._total.add(log.ledger)
-            self.state.next_number = max(self.state.next_number, log.number + 1)
+            self._state.next_number = max(self._state.next_number, log.number + 1)
 
     def _tell_foreign_files(self) -> None:
         names = [str(path.relative_to(self._events)) for path in foreign_files(self._events)]
@@ -346,31 +342,16 @@ class Writer:
             del self._known[number]
         self._forget_above = len(self._known) + MAX_DEFINITIONS
 
-    def _refresh(self) -> None:
-        unsealed = Ledger()
-        unsealed.add(self._ledger)
-        for closed in self._closed:
-            if closed.is_own:
-                unsealed.add(closed.ledger)
-        state, total, gap = self.state, self._total, self._held.gap
-        state.held_bytes = self._held.bytes
-        state.frames = total.frames
-        state.sealed = total.records - unsealed.records
-        state.sealed_requests = total.requests - unsealed.requests
-        state.dropped = total.dropped + (gap.records if gap is not None else 0)
-        state.dropped_requests = total.dropped_requests + (gap.requests if gap is not None else 0)
-        state.wal_bytes = self._ledger_bytes() + sum(closed.wal_bytes for closed in self._closed)
-
     def _failed(self, error: OSError, now: float) -> None:
-        if not self.state.error:  # said once per failure, not per try
+        if not self._state.error:  # said once per failure, not per try
             self._failing_since = now
             held = f"at most {self._settings.max_held_bytes >> 20} MiB of records wait in memory"
             self._say(f"{self._events} cannot be written ({error}); {held} and it is tried again")
-        self.state.error = str(error)[:MAX_ERROR_TEXT]
+        self._state.error = str(error)[:MAX_ERROR_TEXT]
 
     def _healed(self, now: float) -> None:
-        if self.state.error and self._appending.at == NEVER and self._sealing.at == NEVER:
-            self.state.error = ""
+        if self._state.error and self._appending.at == NEVER and self._sealing.at == NEVER:
+            self._state.error = ""
             lost = f"{self._dropped} records were dropped" if self._dropped else "nothing was lost"
             self._say(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
             self._dropped = 0

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.events import BROKER_STOPPED, LifecycleEvent
 from spark_sink.frames import Header
 from spark_sink.segments import ARCHIVE, Disk
 from spark_sink.writing.state import Settings
@@ -314,47 +313,10 @@ def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
     assert all((tmp_path / name).read_text() == "of somebody else" for name in names)
 
 
-NEXT_RUN = Header(**(msgspec.structs.asdict(HEADER) | {"broker_id": "another", "epoch": HEADER.epoch + 1}))
-
-
-def next_run(folder: Path, disk: Disk) -> None:
-    """The writer of another broker, which finds what is left."""
-    writer = Writer(folder, NEXT_RUN, disk=disk, say=print, settings=Settings())
-    writer.begin(0.0, WALL_S)
-    writer.tell_died(0.0, WALL_S)
-    writer.end()
-
-
-def test_of_a_broker_that_died_with_its_writer_the_next_one_tells_once_and_wherever_that_one_dies(
-    tmp_path: Path,
-) -> None:
-    log = killed_log(tmp_path / "log")
-    counting = DyingDisk()
-    put_log(tmp_path / "whole", log)
-    next_run(tmp_path / "whole", counting)
-    died = 0
-    for step, moment in deaths(counting.steps):
-        folder = tmp_path / f"{step}-{moment}"
-        put_log(folder, log)
-        try:
-            next_run(folder, DyingDisk(step, moment))
-        except Died:
-            died += 1
-        else:
-            continue
-        next_run(folder, Disk())
-        next_run(folder, Disk())
-        assert (sealed_seqs(folder), told_deaths(folder)) == (list(range(1, 10)), [10]), (step, moment)
-        assert {row["broker_id"] for row in sealed(folder, "lifecycle")} == {HEADER.broker_id}
-        assert (list(folder.glob("_tmp/*")), list(folder.glob("*/.*"))) == ([], [])
-    assert died > 20
-
-
-def test_of_a_broker_that_had_stopped_nobody_tells_that_it_died(tmp_path: Path) -> None:
-    stopped = rows_frame([LifecycleEvent(BROKER_STOPPED, 10, NOON_MS)])
-    put_log(tmp_path, killed_log(tmp_path / "log") + encode_wal_frame(4, 1, stopped))
-    next_run(tmp_path, Disk())
-    assert (sealed_seqs(tmp_path), told_deaths(tmp_path)) == (list(range(1, 11)), [])
+def test_of_a_broker_whose_writer_is_gone_no_other_writer_says_that_it_died(tmp_path: Path) -> None:
+    """It may live, and start a new one in a moment."""
+    recovered(tmp_path, killed_log(tmp_path / "log"))
+    assert (sealed_seqs(tmp_path), told_deaths(tmp_path)) == (list(range(1, 10)), [])
 
 
 def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:

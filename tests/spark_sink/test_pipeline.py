@@ -11,12 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.events import FlowRecord
+from broker.events import MAX_BUCKET, FlowRecord, bucket_low_us
 from spark_sink.events import FLOWS
 from spark_sink.pipeline import pipeline as pipeline_module
 from spark_sink.segments import ARCHIVE
 from spark_sink.tables import COLUMNS, GAPS, TRAFFIC, read_table
-from tests.spark_sink.pipeline_folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, request_seqs, run_once, seal
+from tests.spark_sink.pipeline_folders import (
+    BEFORE_MIDNIGHT_MS,
+    assert_tables_tell,
+    bucket_sql,
+    request_seqs,
+    run_once,
+    seal,
+)
 from tests.spark_sink.records import HEADER, PROJECT, Event, events
 from tests.spark_sink.test_pipeline_batches import seal_requests
 
@@ -50,6 +57,8 @@ def test_tables_equal_what_the_records_say_however_often_the_pipeline_runs(spark
         if isinstance(record, FlowRecord):
             expected[record.service] = expected.get(record.service, 0) + record.requests
     assert {row[0]: row[1] for row in rows} == expected
+    lows = spark.range(MAX_BUCKET + 1).toDF("bucket").selectExpr(bucket_sql("Spark")).collect()
+    assert [row[0] for row in lows] == [bucket_low_us(bucket) for bucket in range(MAX_BUCKET + 1)]
 
 
 @pytest.mark.spark

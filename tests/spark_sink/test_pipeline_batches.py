@@ -19,12 +19,14 @@ from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     EVENTS_DROPPED,
+    MAX_BUCKET,
     ROUTE_JOINED,
     ROUTE_LEFT,
     ROUTE_REMOVED,
     ROUTE_SEEN,
     FlowRecord,
     LifecycleEvent,
+    bucket_low_us,
 )
 from spark_sink.errors import SinkError
 from spark_sink.events import ARROW_SCHEMAS as SOURCE_SCHEMAS
@@ -42,6 +44,7 @@ from tests.spark_sink.pipeline_folders import (
     ArrowReading,
     FakeSource,
     assert_tables_tell,
+    bucket_sql,
     request_seqs,
     seal,
     seal_frames,
@@ -664,6 +667,12 @@ def test_brokers_beyond_the_bound_are_forgotten_the_silent_ones_first(
 
 
 # Other readers
+
+
+def test_duckdb_says_the_range_of_a_bucket_as_the_document_shows() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    rows = duckdb.sql(f"SELECT {bucket_sql('DuckDB')} FROM range({MAX_BUCKET + 1}) AS buckets(bucket)").fetchall()
+    assert [low for (low,) in rows] == [bucket_low_us(bucket) for bucket in range(MAX_BUCKET + 1)]
 
 
 def test_duckdb_and_pandas_read_what_the_document_shows(tmp_path: Path) -> None:

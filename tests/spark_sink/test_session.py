@@ -64,6 +64,16 @@ def test_own_spark_gets_a_java_this_python_and_all_settings(builder: Builder, tm
     assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == (str(tmp_path), sys.executable)
 
 
+def test_python_of_a_cluster_is_the_one_that_the_environment_says(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    open_session("spark://host:7077", is_short=True)
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    open_session("local[2]", is_short=True)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
 def test_connect_and_spark_submit_need_no_java_and_get_what_a_session_may_change(builder: Builder) -> None:
     told: Any = open_session("sc://host", is_short=False, name="a job")
     assert told == {"remote": "sc://host", "name": "a job"} | SQL_SETTINGS

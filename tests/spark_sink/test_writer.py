@@ -143,6 +143,16 @@ def test_death_is_told_when_the_disk_is_free_again(tmp_path: Path) -> None:
     assert (bench.seqs(), deaths(tmp_path)) == ([1], [(2, NOON_MS)])
 
 
+def test_stop_that_fell_into_a_gap_is_no_death(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_held_bytes=0)
+    bench.disk.is_log_full = True
+    bench.take([LifecycleEvent(ROUTE_JOINED, 1, NOON_MS), LifecycleEvent(BROKER_STOPPED, 2, NOON_MS)])
+    bench.writer.tell_died(bench.now, WALL_S)
+    bench.disk.is_log_full = False
+    assert bench.writer.seal_all(bench.now, WALL_S)
+    assert ([row["event"] for row in sealed(tmp_path, "lifecycle")], bench.seqs()) == (["EventsDropped"], [2])
+
+
 def first_rows(folder: Path) -> list[tuple[int, int]]:
     """What each segment of lifecycle events says came before it, and how many it has."""
     files = [pq.read_metadata(path) for path in sorted((folder / "lifecycle").glob("*.parquet"))]
@@ -211,6 +221,7 @@ def test_segments_that_cannot_be_written_wait_in_the_log_and_not_in_memory(tmp_p
         f"{tmp_path} cannot be written",
         f"{tmp_path} can be written again after 60.0 s, nothing was lost",
     ]
+    state = bench.writer.state
     assert (state.error, state.held_bytes, state.sealed) == ("", 0, 120)
 
 
@@ -294,6 +305,7 @@ def test_beyond_the_memory_bound_the_newest_are_dropped_and_told(tmp_path: Path)
     [told] = [row for row in sealed(tmp_path, "lifecycle") if row["event"] == "EventsDropped" and row["seq"] == 21]
     assert dict(told["tags"]) == {"records": "11", "first_seq": "11", "last_seq": "21"}
     assert (told["requests"], told["reason"]) == (lost_requests, "folder-unwritable")
+    state = bench.writer.state
     assert (state.dropped, state.dropped_requests, state.frames, state.sealed) == (11, lost_requests, 3, 10)
     assert "11 records were dropped" in bench.said[1]
 
@@ -330,6 +342,7 @@ def test_state_counts_records_and_requests_that_are_safe(tmp_path: Path) -> None
     state = bench.writer.state
     assert (state.sealed, state.held_bytes, state.wal_bytes, state.frames) == (0, 0, log.stat().st_size, 1)
     bench.pass_time(1.0)
+    state = bench.writer.state
     assert (state.sealed, state.sealed_requests, state.sealed_seq, state.segments) == (40, requests_of(records), 40, 2)
 
 

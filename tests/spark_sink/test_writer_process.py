@@ -1,5 +1,6 @@
 """The writer as the broker meets it: a real process, its pipes, its ends."""
 
+import fcntl
 import io
 import os
 import resource
@@ -16,7 +17,7 @@ from broker.server import writer_arguments
 from spark_sink import writer as writer_module
 from spark_sink.frames import FrameSplitter
 from spark_sink.segments import Disk
-from spark_sink.writer import EXIT_GARBAGE, EXIT_LOST, StateLines, run
+from spark_sink.writer import EXIT_GARBAGE, EXIT_LOST, LAST_PAUSE_S, PIPE_BYTES, StateLines, capacity, pause_s, run
 from spark_sink.writing.retention import Keep
 from spark_sink.writing.state import Settings, WriterState
 from spark_sink.writing.writer import Writer
@@ -236,3 +237,20 @@ def test_writer_is_nice_to_the_broker(tmp_path: Path) -> None:
     state_line(process)
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
     process.communicate(timeout=60)
+
+
+def test_writer_looks_away_for_as_long_as_the_pipe_has_room() -> None:
+    assert pause_s(1, 10.0, 1 << 20) == LAST_PAUSE_S
+    assert pause_s(100_000, 0.1, 1 << 20) == LAST_PAUSE_S  # a megabyte a second
+    assert pause_s(400_000, 0.1, 1 << 20) == pytest.approx(0.065, abs=0.001)
+    assert pause_s(100_000, 0.1, 1 << 16) == pytest.approx(0.016, abs=0.001)
+
+
+def test_size_of_the_pipe_is_asked_of_the_system(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 1 << 17)
+    assert capacity(read_end) == 1 << 17
+    os.close(read_end)
+    os.close(write_end)
+    with open(tmp_path / "file", "w") as file:
+        assert capacity(file.fileno()) == PIPE_BYTES

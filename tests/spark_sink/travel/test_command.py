@@ -70,6 +70,12 @@ def test_only_routes_that_are_asked_for_are_shown(events: str) -> None:
     assert "none of the 2 routes is like that" in run(*at, "--service", "none").stdout
 
 
+def test_tag_without_a_value_is_refused(events: str) -> None:
+    result = run("--events", events, "--tag", "zone")
+    assert result.exit_code == 2
+    assert "'zone' is no tag: write it as name=value" in result.stderr
+
+
 def test_json_has_all_of_it(events: str) -> None:
     body = json.loads(run("--events", events, "--at", "2023-11-15T12:00:20Z", "--json").stdout)
     assert body["broker"] == {"id": ID, "name": "one", "epoch": 1_700_000_000_000, "life": "running"}

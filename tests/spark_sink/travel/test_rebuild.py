@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.events import BROKER_DIED
 from broker.routing.digests import Digest, route_mark
 from spark_sink.errors import BadMoment
 from spark_sink.moments import moment_at
@@ -189,6 +190,19 @@ def test_broker_that_died_says_so_with_the_table_at_its_last_record(tmp_path: Pa
         "again at 2023-11-15 12:01:00; this is the table at its last record",
     )
     assert table_at(tmp_path, after(70), epoch=first.header.epoch).life == DIED
+
+
+def test_broker_of_which_its_writer_told_that_it_died_needs_no_other_run_to_be_dead(tmp_path: Path) -> None:
+    history = history_of((1, A))
+    history.at_ms = NOON_MS + 30_000
+    history.tell(BROKER_DIED)
+    write_segments(tmp_path, history)
+    dead = table_at(tmp_path, after(31))
+    assert (dead.life, [route.route_id for route in dead.routes]) == (DIED, [A])
+    assert dead.notes == (
+        "the broker died, as its writer told at 2023-11-15 12:00:30; this is the table at its last record",
+    )
+    assert table_at(tmp_path, after(29)).life == RUNNING
 
 
 def test_before_the_first_event_nothing_is_known(tmp_path: Path) -> None:
