@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks.machine import describe_machine
 from broker.core import COMPILED
@@ -29,7 +28,10 @@ from broker.routing.table import Route
 from broker.wire.frames import SHARD, UNICAST, Address
 from broker.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE
 from broker.wire.tags import Tag
+from spark_sink.batches import parquet_bytes, segment_metadata
 from spark_sink.events import ARROW_SCHEMAS, LIFECYCLES, REQUESTS
+from spark_sink.frames import Header
+from spark_sink.segments import segment_name
 from spark_sink.simulate.here import Here
 from spark_sink.simulate.history import WHOLE, Change
 from spark_sink.simulate.question import Question
@@ -41,6 +43,7 @@ SERVICES: Final = 8
 ROUTES: Final = 12
 KEYS: Final = 5_000
 BROKER: Final = "b0000000-0000-4000-8000-000000000001"
+HEADER: Final = Header(BROKER, "bench", 1)
 ORIGIN: Final = {"broker_id": BROKER, "broker_name": "bench", "epoch": 1}
 QUESTIONS: Final = {
     "nothing changed": Question(),
@@ -90,7 +93,9 @@ class Recorder:
             for field in ARROW_SCHEMAS[source]:
                 kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
                 arrays.append(pa.array([row.get(field.name) for row in rows], kind).cast(field.type))
-            pq.write_table(pa.table(arrays, schema=ARROW_SCHEMAS[source]), folder / source / f"{BROKER}-1-1.parquet")
+            table = pa.table(arrays, schema=ARROW_SCHEMAS[source])
+            data = parquet_bytes(table, segment_metadata(HEADER, source, 0))
+            (folder / source / segment_name(BROKER, HEADER.epoch, 1)).write_bytes(data)
 
     def _join(self, number: int) -> None:
         service = service_name(number % SERVICES)
