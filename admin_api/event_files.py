@@ -20,6 +20,7 @@ from admin_api.schemas import json_response
 from broker.views import Part
 from spark_sink.errors import BadFolder
 from spark_sink.reading.folder import LOG, SOURCES, EventFile, list_folder
+from spark_sink.segments import origin_of
 
 LOOK_S: Final = 0.25  # what was seen is good for so long
 MAX_SENDS: Final = 8  # files that are sent at the same time; others wait
@@ -85,9 +86,9 @@ class EventFiles:
         if self._folder is None:
             return json_response(StreamsView(False, [], 0, part.offset, part.limit, []))
         seen = await self._look(archived_of(request))
-        names = sorted(seen.streams, key=lambda name: (_epoch(name), name))
+        names = sorted(seen.streams, key=lambda name: (origin_of(name)[1], name))
         items = [
-            StreamView(name, name.rpartition("-")[0], _epoch(name), len(one.files), one.first, one.last)
+            StreamView(name, *origin_of(name), len(one.files), one.first, one.last)
             for name in names[part.offset : part.offset + part.limit]
             for one in [seen.streams[name]]
         ]
@@ -220,7 +221,3 @@ class _Sent(web.FileResponse):
 
 def _rest() -> None:
     time.sleep(0)  # gives the interpreter to the broker's thread, if that wants it
-
-
-def _epoch(stream: str) -> int:
-    return int(stream.rpartition("-")[2])

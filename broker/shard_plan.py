@@ -16,6 +16,7 @@ import click
 from admin_api.remote import DEFAULT_ADMIN, Remote, url_of
 from admin_api.tables import print_table
 from broker.errors import BrokerError
+from broker.evenness import gini, max_over_mean
 from broker.routing.route_sets import RouteSet
 from broker.routing.shard_methods import NAMES, ShardMethod, ShardMethods
 from broker.routing.shards import key_hash
@@ -43,7 +44,7 @@ class Outcome:
         self.moved_percent = 100 * moved_n / keys_n
         self.fullest = fullest  # Route Id, as text
         self.fullest_keys = max(shares)
-        self.max_over_mean = max(shares) * len(shares) / keys_n
+        self.max_over_mean = max_over_mean(shares)
         self.gini = gini(shares)
 
 
@@ -76,13 +77,6 @@ class Plan:
                 moved_n += 1
         fullest = max(sorted(shares), key=lambda each: shares[each])
         return Outcome(method.name, moved_n, list(shares.values()), id_text(fullest))
-
-
-def gini(shares: Sequence[int]) -> float:
-    """How unequal the shares are: 0 when all have the same, towards 1 when one has all. Their sum is not 0."""
-    n, total = len(shares), sum(shares)
-    ranked = sum(rank * share for rank, share in enumerate(sorted(shares), 1))
-    return 2 * ranked / (n * total) - (n + 1) / n
 
 
 def made_ids(count: int, taken: Sequence[bytes] = ()) -> list[bytes]:

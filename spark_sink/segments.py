@@ -7,12 +7,15 @@ Spark, pyarrow and DuckDB pass over names that begin with a dot. A crash before 
 
     <events>/flows/      <broker>-<epoch>-<number>.parquet      one segment; the names sort by number
     <events>/lifecycle/  <broker>-<epoch>-<number>.parquet
+    <events>/_tmp/       <broker>-<epoch>-<number>.wal          the log that becomes the segments of its number
+    <events>/_archive/…/<source>/                               segments that a reader has moved
 """
 
 import errno
 import fcntl
 import os
 import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +23,9 @@ SUFFIX: Final = ".parquet"
 STALE_S: Final = 3600.0  # a hidden file of somebody else that nobody touched for so long has lost its writer
 
 ARCHIVE: Final = "_archive"  # below the events folder: where a reader may put segments that it has read
+
+LOG_FOLDER: Final = "_tmp"  # on the file system of the segments; readers of segments pass over it
+LOG_SUFFIX: Final = ".wal"
 
 _SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10,})" + re.escape(SUFFIX))
 _NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
@@ -148,12 +154,30 @@ def parts_of(name: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match is not None else ("", 0)
 
 
+def log_parts_of(name: str) -> tuple[str, int]:
+    """`<broker>-<epoch>` and the number in the name of a log; "" and 0: it is none."""
+    return parts_of(name.removesuffix(LOG_SUFFIX) + SUFFIX) if name.endswith(LOG_SUFFIX) else ("", 0)
+
+
+def origin_of(stream: str) -> tuple[str, int]:
+    """The broker's id and the epoch in `<broker>-<epoch>`."""
+    broker_id, _, epoch = stream.rpartition("-")
+    return broker_id, int(epoch)
+
+
+def archived_folders(events: Path, sources: Collection[str]) -> Iterator[Path]:
+    """Those in the archive that hold segments of these sources, sorted from the top down; links are not followed."""
+    for folder, below, _ in os.walk(events / ARCHIVE):
+        below.sort()
+        if os.path.basename(folder) in sources:
+            yield Path(folder)
+
+
 def is_published(events: Path, source: str, name: str) -> bool:
     """Is the segment in its folder, or in the archive where its reader put it?"""
     if (events / source / name).exists():
         return True
-    archive = events / ARCHIVE
-    return archive.is_dir() and any(path.parent.name == source for path in archive.rglob(name))
+    return any((folder / name).exists() for folder in archived_folders(events, (source,)))
 
 
 def next_number(folder: Path, broker_id: str, epoch: int) -> int:

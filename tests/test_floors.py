@@ -42,10 +42,11 @@ NEIGHBOURS = {
         "broker.errors",
         "broker.wire",
         "spark_sink.reading.folder",  # which event files there are: one answer for readers near and far
+        "spark_sink.segments",  # their names
         "spark_sink.errors",
     ],
     # Routing and wire: what-if replays requests through the very code that chose.
-    "spark_sink": ["broker.events", "broker.errors", "broker.routing", "broker.wire"],
+    "spark_sink": ["broker.events", "broker.errors", "broker.evenness", "broker.routing", "broker.wire"],
 }
 # Modules that know more than their package, and why.
 MORE = {

@@ -36,7 +36,7 @@ from spark_sink.pipeline.runs import Runs
 from spark_sink.pipeline.segment_files import BadFile, GoodFile, is_of_disk, look_into
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import by_day, table_bytes
-from spark_sink.segments import Disk, parts_of
+from spark_sink.segments import Disk, origin_of, parts_of
 from spark_sink.tables import BAD_FILE, CHECKPOINTS, COLUMNS, GAPS, REQUESTS, table_schema
 from spark_sink.writing.retention import READER_SUFFIX, READERS, Reading, declare
 
@@ -282,6 +282,6 @@ def say(text: str) -> None:
 
 def _bad_row(bad: BadFile) -> dict[str, Any]:
     stream, number = parts_of(PurePosixPath(bad.file).name)
-    broker_id, _, epoch = stream.rpartition("-")
-    broker = (broker_id, "", int(epoch)) if number else ("", "", 0)
+    broker_id, epoch = origin_of(stream) if number else ("", 0)
+    broker = broker_id, "", epoch
     return gap_row(datetime.now(UTC), broker, (0, 0), BAD_FILE, f"{bad.file}: {bad.why}")

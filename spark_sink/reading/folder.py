@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_sink.errors import BadFolder
-from spark_sink.segments import ARCHIVE, SUFFIX, parts_of
+from spark_sink.segments import ARCHIVE, LOG_FOLDER, log_parts_of, parts_of
 
 SOURCES: Final = ("flows", "lifecycle", "requests")
 LOG: Final = "log"  # stands for the source of a log, which holds records of all of them
-LOG_FOLDER: Final = "_tmp"
-LOG_SUFFIX: Final = ".wal"
 MAX_NAMES: Final = 1 << 17  # places that are remembered: a look again takes a third; a day of segments of a second
 MAX_FOREIGN: Final = 20  # files that are none of ours and named
 
@@ -62,11 +60,6 @@ def file_of(place: str) -> EventFile | None:
     if not number or folders[-1] not in SOURCES or (len(folders) > 1 and not is_archived):
         return None
     return EventFile(stream, number, folders[-1], place, is_archived)
-
-
-def log_parts_of(name: str) -> tuple[str, int]:
-    """`<broker>-<epoch>` and the number in the name of a log; "" and 0: it is none."""
-    return parts_of(name.removesuffix(LOG_SUFFIX) + SUFFIX) if name.endswith(LOG_SUFFIX) else ("", 0)
 
 
 def gathered(places: Iterator[str]) -> Listing:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_sink.evenness import gini
+from broker.evenness import gini, max_over_mean
 from spark_sink.report.groups import encoded, group, is_in, numbers
 
 MAX_BALANCES: Final = 30
@@ -76,7 +76,7 @@ def _balance(service: str, routing: str, busiest: str, loads: Any) -> Balance:
         idle=int((loads == 0).sum()),
         busiest=busiest,
         max=largest,
-        max_per_mean=largest * len(loads) / total,
+        max_per_mean=max_over_mean(loads.tolist()),
         gini=gini(loads.tolist()),
         loads=loads[places].tolist(),
     )

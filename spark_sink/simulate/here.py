@@ -11,6 +11,7 @@ from spark_sink.errors import BadFile, BadFolder, SinkError, first_line
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.reading.files import ParquetRecords
 from spark_sink.reading.folder import list_folder
+from spark_sink.segments import origin_of
 from spark_sink.simulate.history import KINDS
 from spark_sink.simulate.parts import Plan, replay_batches
 from spark_sink.simulate.question import Question
@@ -113,8 +114,8 @@ def read_segments(events: Path, source: str, problems: list[str]) -> pa.Table:
     wrong = [f"{events / place} is passed over: it is not named like a segment" for place in listing.foreign]
     tables = [ARROW_SCHEMAS[source].empty_table()]
     for file in sorted(file for file in listing.files if not file.is_log):
-        broker_id, _, epoch = file.stream.rpartition("-")
-        says = {"source": source, "broker_id": broker_id, "epoch": epoch}
+        broker_id, epoch = origin_of(file.stream)
+        says = {"source": source, "broker_id": broker_id, "epoch": str(epoch)}
         try:
             found = ParquetRecords(events / file.place, says)
             try:

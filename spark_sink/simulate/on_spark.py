@@ -18,7 +18,7 @@ from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.reading.folder import list_folder
-from spark_sink.segments import ARCHIVE
+from spark_sink.segments import ARCHIVE, archived_folders
 from spark_sink.session import nothing, reason_of
 from spark_sink.simulate.here import LIFECYCLE_NAMES
 from spark_sink.simulate.history import KINDS
@@ -105,7 +105,7 @@ class OnSpark:
             foreign = list_folder(root, (source,)).foreign
             wrong = [f"{root / place} is passed over: it is not named like a segment" for place in foreign]
             self.problems.extend(each for each in wrong if each not in self.problems)
-            folders = [root / source, *sorted((root / ARCHIVE).rglob(source))]
+            folders = [root / source, *archived_folders(root, (source,))]
             return self._read(columns, [f"file://{folder}" for folder in folders if folder.is_dir()], OWN)
         # Other file systems do not tell what is below a folder without Spark.
         live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)

@@ -7,9 +7,8 @@ import html
 from pathlib import Path
 from typing import Any, Final
 
+from broker.evenness import gini, max_over_mean
 from spark_sink.errors import MissingPart
-from spark_sink.evenness import gini
-from spark_sink.simulate.results import max_over_mean
 from spark_sink.simulate.showing import SHORT_ID, ServiceLoads, percent, services_of, trust_text
 from spark_sink.simulate.simulation import Simulation
 

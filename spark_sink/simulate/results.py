@@ -3,7 +3,7 @@
 Travels from Spark's workers as JSON. Knows neither tables nor plots.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import Struct, field
 
@@ -98,12 +98,6 @@ class UnitResult(Struct):
         if other.first_us:
             self.first_us = min(self.first_us or other.first_us, other.first_us)
             self.last_us = max(self.last_us, other.last_us)
-
-
-def max_over_mean(loads: Sequence[int]) -> float:
-    """How much more than its part the most loaded one has: 1 is even; 0 where there is nothing."""
-    total = sum(loads)
-    return max(loads) * len(loads) / total if total else 0.0
 
 
 def merged(results: Iterable[UnitResult]) -> UnitResult:

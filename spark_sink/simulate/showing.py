@@ -9,8 +9,8 @@ from typing import Any, Final
 from msgspec import Struct
 from rich.console import Console
 
-from spark_sink.evenness import gini
-from spark_sink.simulate.results import Compared, RouteLoad, max_over_mean
+from broker.evenness import gini, max_over_mean
+from spark_sink.simulate.results import Compared, RouteLoad
 from spark_sink.simulate.simulation import Simulation
 from spark_sink.terminal import print_rows, say
 

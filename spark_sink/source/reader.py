@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from spark_sink.errors import BadFile, BadOptions
 from spark_sink.reading.folder import SOURCES
+from spark_sink.segments import origin_of
 from spark_sink.source.catalog import MAX_TRIES, Catalog, Piece
 from spark_sink.source.options import EARLIEST, LATEST, Offsets, Options
 from spark_sink.source.stores import LocalStore
@@ -151,7 +152,7 @@ class EventReader:
 
     def _is_kept(self, stream: str) -> bool:
         """Does a stream without files stay in the offset? Until there is one of a later start: then it was removed."""
-        return not any(_epoch(other) > _epoch(stream) for other in self._catalog.streams)
+        return not any(origin_of(other)[1] > origin_of(stream)[1] for other in self._catalog.streams)
 
     def _declare(self, read: Offsets, *, must: bool = False) -> None:
         """Tell retention what is read."""
@@ -183,7 +184,3 @@ def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
 def say(sentence: str) -> None:
     """For people: what Spark's drivers and workers print to standard error is in Spark's log."""
     print(f"rsocket_broker: {sentence}", file=sys.stderr, flush=True)
-
-
-def _epoch(stream: str) -> int:
-    return int(stream.rpartition("-")[2])

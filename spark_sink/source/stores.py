@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from pyarrow import fs
 
 from spark_sink.errors import BadFolder
-from spark_sink.reading.folder import LOG_FOLDER, EventFile, Listing, gathered, list_folder
-from spark_sink.segments import ARCHIVE
+from spark_sink.reading.folder import EventFile, Listing, gathered, list_folder
+from spark_sink.segments import ARCHIVE, LOG_FOLDER
 
 MAX_FILE_BYTES: Final = 1 << 30  # of one file, which is read whole; events.roll_bytes makes some MiB
 

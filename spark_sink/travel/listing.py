@@ -10,7 +10,6 @@ order of looking matters: a log before the segments that are made of it, a sourc
 
 import os
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +17,7 @@ import numpy as np
 
 from spark_sink.errors import BadFolder
 from spark_sink.events import COLUMNS
-from spark_sink.segments import ARCHIVE, SUFFIX, parts_of
-from spark_sink.writing.wal import WAL_FOLDER, WAL_SUFFIX, wal_number, wal_stream
+from spark_sink.segments import LOG_FOLDER, LOG_SUFFIX, SUFFIX, archived_folders, log_parts_of, parts_of
 
 MAX_NAMED: Final = 5  # foreign files that are named
 
@@ -37,13 +35,13 @@ class Listing:
         self.logs: Final[dict[str, dict[int, Path]]] = {}  # stream -> number -> path
         # (source, stream) -> folders with their numbers, ascending
         self._numbers: Final[dict[tuple[str, str], list[tuple[Path, Any]]]] = {}
-        for path in sorted((events / WAL_FOLDER).glob(f"[!.]*{WAL_SUFFIX}")):
-            number = wal_number(path)
-            if number is not None:
-                self.logs.setdefault(wal_stream(path), {})[number] = path
+        for path in sorted((events / LOG_FOLDER).glob(f"[!.]*{LOG_SUFFIX}")):
+            stream, number = log_parts_of(path.name)
+            if number:
+                self.logs.setdefault(stream, {})[number] = path
         for source in COLUMNS:
             self._look_into(events / source, source)
-        for folder in self._archived():
+        for folder in archived_folders(events, COLUMNS):
             self._look_into(folder, folder.name)
         if not self.logs and not self._numbers:
             raise BadFolder(f"the events folder {events} holds no events yet: is a broker writing to it?")
@@ -67,9 +65,8 @@ class Listing:
 
     def find_again(self, source: str, name: str) -> Path | None:
         """Where a segment is that is not where it was: its reader has moved it to the archive."""
-        return next(
-            (folder / name for folder in self._archived() if folder.name == source and (folder / name).exists()), None
-        )
+        folders = archived_folders(self._events, (source,))
+        return next((folder / name for folder in folders if (folder / name).exists()), None)
 
     def folders(self, source: str) -> list[Path]:
         """That hold segments of the source."""
@@ -90,12 +87,6 @@ class Listing:
         changed_at = np.frombuffer(times, np.float64) if times else np.empty(0)
         order = np.argsort(found, kind="stable")
         return found[order], changed_at[order]
-
-    def _archived(self) -> Iterator[Path]:
-        for folder, below, _ in os.walk(self._events / ARCHIVE):
-            below.sort()
-            if os.path.basename(folder) in COLUMNS:
-                yield Path(folder)
 
     def _look_into(self, folder: Path, source: str) -> None:
         found: dict[str, array[int]] = {}

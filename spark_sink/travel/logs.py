@@ -18,6 +18,7 @@ from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFile
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 from spark_sink.reading.files import LogContent, LogRecords, ParquetRecords, RecordFile
+from spark_sink.segments import origin_of
 from spark_sink.travel.listing import MAX_NAMED, Listing
 from spark_sink.travel.records import RECORD_COLUMNS, Record, Run, micros, ranges_of, records_of
 
@@ -95,16 +96,16 @@ class Logs:
 
     def _find_run(self, stream: str) -> Run | None:
         """The broker's name is in any file of the run."""
-        broker_id, _, epoch = stream.rpartition("-")
+        broker_id, epoch = origin_of(stream)
         for (of, _), content in self._logs.items():
             if of == stream:
-                return Run(broker_id, content.broker_name, int(epoch))
+                return Run(broker_id, content.broker_name, epoch)
         for source in COLUMNS:
             for number in self._listing.numbers(source, stream)[::-1].tolist():
-                found = self._open(Run(broker_id, "", int(epoch)), source, number)
+                found = self._open(Run(broker_id, "", epoch), source, number)
                 if isinstance(found, ParquetRecords):
                     found.close()
-                    return Run(broker_id, found.broker_name, int(epoch))
+                    return Run(broker_id, found.broker_name, epoch)
         return None
 
     def numbers(self, source: str, run: Run) -> Any:

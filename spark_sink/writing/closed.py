@@ -12,8 +12,17 @@ from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, table
 from spark_sink.errors import BadFrame
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header
-from spark_sink.segments import Disk, is_published, is_segment, seal, segment_name
-from spark_sink.writing.wal import WAL_FOLDER, WAL_SUFFIX, Ledger, WalContent, wal_number, wal_stream
+from spark_sink.segments import (
+    LOG_FOLDER,
+    LOG_SUFFIX,
+    Disk,
+    is_published,
+    is_segment,
+    log_parts_of,
+    seal,
+    segment_name,
+)
+from spark_sink.writing.wal import Ledger, WalContent
 
 _HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
 
@@ -71,10 +80,10 @@ def found_logs(
     """Those without a living writer, in the order of their names, locked; each with the counts of its epoch before it.
     `header`: of whoever asks. What can be nothing is said."""
     own = f"{header.broker_id}-{header.epoch}"
-    for path in sorted((events / WAL_FOLDER).glob(f"*{WAL_SUFFIX}")):
-        number = wal_number(path)
-        handle = disk.lock(path) if number is not None else None
-        if number is None or handle is None:
+    for path in sorted((events / LOG_FOLDER).glob(f"*{LOG_SUFFIX}")):
+        stream, number = log_parts_of(path.name)
+        handle = disk.lock(path) if number else None
+        if handle is None:
             continue  # no log of ours, or of a living writer
         try:
             data = path.read_bytes()
@@ -85,7 +94,7 @@ def found_logs(
             continue
         before = content.head.before
         log = ClosedLog(path, handle, number, content.head.header, before.rows, content.ledger, len(data), None)
-        log.is_found, log.is_own = True, wal_stream(path) == own
+        log.is_found, log.is_own = True, stream == own
         log.torn_bytes = content.torn_bytes
         if log.torn_bytes:
             say(f"{path} ends with {log.torn_bytes} bytes that are no whole frame, all before them is kept")
@@ -97,7 +106,7 @@ def foreign_files(events: Path) -> list[Path]:
     found = []
     for source in COLUMNS:
         found += [path for path in (events / source).glob("[!.]*") if not is_segment(path.name)]
-    found += [path for path in (events / WAL_FOLDER).glob("[!.]*") if wal_number(path) is None]
+    found += [path for path in (events / LOG_FOLDER).glob("[!.]*") if not log_parts_of(path.name)[1]]
     return sorted(found)
 
 

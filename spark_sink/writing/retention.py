@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from spark_sink.events import COLUMNS
-from spark_sink.segments import ARCHIVE, Disk, parts_of, seal
+from spark_sink.segments import Disk, archived_folders, parts_of, seal
 from spark_sink.writing.state import WriterState
 
 READERS: Final = "_readers"
@@ -141,9 +141,8 @@ class Retention:
     def _segments(self) -> Iterator[Segment]:
         for source in COLUMNS:
             yield from _in_folder(self._events / source, source, is_archived=False)
-        for folder, _, _ in os.walk(self._events / ARCHIVE):
-            if (source := Path(folder).name) in COLUMNS:
-                yield from _in_folder(Path(folder), source, is_archived=True)
+        for folder in archived_folders(self._events, COLUMNS):
+            yield from _in_folder(folder, folder.name, is_archived=True)
 
 
 def _in_folder(folder: Path, source: str, *, is_archived: bool) -> Iterator[Segment]:

@@ -18,7 +18,6 @@ reader goes up to the first byte that is no whole good frame; what follows is to
 so that nobody else takes it for one that was left behind.
 """
 
-import re
 import struct
 import zlib
 from pathlib import Path
@@ -31,16 +30,12 @@ from spark_sink.batches import FrameRows
 from spark_sink.errors import BadFrame
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header, decode_rows
-from spark_sink.segments import Disk
+from spark_sink.segments import LOG_SUFFIX, Disk
 from spark_sink.writing.died import ENDS
-
-WAL_FOLDER: Final = "_tmp"  # on the file system of the segments; readers of segments pass over it
-WAL_SUFFIX: Final = ".wal"
 
 _HEAD: Final = struct.Struct(">4sIIQI")
 _MAGIC: Final = b"RSBW"
 _COVERED_FROM: Final = 12  # the checksum is over what follows it
-_NAME: Final = re.compile(r"(.+-\d+)-(\d{10,})" + re.escape(WAL_SUFFIX))
 
 
 class Ledger(msgspec.Struct):
@@ -130,19 +125,7 @@ def encode_wal_frame(number: int, records: int, payload: bytes) -> bytes:
 
 def wal_name(broker_id: str, epoch: int, number: int) -> str:
     """`<broker>-<epoch>-<number>.wal`, the number in ten digits at least."""
-    return f"{broker_id}-{epoch}-{number:010d}{WAL_SUFFIX}"
-
-
-def wal_number(path: Path) -> int | None:
-    """The number in the name of a log; None: it is the name of something else."""
-    match = _NAME.fullmatch(path.name)
-    return int(match[2]) if match is not None else None
-
-
-def wal_stream(path: Path) -> str:
-    """`<broker>-<epoch>` in the name of a log."""
-    match = _NAME.fullmatch(path.name)
-    return match[1] if match is not None else ""
+    return f"{broker_id}-{epoch}-{number:010d}{LOG_SUFFIX}"
 
 
 class Wal:

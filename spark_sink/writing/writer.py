@@ -24,13 +24,13 @@ from broker.events import BROKER_STOPPED
 from spark_sink.batches import FrameRows
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
-from spark_sink.segments import Disk, next_number, recover
+from spark_sink.segments import LOG_FOLDER, Disk, log_parts_of, next_number, recover
 from spark_sink.writing.closed import ClosedLog, foreign_files, found_logs
 from spark_sink.writing.died import died_frame
 from spark_sink.writing.held import Held, HeldFrame
 from spark_sink.writing.retention import Keep, Retention
 from spark_sink.writing.state import MAX_ERROR_TEXT, Settings, WriterState
-from spark_sink.writing.wal import WAL_FOLDER, Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name, wal_number
+from spark_sink.writing.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
@@ -246,7 +246,7 @@ class Writer:
             name = wal_name(self._header.broker_id, self._header.epoch, number)
             head = WalHead(self._header, self._total)
             with contextlib.suppress(FileExistsError, BlockingIOError):  # then the number is somebody's
-                self._wal = Wal(self._events / WAL_FOLDER / name, head, self._disk)
+                self._wal = Wal(self._events / LOG_FOLDER / name, head, self._disk)
             self._state.next_number += 1
         return self._wal
 
@@ -265,8 +265,7 @@ class Writer:
         if self._wal is None or not self._frames:
             return
         wal, self._wal = self._wal, None
-        number = wal_number(wal.path)
-        assert number is not None  # the path is of wal_name
+        number = log_parts_of(wal.path.name)[1]
         frames = None if self._closed else self._frames  # others wait before it: it is read again when its turn comes
         self._closed.append(
             ClosedLog(wal.path, wal.handle, number, self._header, wal.before, self._ledger, wal.bytes, frames)

@@ -8,7 +8,7 @@ from spark_sink.errors import BadFolder
 from spark_sink.events import COLUMNS
 from spark_sink.reading import folder
 from spark_sink.reading.folder import LOG, EventFile, file_of, gathered, list_folder
-from spark_sink.segments import segment_name
+from spark_sink.segments import log_parts_of, origin_of, segment_name
 from spark_sink.writing import wal
 
 ONE = "7f3a-1700000000000"
@@ -16,9 +16,8 @@ SEGMENT, WAL = segment_name("7f3a", 1_700_000_000_000, 7), wal.wal_name("7f3a", 
 
 
 def test_names_are_those_of_the_writer() -> None:
-    assert (folder.LOG_FOLDER, folder.LOG_SUFFIX) == (wal.WAL_FOLDER, wal.WAL_SUFFIX)
     assert set(folder.SOURCES) == set(COLUMNS)
-    assert folder.log_parts_of(WAL) == (wal.wal_stream(Path(WAL)), wal.wal_number(Path(WAL))) == (ONE, 7)
+    assert (log_parts_of(WAL), origin_of(ONE)) == ((ONE, 7), ("7f3a", 1_700_000_000_000))
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.evenness import gini, max_over_mean
 from broker.routing.shards import mix
-from spark_sink.evenness import gini
 from spark_sink.simulate import keys
 from spark_sink.simulate.keys import Keys
-from spark_sink.simulate.results import Compared, RouteLoad, ShardMoves, UnitResult, max_over_mean, merged
+from spark_sink.simulate.results import Compared, RouteLoad, ShardMoves, UnitResult, merged
 
 
 def test_keys_are_counted_once_and_once_moved_is_moved() -> None:

@@ -12,14 +12,14 @@ from broker.events import EVENTS_DROPPED, LifecycleEvent
 from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.reading.folder import EventFile
-from spark_sink.segments import Disk
+from spark_sink.segments import LOG_FOLDER, Disk
 from spark_sink.source import catalog
 from spark_sink.source import reader as reader_module
 from spark_sink.source.options import Offsets
 from spark_sink.source.reader import EventReader, limited
 from spark_sink.writing.retention import Keep, Retention
 from spark_sink.writing.state import WriterState
-from spark_sink.writing.wal import WAL_FOLDER, WalContent
+from spark_sink.writing.wal import WalContent
 from tests.spark_sink.records import HEADER
 from tests.spark_sink.source.world import (
     STREAM,
@@ -174,7 +174,7 @@ def test_a_gap_that_is_told_late_is_read_though_its_number_is_an_old_one(tmp_pat
 def test_end_of_a_log_that_is_torn_is_not_there_yet(tmp_path: Path) -> None:
     one = run(tmp_path)
     one.take(30)
-    [log] = (tmp_path / WAL_FOLDER).glob("*.wal")
+    [log] = (tmp_path / LOG_FOLDER).glob("*.wal")
     whole = log.read_bytes()
     one.take(30)
     longer = log.read_bytes()
@@ -188,7 +188,7 @@ def test_end_of_a_log_that_is_torn_is_not_there_yet(tmp_path: Path) -> None:
 
 def test_a_log_that_is_being_made_is_not_there_yet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tmp_path).take(10)
-    (tmp_path / WAL_FOLDER / f"{STREAM}-0000000002.wal").write_bytes(b"RSB")
+    (tmp_path / LOG_FOLDER / f"{STREAM}-0000000002.wal").write_bytes(b"RSB")
     assert reader_of(tmp_path).latest_offset() == {STREAM: 9}
     assert capfd.readouterr().err == ""
 
@@ -205,7 +205,7 @@ def test_foreign_and_torn_files_are_named_once_and_passed_over(
     (tmp_path / FLOWS / f"{stem}0000007.parquet").write_bytes(segment.read_bytes()[:-5])
     (tmp_path / FLOWS / f"{stem}0000008.parquet").write_bytes(b"")
     (tmp_path / FLOWS / "another-1-0000000001.parquet").write_bytes(segment.read_bytes())
-    (tmp_path / WAL_FOLDER / f"{stem}0000009.wal").write_bytes(bytes(5000))
+    (tmp_path / LOG_FOLDER / f"{stem}0000009.wal").write_bytes(bytes(5000))
     reader = reader_of(tmp_path)
     start = reader.initial_offset()
     for _ in range(3):
@@ -442,7 +442,7 @@ def test_a_day_of_small_segments_is_planned_with_a_look_at_few_of_them(
 def test_logs_of_the_helper_are_real(tmp_path: Path) -> None:
     one = run(tmp_path)
     one.take(30)
-    [log] = (tmp_path / WAL_FOLDER).glob("*.wal")
+    [log] = (tmp_path / LOG_FOLDER).glob("*.wal")
     assert WalContent(log.read_bytes()).ledger.rows == {FLOWS: 27, LIFECYCLES: 3, REQUESTS: 15}
 
 

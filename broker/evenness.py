@@ -1,4 +1,4 @@
-"""How evenly loads are shared out: one number for the report and for what-if."""
+"""How evenly loads are shared out: the same numbers for the shard plan, the report and what-if."""
 
 from collections.abc import Sequence
 
@@ -11,3 +11,9 @@ def gini(loads: Sequence[int]) -> float:
     n = len(loads)
     ranked = sum(rank * load for rank, load in enumerate(sorted(loads), 1))
     return 2 * ranked / (n * total) - (n + 1) / n
+
+
+def max_over_mean(loads: Sequence[int]) -> float:
+    """How much more than its part the most loaded one has: 1 is even; 0 where there is nothing."""
+    total = sum(loads)
+    return max(loads) * len(loads) / total if total else 0.0
