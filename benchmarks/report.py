@@ -1,7 +1,7 @@
 """What the report costs: tables of a million requests, read and told on a terminal and as a page.
 
 The tables are made here, as the pipeline makes them of one hour: partials per minute, broker, route, model and outcome,
-and a table `requests` with each request as a row of its own. `python -m benchmarks.report`; half a minute.
+and a table `requests` with each request as a row of its own. `python -m benchmarks.report`; a minute.
 """
 
 import argparse

@@ -128,6 +128,7 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str]) -> memoryview:
         compression_level=1,
         store_schema=False,
         use_dictionary=[name for name in table.schema.names if name not in deltas],
+        column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
     ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({METADATA_PREFIX + key: value for key, value in metadata.items()})

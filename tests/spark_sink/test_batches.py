@@ -147,3 +147,14 @@ def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
     group = file.metadata.row_group(0)
     assert {group.column(number).compression for number in range(group.num_columns)} == {"ZSTD"}
     assert file.read().cast(ARROW_SCHEMAS["flows"]) == table
+
+
+def test_numbers_that_grow_from_row_to_row_stand_in_the_file_as_differences() -> None:
+    """Without that a request takes a quarter more."""
+    dice = random.Random(7)
+    table = made_of([[definition(1), *(request(dice, seq, 1) for seq in range(1, 100))]])["requests"]
+    group = pq.read_metadata(pa.BufferReader(parquet_bytes(table, {}))).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    assert {column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings} == {
+        *("seq", "at", "started_at", "order", "ended"),
+    }
