@@ -4,7 +4,7 @@ A log becomes at most one segment of each source, of its number. Of one that was
 between two of them: what is there already is left alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from spark_sink.segments import (
     is_published,
     is_segment,
     log_parts_of,
+    origin_of,
     seal,
     segment_name,
 )
@@ -74,17 +75,33 @@ class ClosedLog:
         return len(tables)
 
 
+def own_logs(events: Path, header: Header) -> list[Path]:
+    """Those of the broker of this header, of all its runs, in the order of their names."""
+    return [path for path, broker_id in _logs(events) if broker_id == header.broker_id]
+
+
+def orphans(events: Path, header: Header, disk: Disk) -> list[Path]:
+    """Those of other brokers that nobody has locked, in the order of their names."""
+    found = []
+    for path, broker_id in _logs(events):
+        handle = disk.lock(path) if broker_id != header.broker_id else None
+        if handle is not None:
+            disk.close(handle)
+            found.append(path)
+    return found
+
+
 def found_logs(
-    events: Path, header: Header, disk: Disk, say: Callable[[str], None]
+    paths: Iterable[Path], header: Header, disk: Disk, say: Callable[[str], None]
 ) -> Iterator[tuple[ClosedLog, Ledger]]:
-    """Those without a living writer, in the order of their names, locked; each with the counts of its epoch before it.
+    """Those without a living writer, in the order given, locked; each with the counts of its epoch before it.
     `header`: of whoever asks. What can be nothing is said."""
     own = f"{header.broker_id}-{header.epoch}"
-    for path in sorted((events / LOG_FOLDER).glob(f"*{LOG_SUFFIX}")):
+    for path in paths:
         stream, number = log_parts_of(path.name)
-        handle = disk.lock(path) if number else None
+        handle = disk.lock(path)
         if handle is None:
-            continue  # no log of ours, or of a living writer
+            continue  # it is gone, or of a living writer
         try:
             data = path.read_bytes()
             content = WalContent(data)
@@ -99,6 +116,14 @@ def found_logs(
         if log.torn_bytes:
             say(f"{path} ends with {log.torn_bytes} bytes that are no whole frame, all before them is kept")
         yield log, before
+
+
+def _logs(events: Path) -> Iterator[tuple[Path, str]]:
+    """Each with the id of its broker."""
+    for path in sorted((events / LOG_FOLDER).glob(f"*{LOG_SUFFIX}")):
+        stream, number = log_parts_of(path.name)
+        if number:
+            yield path, origin_of(stream)[0]
 
 
 def foreign_files(events: Path) -> list[Path]:

@@ -8,13 +8,15 @@ hour changes; it becomes at most one segment per source, of its number. It is re
 there, whose head says what came before: so a writer that was killed at any point leaves on disk what it had taken and
 nothing twice, and the next writer, which begins with the logs that it finds, knows which frames it need not take again.
 
+Of other brokers, several of which may share the folder, a writer takes only logs that nobody has had for a while.
+
 What cannot be written waits and is tried again at growing pauses: frames in memory (`held`), closed logs on the disk
 (`closed`).
 """
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +27,7 @@ from spark_sink.batches import FrameRows
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import LOG_FOLDER, Disk, log_parts_of, next_number, recover
-from spark_sink.writing.closed import ClosedLog, foreign_files, found_logs
+from spark_sink.writing.closed import ClosedLog, foreign_files, found_logs, orphans, own_logs
 from spark_sink.writing.died import died_frame
 from spark_sink.writing.held import Held, HeldFrame
 from spark_sink.writing.retention import Keep, Retention
@@ -35,6 +37,7 @@ from spark_sink.writing.wal import Ledger, Wal, WalHead, encode_wal_frame, ledge
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
 MAX_DEFINITIONS: Final = 200_000  # of flows; three times what a broker has in use, the longest unused are forgotten
+ADOPT_S: Final = 60.0  # between looks for logs of others; twice the longest pause before a broker starts a new writer
 LOOK_S: Final = 30.0  # between looks at what need not be kept
 MAX_NAMED: Final = 5  # files that are named in one sentence
 NEVER: Final = float("inf")
@@ -90,6 +93,8 @@ class Writer:
         self._roll_at = NEVER  # when the first frame in the open log is roll_s old
         self._sync_at = NEVER  # monotonic; inf: the log has nothing that is not on the disk
         self._closed: Final[deque[ClosedLog]] = deque()
+        self._orphans: set[Path] = set()  # logs of others that nobody had locked at the last look
+        self._adopt_at = NEVER  # monotonic; inf: `begin` was not called
         self._total = Ledger()  # of the epoch, up to the end of the open log
         self._retention: Final = Retention(events, keep, disk, say)
         self._look_at = 0.0 if keep.is_bounded else NEVER  # monotonic
@@ -123,8 +128,8 @@ class Writer:
         """Find what writers that were killed left behind, and make segments of it."""
         for source in COLUMNS:
             recover(self._events / source, f"{self._header.broker_id}-", wall_s, self._disk)
-        for log, before in found_logs(self._events, self._header, self._disk, self._say):
-            self._found(log, before)
+        self._find(own_logs(self._events, self._header))
+        self._adopt_at = now + ADOPT_S
         self._total.frames = max(self._total.frames, self._came)
         self._seal_closed(now)
         self._tell_foreign_files()
@@ -155,6 +160,8 @@ class Writer:
             self._seal_closed(now)
         elif now >= self._sealing.at:
             self._seal_closed(now)
+        if now >= self._adopt_at:
+            self._adopt(now)
         if now >= self._look_at:
             self._retention.look(wall_s, self._state)
             self._look_at = now + LOOK_S
@@ -164,7 +171,7 @@ class Writer:
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic; inf: nothing waits."""
         roll_at = self._roll_at if self._sealing.at == NEVER else NEVER
-        return min(roll_at, self._appending.at, self._sealing.at, self._sync_at, self._look_at)
+        return min(roll_at, self._appending.at, self._sealing.at, self._sync_at, self._look_at, self._adopt_at)
 
     def seal_all(self, now: float, wall_s: float) -> bool:
         """Make segments of all that came, and tell a gap. False: it cannot be done now."""
@@ -302,6 +309,20 @@ class Writer:
         return True
 
     # What others left
+
+    def _adopt(self, now: float) -> None:
+        """Logs of others that nobody has had for a whole pause: no writer of their broker comes for them any more. One
+        that came would miss the counts in them, and would take again what is there already."""
+        found = orphans(self._events, self._header, self._disk)
+        self._find([path for path in found if path in self._orphans])
+        self._orphans = set(found)
+        self._adopt_at = now + ADOPT_S
+        if self._sealing.at == NEVER:
+            self._seal_closed(now)
+
+    def _find(self, paths: Sequence[Path]) -> None:
+        for log, before in found_logs(paths, self._header, self._disk, self._say):
+            self._found(log, before)
 
     def _found(self, log: ClosedLog, before: Ledger) -> None:
         self._closed.append(log)

@@ -15,7 +15,7 @@ from spark_sink.frames import Header
 from spark_sink.segments import ARCHIVE, Disk
 from spark_sink.writing.state import Settings
 from spark_sink.writing.wal import Ledger, WalHead, encode_wal_frame, wal_name
-from spark_sink.writing.writer import Writer
+from spark_sink.writing.writer import ADOPT_S, Writer
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
@@ -300,6 +300,36 @@ def test_log_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
     assert living.seal_all(0.0, WALL_S)
     living.end()
     assert sealed_seqs(tmp_path) == [1, 2, 3]
+
+
+OTHER = msgspec.structs.replace(HEADER, broker_id="8e4b0000-0000-4000-8000-000000000002")
+
+
+def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path) -> None:
+    put_log(tmp_path, killed_log(tmp_path / "log"))
+    other = Writer(tmp_path, OTHER, disk=Disk(), say=print, settings=Settings())
+    other.begin(0.0, WALL_S)
+    other.tick(ADOPT_S, WALL_S)  # nobody has it
+    again = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())  # the broker sends all that it has
+    again.begin(ADOPT_S, WALL_S)
+    for first_seq in (1, 4, 7, 10):
+        again.take(rows_frame(events(1, 3, first_seq=first_seq)), ADOPT_S, WALL_S)
+    other.tick(2 * ADOPT_S, WALL_S)
+    assert again.seal_all(ADOPT_S, WALL_S)
+    assert sealed_seqs(tmp_path) == list(range(1, 13))
+    assert other.state.recovered == 0
+
+
+def test_log_that_nobody_comes_for_is_sealed_by_another_brokers_writer(tmp_path: Path) -> None:
+    other = Writer(tmp_path, OTHER, disk=Disk(), say=print, settings=Settings())
+    other.begin(0.0, WALL_S)
+    put_log(tmp_path, killed_log(tmp_path / "log"))
+    for looks, numbers in ((1, []), (2, list(range(1, 10)))):
+        other.tick(looks * ADOPT_S, WALL_S)
+        assert sealed_seqs(tmp_path) == numbers
+    assert (other.state.recovered, other.state.sealed) == (9, 0)
+    assert {row["broker_id"] for row in sealed(tmp_path, "flows")} == {HEADER.broker_id}
+    assert [path.name for path in tmp_path.glob("_tmp/*")] == [wal_name(OTHER.broker_id, OTHER.epoch, 1)]
 
 
 def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:

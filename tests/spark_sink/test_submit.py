@@ -22,11 +22,12 @@ def test_spark_submit_with_py_files_makes_the_tables(tmp_path: Path) -> None:
     for package in ("broker", "spark_sink"):
         shutil.copytree(PROJECT / package, tmp_path / "packed" / package)
     packed = shutil.make_archive(str(tmp_path / "rsocket_broker"), "zip", tmp_path / "packed")
-    command = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[2]", "--py-files", packed]
-    folders = ["--events", tmp_path / "events", "--tables", tmp_path / "tables"]
+    program = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    command = [program, "--master", "local[2]", "--py-files", packed, str(PROJECT / "spark_sink" / "submit.py"), "run"]
+    folders = ["--events", str(tmp_path / "events"), "--tables", str(tmp_path / "tables")]
     environment = os.environ | {"JAVA_HOME": str(ensure_java()), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [*command, PROJECT / "spark_sink" / "submit.py", "run", *folders, "--once"],
+        [*command, *folders, "--once"],
         env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
         cwd=tmp_path,
         stderr=subprocess.PIPE,

@@ -10,7 +10,7 @@ from broker.events import BROKER_STOPPED, ROUTE_JOINED, LifecycleEvent
 from spark_sink.errors import BadFrame
 from spark_sink.segments import Disk
 from spark_sink.writing.state import Settings
-from spark_sink.writing.writer import FIRST_RETRY_S, LAST_RETRY_S, Writer
+from spark_sink.writing.writer import ADOPT_S, FIRST_RETRY_S, LAST_RETRY_S, Writer
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
@@ -86,14 +86,14 @@ class Bench:
 
 def test_batch_is_sealed_when_its_oldest_record_is_roll_s_old(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    assert bench.writer.next_deadline() == float("inf")
+    assert bench.writer.next_deadline() == ADOPT_S
     bench.take(events(1, 10))
     bench.pass_time(0.9)
     bench.take(events(2, 10, first_seq=11))
     assert (bench.seqs(), bench.writer.next_deadline()) == ([], 1.0)
     bench.pass_time(0.1)
     assert bench.seqs() == list(range(1, 21))
-    assert bench.writer.next_deadline() == float("inf")
+    assert bench.writer.next_deadline() == ADOPT_S
 
 
 def test_segments_of_a_batch_have_the_number_of_their_log_and_the_next_log_is_there(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_bad_frame_changes_nothing(tmp_path: Path) -> None:
 def test_empty_frame_makes_no_file(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.take([])
-    assert (bench.writer.next_deadline(), list(tmp_path.iterdir())) == (float("inf"), [])
+    assert (bench.writer.next_deadline(), list(tmp_path.iterdir())) == (ADOPT_S, [])
 
 
 def test_state_counts_records_and_requests_that_are_safe(tmp_path: Path) -> None:
