@@ -72,15 +72,19 @@ class Disk:
         return handle
 
     def lock(self, path: Path) -> int | None:
-        """A handle of a file that nobody else has locked; None: somebody has, or it is gone."""
+        """A handle of a file that nobody else has locked; None: somebody has, or it is gone, or not ours to open."""
         try:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:
             return None
         if not _lock(handle):
             os.close(handle)
             return None
         return handle
+
+    def touch(self, handle: int) -> None:
+        """It has changed just now."""
+        os.utime(handle)
 
     def append(self, handle: int, data: bytes) -> None:
         """At the end of the file; after an error some of it may be there."""

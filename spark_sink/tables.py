@@ -145,7 +145,7 @@ GAP_COLUMNS: Final = (
     Column(
         "first_seq",
         BIGINT,
-        "the first missing record; of `broker-died` the one after the last that is there; 0: unknown",
+        "the first missing record; of `broker-died` the one after the last that the broker told; 0: unknown",
     ),
     Column("last_seq", BIGINT, "the last missing record; 0: unknown"),
     Column("records", BIGINT, "how many records are missing; 0: unknown"),

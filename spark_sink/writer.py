@@ -105,8 +105,10 @@ def capacity(fd: int) -> int:
 
 
 def pause_s(read_bytes: int, since_s: float, pipe_bytes: int) -> float:
-    """How long not to look at a pipe in which so many bytes came since the last read, so that it has room all the
-    time: what it does not take a broker that is killed takes with it."""
+    """How long not to look at a pipe in which so many bytes came since the last read, so that it has room for that
+    pace: what it does not take a broker that is killed takes with it. 0: it may have been full, and hides the pace."""
+    if 2 * read_bytes >= pipe_bytes:
+        return 0.0
     return min(LAST_PAUSE_S, FILLED * pipe_bytes * since_s / read_bytes)
 
 

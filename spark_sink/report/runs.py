@@ -69,7 +69,7 @@ def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[Ru
         elif runs_row["kind"] == BROKER_STOPPED:
             runs[key] = replace(runs[key], state=STOPPED)
         elif runs_row["kind"] == BROKER_DIED:
-            if runs[key].state != STOPPED:
+            if runs[key].state != STOPPED and runs[key].last_us <= at_us:  # else it told more
                 runs[key] = replace(runs[key], state=DIED)
         else:
             counts = _count(tags.get("routes")), _count(tags.get("local"))

@@ -4,6 +4,7 @@ A log becomes at most one segment of each source, of its number. Of one that was
 between two of them: what is there already is left alone.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -77,17 +78,16 @@ class ClosedLog:
 
 def own_logs(events: Path, header: Header) -> list[Path]:
     """Those of the broker of this header, of all its runs, in the order of their names."""
-    return [path for path, broker_id in _logs(events) if broker_id == header.broker_id]
+    return [path for path, stream in _logs(events) if origin_of(stream)[0] == header.broker_id]
 
 
-def orphans(events: Path, header: Header, disk: Disk) -> list[Path]:
-    """Those of other brokers that nobody has locked, in the order of their names."""
-    found = []
-    for path, broker_id in _logs(events):
-        handle = disk.lock(path) if broker_id != header.broker_id else None
-        if handle is not None:
-            disk.close(handle)
-            found.append(path)
+def foreign_logs(events: Path, header: Header) -> dict[Path, int]:
+    """Those of all other runs, in the order of their names, and when each was changed last, in nanoseconds."""
+    found = {}
+    for path, stream in _logs(events):
+        if stream != _own(header):
+            with contextlib.suppress(OSError):  # it is gone
+                found[path] = path.stat().st_mtime_ns
     return found
 
 
@@ -96,12 +96,13 @@ def found_logs(
 ) -> Iterator[tuple[ClosedLog, Ledger]]:
     """Those without a living writer, in the order given, locked; each with the counts of its epoch before it.
     `header`: of whoever asks. What can be nothing is said."""
-    own = f"{header.broker_id}-{header.epoch}"
     for path in paths:
         stream, number = log_parts_of(path.name)
         handle = disk.lock(path)
         if handle is None:
             continue  # it is gone, or of a living writer
+        with contextlib.suppress(OSError):
+            disk.touch(handle)  # should this writer die now, the log is not for others yet
         try:
             data = path.read_bytes()
             content = WalContent(data)
@@ -111,19 +112,23 @@ def found_logs(
             continue
         before = content.head.before
         log = ClosedLog(path, handle, number, content.head.header, before.rows, content.ledger, len(data), None)
-        log.is_found, log.is_own = True, stream == own
+        log.is_found, log.is_own = True, stream == _own(header)
         log.torn_bytes = content.torn_bytes
         if log.torn_bytes:
             say(f"{path} ends with {log.torn_bytes} bytes that are no whole frame, all before them is kept")
         yield log, before
 
 
+def _own(header: Header) -> str:
+    return f"{header.broker_id}-{header.epoch}"
+
+
 def _logs(events: Path) -> Iterator[tuple[Path, str]]:
-    """Each with the id of its broker."""
+    """Each with its stream."""
     for path in sorted((events / LOG_FOLDER).glob(f"*{LOG_SUFFIX}")):
         stream, number = log_parts_of(path.name)
         if number:
-            yield path, origin_of(stream)[0]
+            yield path, stream
 
 
 def foreign_files(events: Path) -> list[Path]:

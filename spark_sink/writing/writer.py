@@ -27,7 +27,7 @@ from spark_sink.batches import FrameRows
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import LOG_FOLDER, Disk, log_parts_of, next_number, recover
-from spark_sink.writing.closed import ClosedLog, foreign_files, found_logs, orphans, own_logs
+from spark_sink.writing.closed import ClosedLog, foreign_files, foreign_logs, found_logs, own_logs
 from spark_sink.writing.died import died_frame
 from spark_sink.writing.held import Held, HeldFrame
 from spark_sink.writing.retention import Keep, Retention
@@ -37,7 +37,8 @@ from spark_sink.writing.wal import Ledger, Wal, WalHead, encode_wal_frame, ledge
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
 MAX_DEFINITIONS: Final = 200_000  # of flows; three times what a broker has in use, the longest unused are forgotten
-ADOPT_S: Final = 60.0  # between looks for logs of others; twice the longest pause before a broker starts a new writer
+ADOPT_S: Final = 300.0  # between looks for logs of others; ten tries of a broker to start a new writer
+NEXT_ORPHAN_S: Final = 1.0
 LOOK_S: Final = 30.0  # between looks at what need not be kept
 MAX_NAMED: Final = 5  # files that are named in one sentence
 NEVER: Final = float("inf")
@@ -93,7 +94,8 @@ class Writer:
         self._roll_at = NEVER  # when the first frame in the open log is roll_s old
         self._sync_at = NEVER  # monotonic; inf: the log has nothing that is not on the disk
         self._closed: Final[deque[ClosedLog]] = deque()
-        self._orphans: set[Path] = set()  # logs of others that nobody had locked at the last look
+        self._foreign: dict[Path, int] = {}  # logs of other runs at the last look, and when they were changed, ns
+        self._orphans: list[Path] = []  # those that nobody comes for; a living writer may have them all the same
         self._adopt_at = NEVER  # monotonic; inf: `begin` was not called
         self._total = Ledger()  # of the epoch, up to the end of the open log
         self._retention: Final = Retention(events, keep, disk, say)
@@ -311,12 +313,16 @@ class Writer:
     # What others left
 
     def _adopt(self, now: float) -> None:
-        """Logs of others that nobody has had for a whole pause: no writer of their broker comes for them any more. One
-        that came would miss the counts in them, and would take again what is there already."""
-        found = orphans(self._events, self._header, self._disk)
-        self._find([path for path in found if path in self._orphans])
-        self._orphans = set(found)
-        self._adopt_at = now + ADOPT_S
+        """A log of another run that nobody has touched for a whole pause: no writer of its broker comes for it any
+        more. One that came would miss the counts in it, and would take again what is there already. One log at a time,
+        so that the pipe has not to wait for long."""
+        if not self._orphans:
+            found = foreign_logs(self._events, self._header)
+            self._orphans = [path for path, changed in found.items() if self._foreign.get(path) == changed]
+            self._foreign = found
+        if self._orphans:
+            self._find([self._orphans.pop(0)])
+        self._adopt_at = now + (NEXT_ORPHAN_S if self._orphans else ADOPT_S)
         if self._sealing.at == NEVER:
             self._seal_closed(now)
 

@@ -15,7 +15,7 @@ from spark_sink.frames import Header
 from spark_sink.segments import ARCHIVE, Disk
 from spark_sink.writing.state import Settings
 from spark_sink.writing.wal import Ledger, WalHead, encode_wal_frame, wal_name
-from spark_sink.writing.writer import ADOPT_S, Writer
+from spark_sink.writing.writer import ADOPT_S, NEXT_ORPHAN_S, Writer
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
@@ -235,8 +235,8 @@ def recovered(folder: Path, log: bytes) -> tuple[Writer, list[str]]:
     return writer, said
 
 
-def put_log(folder: Path, log: bytes) -> None:
-    path = folder / "_tmp" / wal_name(HEADER.broker_id, HEADER.epoch, 1)
+def put_log(folder: Path, log: bytes, number: int = 1) -> None:
+    path = folder / "_tmp" / wal_name(HEADER.broker_id, HEADER.epoch, number)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(log)
 
@@ -309,12 +309,15 @@ def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path
     put_log(tmp_path, killed_log(tmp_path / "log"))
     other = Writer(tmp_path, OTHER, disk=Disk(), say=print, settings=Settings())
     other.begin(0.0, WALL_S)
-    other.tick(ADOPT_S, WALL_S)  # nobody has it
+    for looks in range(1, 4):
+        other.tick(looks * ADOPT_S, WALL_S)  # nobody has it
+        with pytest.raises(Died):  # as soon as it is to write
+            Writer(tmp_path, HEADER, disk=DyingDisk(2), say=print, settings=Settings()).begin(0.0, WALL_S)
     again = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())  # the broker sends all that it has
     again.begin(ADOPT_S, WALL_S)
     for first_seq in (1, 4, 7, 10):
         again.take(rows_frame(events(1, 3, first_seq=first_seq)), ADOPT_S, WALL_S)
-    other.tick(2 * ADOPT_S, WALL_S)
+    other.tick(4 * ADOPT_S, WALL_S)
     assert again.seal_all(ADOPT_S, WALL_S)
     assert sealed_seqs(tmp_path) == list(range(1, 13))
     assert other.state.recovered == 0
@@ -323,11 +326,14 @@ def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path
 def test_log_that_nobody_comes_for_is_sealed_by_another_brokers_writer(tmp_path: Path) -> None:
     other = Writer(tmp_path, OTHER, disk=Disk(), say=print, settings=Settings())
     other.begin(0.0, WALL_S)
-    put_log(tmp_path, killed_log(tmp_path / "log"))
-    for looks, numbers in ((1, []), (2, list(range(1, 10)))):
-        other.tick(looks * ADOPT_S, WALL_S)
-        assert sealed_seqs(tmp_path) == numbers
-    assert (other.state.recovered, other.state.sealed) == (9, 0)
+    log = killed_log(tmp_path / "log")
+    for number in (1, 2):
+        put_log(tmp_path, log, number)
+    for now, logs in ((ADOPT_S, 0), (2 * ADOPT_S, 1), (2 * ADOPT_S + NEXT_ORPHAN_S, 2)):  # one after the other
+        other.tick(now, WALL_S)
+        assert sealed_seqs(tmp_path) == sorted([*range(1, 10)] * logs)
+    assert other.next_deadline() == 3 * ADOPT_S + NEXT_ORPHAN_S
+    assert (other.state.recovered, other.state.sealed) == (18, 0)
     assert {row["broker_id"] for row in sealed(tmp_path, "flows")} == {HEADER.broker_id}
     assert [path.name for path in tmp_path.glob("_tmp/*")] == [wal_name(OTHER.broker_id, OTHER.epoch, 1)]
 

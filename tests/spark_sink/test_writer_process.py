@@ -243,7 +243,8 @@ def test_writer_looks_away_for_as_long_as_the_pipe_has_room() -> None:
     assert pause_s(1, 10.0, 1 << 20) == LAST_PAUSE_S
     assert pause_s(100_000, 0.1, 1 << 20) == LAST_PAUSE_S  # a megabyte a second
     assert pause_s(400_000, 0.1, 1 << 20) == pytest.approx(0.065, abs=0.001)
-    assert pause_s(100_000, 0.1, 1 << 16) == pytest.approx(0.016, abs=0.001)
+    assert pause_s(25_000, 0.1, 1 << 16) == pytest.approx(0.065, abs=0.001)
+    assert (pause_s(1 << 15, 1.0, 1 << 16), pause_s(1 << 20, 1.0, 1 << 20)) == (0.0, 0.0)
 
 
 def test_size_of_the_pipe_is_asked_of_the_system(tmp_path: Path) -> None:
