@@ -22,9 +22,10 @@ from spark_sink.segments import Disk
 from spark_sink.tables import CALLERS, FINEST, LIFECYCLE, REQUESTS, TRAFFIC, read_table
 from spark_sink.writing.state import Settings
 from spark_sink.writing.writer import Writer
-from tests.spark_sink.records import HEADER, NOON_MS, PROJECT, Event, rows_frame
+from tests.spark_sink.records import HEADER, NOON_MS, Event, rows_frame
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"  # the compiled copy of the packages has none
 BEFORE_MIDNIGHT_MS = NOON_MS + 12 * 3_600_000 - 100_000  # records of 200 s around it fall on two days
 
 
@@ -44,7 +45,7 @@ def seal_frames(folder: Path, frames: Sequence[bytes], header: Header = HEADER) 
 
 def bucket_sql(engine: str) -> str:
     """What docs/events.md says of a bucket's lower end: the line below the name of the engine."""
-    lines = [line.strip() for line in (PROJECT / "docs" / "events.md").read_text().splitlines()]
+    lines = [line.strip() for line in DOCUMENT.read_text().splitlines()]
     return lines[lines.index(f"-- {engine}") + 1]
 
 
