@@ -17,7 +17,7 @@ test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suit
 
 test-compiled: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the compiled core
 	$(BIN)/python broker/build_hook.py build/compiled
-	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest
+	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(PYTEST)
 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare
