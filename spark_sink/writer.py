@@ -81,10 +81,10 @@ def drain(fd: int, splitter: FrameSplitter, writer: Writer, states: StateLines) 
             writer.take(frame, time.monotonic(), time.time())
         writer.tick(time.monotonic(), time.time())
         states.tell(writer.state)
-        hang_up.poll(min(rest_s, _until(writer.next_deadline())) * MS_PER_S)
-        due_s = _until(writer.next_deadline())
+        due_at = writer.next_deadline()
+        hang_up.poll(min(rest_s, _until(due_at)) * MS_PER_S)
         rest_s = 0.0
-        if select.select([fd], [], [], None if due_s == NEVER else due_s)[0]:
+        if select.select([fd], [], [], None if due_at == NEVER else _until(due_at))[0]:
             data = os.read(fd, READ_BYTES)
             if not data:
                 writer.tell_died(time.monotonic(), time.time())

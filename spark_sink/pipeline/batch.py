@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from broker.events import BROKER_DIED, BROKER_STOPPED
 from spark_sink.columns import TEXT
 from spark_sink.errors import SinkError, first_line
 from spark_sink.events import FLOWS, LIFECYCLES
@@ -26,9 +27,8 @@ from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.places import HadoopPlace, LocalPlace, Place, place_of
 from spark_sink.pipeline.rows import (
     SparkReading,
-    died_runs,
+    ended_runs,
     gap_row,
-    stopped_runs,
     tables_of_events,
     tables_of_flows,
 )
@@ -37,7 +37,7 @@ from spark_sink.pipeline.segment_files import BadFile, GoodFile, is_of_disk, loo
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.segments import Disk, origin_of, parts_of
-from spark_sink.tables import BAD_FILE, CHECKPOINTS, COLUMNS, GAPS, REQUESTS, table_schema
+from spark_sink.tables import BAD_FILE, CHECKPOINTS, COLUMNS, GAPS, LIFECYCLE, REQUESTS, table_schema
 from spark_sink.writing.retention import READER_SUFFIX, READERS, Reading, declare
 
 # Spark's file source never forgets a file that it has seen, in memory and in a log that it writes anew every ten
@@ -170,11 +170,8 @@ class Batch:
                 self._written.add(f"{table}/date={day}/{self._name}")
         if is_repetition:
             remove_batch(self._tables, self._name, keep=self._written)
-        runs = Runs(self._tables)
-        if self._lifecycle is None:
-            runs.learn(self.good)
-        else:
-            runs.learn(self.good, stopped_runs(self._lifecycle), died_runs(self._lifecycle))
+        told = table_schema(LIFECYCLE).empty_table() if self._lifecycle is None else self._lifecycle
+        Runs(self._tables).learn(self.good, ended_runs(told, BROKER_STOPPED), ended_runs(told, BROKER_DIED))
 
     def _read(self, source: str, reading: Callable[[list[str]], pa.Table]) -> pa.Table | None:
         """What Spark makes of the segments of a source; those that it cannot read become bad ones."""

@@ -7,15 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.events import (
-    BROKER_DIED,
-    BROKER_STOPPED,
-    EVENTS_DROPPED,
-    ROUTE_LEFT,
-    ROUTE_REMOVED,
-    ROUTE_REPLACED,
-    ROUTE_SEEN,
-)
+from broker.events import EVENTS_DROPPED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, ROUTE_SEEN
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, SPARK_SCHEMAS
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.places import spark_text
@@ -81,16 +73,10 @@ def tables_of_events(events: pa.Table) -> dict[str, pa.Table]:
     }
 
 
-def stopped_runs(events: pa.Table) -> set[tuple[str, int]]:
-    """(broker, epoch) of every BrokerStopped."""
-    stops = events.filter(pc.equal(events["kind"], BROKER_STOPPED))
-    return set(zip(stops["broker_id"].to_pylist(), stops["epoch"].to_pylist(), strict=True))
-
-
-def died_runs(events: pa.Table) -> dict[tuple[str, int], int]:
-    """(broker, epoch) of every BrokerDied -> its number."""
-    deaths = events.filter(pc.equal(events["kind"], BROKER_DIED)).select(["broker_id", "epoch", "seq"])
-    return {(row["broker_id"], row["epoch"]): row["seq"] for row in deaths.to_pylist()}
+def ended_runs(events: pa.Table, kind: int) -> dict[tuple[str, int], int]:
+    """(broker, epoch) of every event of this kind, BrokerStopped or BrokerDied -> its number."""
+    ends = events.filter(pc.equal(events["kind"], kind)).select(["broker_id", "epoch", "seq"])
+    return {(row["broker_id"], row["epoch"]): row["seq"] for row in ends.to_pylist()}
 
 
 def gap_row(

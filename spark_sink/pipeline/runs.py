@@ -11,7 +11,6 @@ come later still nobody knows any more whether a BrokerStopped was there.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -66,8 +65,8 @@ class Runs:
     def learn(
         self,
         files: Iterable[GoodFile],
-        stopped: Iterable[tuple[str, int]] = (),
-        died: Mapping[tuple[str, int], int] = MappingProxyType({}),
+        stopped: Iterable[tuple[str, int]],
+        died: Mapping[tuple[str, int], int],
     ) -> None:
         """These segments, these BrokerStopped and these BrokerDied (with their numbers) are there; write what follows
         from it. OSError: not all is written."""

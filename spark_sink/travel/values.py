@@ -9,9 +9,7 @@ REMOTE: Final = "broker "  # begins the peer of a route that another broker has
 RUNNING: Final = "running"  # there are later records of this run
 SILENT: Final = "silent"  # there are none, and nobody says that it ended
 STOPPED: Final = "stopped"
-DIED: Final = (
-    "died"  # there are none, and its writer says so, or the broker has begun another run without having stopped
-)
+DIED: Final = "died"  # there are none, and its writer says so, or the broker began another run and had not stopped
 
 EQUAL: Final = "equal"
 NOT_EQUAL: Final = "not equal"

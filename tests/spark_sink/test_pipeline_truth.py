@@ -22,14 +22,8 @@ async def test_tables_equal_what_the_load_counted_though_writer_and_pipeline_end
     broker = start_broker("--events", str(events), "--admin", "127.0.0.1:0", **OPTIONS)
     async with CountedLoad(broker.url("tcp")) as load:
         await load.run(2)
-        killing = asyncio.create_task(kill_the_writer(broker))
-        while not killing.done():
-            await load.run(1)
-        await killing
-        piping = asyncio.create_task(asyncio.to_thread(run_once, spark, events, tables))
-        while not piping.done():
-            await load.run(1)
-        await piping
+        await load.run_while(kill_the_writer(broker))
+        await load.run_while(asyncio.to_thread(run_once, spark, events, tables))
         await load.lose_a_service()
         await load.lose_a_caller()
     broker.signal()

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 from broker.rsocket.frames import REQUEST_STREAM
 from client_sdk import ApplicationError, Client, NoRoute, Payload, Service, address, connect, multicast, shard
@@ -42,6 +42,13 @@ class CountedLoad:
         async with asyncio.TaskGroup() as tasks:
             for number in range(TASKS):
                 tasks.create_task(self._repeat(self._clients[number % 2], rounds))
+
+    async def run_while(self, doing: Awaitable[object]) -> None:
+        """Rounds of all kinds until that is done."""
+        task = asyncio.ensure_future(doing)
+        while not task.done():
+            await self.run(1)
+        await task
 
     async def lose_a_service(self) -> None:
         """Requests whose service is gone before it has answered."""

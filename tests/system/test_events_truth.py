@@ -81,10 +81,7 @@ async def test_records_equal_what_was_sent_though_the_writer_is_killed(
     broker = start_broker("--events", str(events), "--admin", "127.0.0.1:0", **OPTIONS)
     async with CountedLoad(broker.url("tcp")) as load:
         for _ in range(KILLS):
-            killing = asyncio.create_task(kill_the_writer(broker))
-            while not killing.done():
-                await load.run(1)
-            await killing
+            await load.run_while(kill_the_writer(broker))
         await load.lose_a_service()
         await load.lose_a_caller()
     broker.signal()
