@@ -150,6 +150,11 @@ def _work(core: Core) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "broker_ignored_frames", "Frames that the protocol says to ignore, late ones above all", core.engine.ignored
     )
+    yield CounterMetricFamily(
+        "broker_requests_dropped",
+        "Fire-and-forgets and pushes that found no room where their route is",
+        core.engine.drops.total_n,
+    )
     passed = views.bytes_view(core)
     family = CounterMetricFamily("broker_transport_bytes", "Bytes of all connections", labels=["direction"])
     family.add_metric(["in"], passed.received)

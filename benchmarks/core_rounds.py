@@ -17,6 +17,7 @@ from typing import Final
 from broker.core import Core, CoreSettings
 from broker.edge.shell import TICK_S, Shell
 from broker.events import FlowRecord, LifecycleEvent
+from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.forwarding.singles import SingleRequests
 from broker.routing.dice import Dice
@@ -85,7 +86,7 @@ class Link:
     def pending_bytes(self) -> int:
         return 0
 
-    def write(self, pieces: list[bytes]) -> None:
+    def write(self, pieces: list[Piece]) -> None:
         b"".join(pieces)  # as the link of a socket does
 
     def pause(self) -> None:
@@ -113,7 +114,7 @@ class Rounds:
         self.loop: Final = Loop()
         settings = settings or CoreSettings()
         core = Core(settings, bytes(16), Dice(1), time.monotonic(), time.time_ns() // 1_000_000)
-        self.shell: Final = Shell(core, MAX_PENDING_BYTES, STUCK_S, on_events, self.loop, on_requests)
+        self.shell: Final = Shell(core, STUCK_S, on_events, self.loop, on_requests)
         self.shell.start()
         route = RouteSetup(bytes(15) + b"\1", "echo", []).encode()
         self.service: Final = self.connect(entry(route))

@@ -13,17 +13,19 @@ from typing import Final
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.settings import ClusterSettings
-from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
+from broker.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
+    REQUESTS_DROPPED,
     FlowRecord,
     LifecycleEvent,
 )
 from broker.forwarding.engine import MAX_MIMES, Engine
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.outbound import Total
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import SingleRequests
@@ -68,6 +70,7 @@ from broker.rsocket.frames import (
     decode_resume,
     encode_error,
     encode_lease,
+    encode_request_n,
     has_position,
     is_sound,
     keepalive_position,
@@ -78,6 +81,8 @@ from broker.wire.frames import ADDRESS, BROKER_INFO
 from broker.wire.ids import id_text
 
 CoreSettings = Settings
+
+FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 
 _LOOKED_AT: Final = METADATA | FOLLOWS  # flags of frames that do not simply pass
 
@@ -104,6 +109,8 @@ class Core(Ends):
         "_suspects",
         "_turned",
         "_offers",
+        "_outbound",
+        "_over",
         "added",
         "broker_id",
         "cluster",
@@ -150,6 +157,8 @@ class Core(Ends):
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
+        self._outbound: Final = Total(settings.max_buffered_bytes)
+        self._over: Final = self._outbound.over
         self._deadlines: Final = Deadlines()
         self.crowd: Final = Crowd(settings, self)
         self.farewell: Final = Farewell(broker_id, settings.drain_grace_s, self.table, self._diary, self)
@@ -256,6 +265,8 @@ class Core(Ends):
             self.end(peer, "bad-frame", frame.fault, now)
         if self._fed:
             self._pause(peer)
+        if self._over:
+            self._shed(now)
         if self._announced:
             self._read_announced(now)
         if self._suspects:
@@ -264,19 +275,43 @@ class Core(Ends):
             self.protection.tell_opened(now)
 
     def congested(self, peer: Peer) -> None:
-        """The peer does not take what is written to it. Callers that send it more are not read from (`take_turned`).
+        """The peer's transport is to be written no more to, for now: what is sent to the peer waits in the core.
 
-        Only callers: a service is never held up because one of those that it answers reads slowly; they have the limit
-        on pending bytes.
+        Callers that send it more are not read from (`take_turned`), and REQUEST_N frames that it sends wait: it has not
+        read what it asked for before. A service is never held up because one of those that it answers reads slowly;
+        what waits is bounded (`_shed`).
         """
-        peer.is_congested = not peer.is_lost
-        self._mask_congested(peer)
+        if peer.is_lost:
+            return
+        peer.set_blocked(True)
+        if not peer.is_congested:
+            peer.is_congested = True
+            self._mask_congested(peer)
 
     def relieved(self, peer: Peer, now: float) -> None:
-        """The peer takes what is written to it again, or is gone: those that waited for it are read from."""
-        peer.is_congested = False
-        self._mask_congested(peer)
+        """The peer's transport may be written to again.
+
+        To be called once more when all that waited was taken: only then those that waited for the peer are read from.
+        """
+        peer.set_blocked(False)
+        if not peer.pending_bytes:
+            self._release(peer, now)
+
+    def _release(self, peer: Peer, now: float) -> None:
+        """The peer takes all that is written to it again, or is gone: those that waited for it go on."""
+        if peer.is_congested:
+            peer.is_congested = False
+            self._mask_congested(peer)
+        for stream_id, credit in peer.take_credit().items():
+            if peer.streams.get(stream_id) is credit.stream:
+                frame = self.engine.cursor(encode_request_n(stream_id, credit.n), now)
+                if stream_id & 1 == peer.begins:
+                    credit.stream.from_caller(frame)
+                else:
+                    credit.stream.from_route(frame)
         feeders = peer.feeders
+        if not feeders:
+            return
         peer.feeders = {}
         for feeder in feeders.values():
             if feeder.feeds.pop(peer.id, None) is None:
@@ -284,6 +319,42 @@ class Core(Ends):
             if not feeder.feeds:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
+
+    def _shed(self, now: float) -> None:
+        """Too much waits for some peers, or for all: the requests that hold most end until the rest fits. D-72"""
+        total = self._outbound
+        limit = self.settings.max_pending_bytes
+        for peer_id in total.over:
+            queue = total.queues.get(peer_id)
+            peer = self.crowd.peers.get(peer_id)
+            if queue is None or peer is None:
+                continue
+            fed_limit = limit + FED_BYTES if peer.feeders or peer.link is not None else limit
+            while queue.is_over(fed_limit):
+                text = f"{queue.held_bytes} bytes wait for the connection, the limit is {fed_limit}"
+                self.shed_largest(peer, f"{text} (limits.max_pending_bytes); this request has most of them", now)
+        total.over.clear()
+        while total.used_bytes > total.limit_bytes:
+            peer = self.crowd.peers.get(total.find_largest())
+            assert peer is not None  # queues are those of peers that are there, and something waits
+            text = f"{total.used_bytes} bytes wait in the broker, the limit is {total.limit_bytes}"
+            self.shed_largest(peer, f"{text} (limits.max_buffered_bytes); this request has most of them", now)
+
+    def shed_largest(self, peer: Peer, text: str, now: float) -> None:
+        """Ends the request of which most waits for the peer."""
+        stream_id = peer.find_largest()
+        if not stream_id:  # no request: METADATA_PUSHes, and what a session may have to send again is not here
+            peer.drop_output()
+            self.end_slow(peer, "over-limit", text, now)
+            return
+        stream = peer.streams.get(stream_id)
+        if stream is not None and stream.shed(peer, text, now):
+            return
+        peer.drop_stream(stream_id)
+        if stream_id & 1 != peer.begins:
+            self.engine.drops.add(peer.caller_service)
+        elif stream is None:  # the rest of an answer that has come whole
+            peer.send(encode_error(stream_id, CANCELED, f"over-limit: {text}"))
 
     def _mask_congested(self, peer: Peer) -> None:
         """Requests that may go elsewhere do."""
@@ -410,6 +481,13 @@ class Core(Ends):
         if not self.drains.is_idle():
             self.drains.close_leaving(now)
         self._end_overrun(now)
+        if self._over:
+            self._shed(now)
+        for service, requests_n in self.engine.drops.take(now).items():
+            text = f"{requests_n} fire-and-forgets or pushes found no room: too much waits for its routes"
+            self._diary.tell(
+                REQUESTS_DROPPED, at_ms, service=service, reason="over-limit", detail=text, requests=requests_n
+            )
         if now >= self._flow_at:
             self._take_flows(now)
         self._snapshots.tick(now)
@@ -472,7 +550,7 @@ class Core(Ends):
     def _make_peer(self, name: str, framed: bool, now: float, begins: int) -> Peer:
         number = self.crowd.accepted_n + 1
         at_ms = self._diary.wall(now)
-        return Peer(number, name, framed, self.settings, self._dirty, self._fed, now, at_ms, begins)
+        return Peer(number, name, framed, self.settings, self._dirty, self._fed, self._outbound, now, at_ms, begins)
 
     def _let_be(self, now: float) -> None:
         """Congested peers were sent requests that no caller has just sent: nobody is to blame for that."""
@@ -705,7 +783,7 @@ class Core(Ends):
         session = peer.session
         if session is None or session.is_suspended:
             return
-        self.relieved(peer, now)
+        self._release(peer, now)
         self.sessions.suspend(peer, session, reason, text, now)
         self.crowd.set_away(peer, True)
         if peer.granting is not None:
@@ -724,7 +802,7 @@ class Core(Ends):
     def _forget(self, peer: Peer, now: float) -> None:
         """The peer is no more."""
         peer.forget()
-        self.relieved(peer, now)
+        self._release(peer, now)
         for fed in peer.feeds.values():
             del fed.feeders[peer.id]
         peer.feeds = {}
@@ -751,7 +829,8 @@ class Core(Ends):
         self._offers.withdraw(peer, peer.end_reason, now)
         self.cluster.lost(peer, now)
         self.farewell.forget(peer, now)
-        self.relieved(peer, now)
+        peer.take_credit()
+        self._release(peer, now)
         if peer.granting is not None:
             peer.granting.close()
         for stream_id in list(peer.streams):

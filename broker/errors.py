@@ -38,7 +38,8 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "route-lost": (CANCELED, "the connection that served the request was lost; it may have been processed"),
     "over-limit": (
         REJECTED,
-        "a limit of the broker is reached: a request was not processed, a retry later is safe; a connection is closed",
+        "a limit of the broker is reached: a request was not processed, a retry later is safe; a connection is closed. "
+        "With CANCELED 0x203: a request that had begun ends, because most of what waits for a slow reader is of it",
     ),
     "draining": (
         REJECTED,
@@ -97,7 +98,7 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
-    "slow-peer": (CONNECTION_ERROR, "the peer reads too slowly: more bytes wait for it than the limit allows"),
+    "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer and it has read none of them for `limits.stuck_s`"),
     "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),
     "closed-by-operator": (
         CONNECTION_CLOSE,

@@ -48,6 +48,7 @@ TABLE_DIGEST: Final = 27
 ROUTE_SEEN: Final = 28
 SLOW_PEER_ENDED: Final = 29
 BROKER_DIED: Final = 30  # told by the writer of event files, for a broker that could not
+REQUESTS_DROPPED: Final = 31
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -80,6 +81,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     ROUTE_SEEN: "RouteSeen",
     SLOW_PEER_ENDED: "SlowPeerEnded",
     BROKER_DIED: "BrokerDied",
+    REQUESTS_DROPPED: "RequestsDropped",
 }
 
 LIFECYCLE_FIELDS: Final = (

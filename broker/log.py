@@ -182,6 +182,8 @@ def event_line(event: LifecycleEvent) -> str:
             return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
         case "SlowPeerEnded":
             return _with(f"peer {event.peer}: ended", _why(event))
+        case "RequestsDropped":
+            return _with(f"service {event.service}: requests dropped", _why(event))
         case "RedirectRemoved":
             return _with(f"service {event.service}: no longer redirected", event.detail)
         case "DigestMismatch":

@@ -500,18 +500,19 @@ class LimitOptions:
         within=(1024, 1_073_741_824),
     )
     max_pending_bytes: int = option(
-        8_388_608,
-        "Bytes that may wait for one connection that reads too slowly; beyond it the connection is closed with "
-        "slow-peer, so that it cannot fill the broker's memory.",
-        "67108864",
+        67_108_864,
+        "Bytes that may wait for one connection that reads more slowly than others send to it; beyond it the request "
+        "that has most of them ends with over-limit. The connection stays.",
+        "16777216",
         "bytes",
         within=(65_536, 1_073_741_824),
     )
     max_buffered_bytes: int = option(
         1_073_741_824,
         "Bytes that may wait in the broker for and of all connections together: output that is not read, frames and "
-        "requests that are not whole, items and requests that are held. Looked at once a second; beyond it the "
-        "connections that hold most are closed with over-limit until the rest fits.",
+        "requests that are not whole, items and requests that are held. Beyond it the requests for which most "
+        "waits end with over-limit; what else is held is looked at once a second, and the connections that hold most "
+        "are closed.",
         "268435456",
         "bytes",
         within=(1_048_576, 1_099_511_627_776),

@@ -91,7 +91,6 @@ class Server:
         config = self.config
         self._shell = Shell(
             self.core,
-            config.limits.max_pending_bytes,
             config.limits.stuck_s,
             self._take_events,
             on_requests=self._take_requests if self.core.settings.single_requests else None,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from broker.cluster.settings import ClusterSettings
 from broker.core import Core, CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
+from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.routing.table import Route
@@ -15,6 +16,7 @@ from broker.rsocket.frames import (
     ERROR,
     FOLLOWS,
     KIND_NAMES,
+    MAX_STREAM_ID,
     METADATA,
     NEXT,
     REQUEST_CHANNEL,
@@ -229,12 +231,22 @@ class World:
     def pump(self) -> None:
         """Carries what the core wants written to the wires, and what it wants to read no more."""
         self.move()
-        for peer in self.core.take_turned():
-            self.wires[peer.id].is_paused = peer.is_paused
+        self.turn()
         for peer in self.core.take_writes():
-            self.wires[peer.id].take(peer.take_output(), peer.is_ending)
+            if not peer.is_blocked or peer.is_ending:
+                self.wires[peer.id].take(peer.take_output(), peer.is_ending)
+                if peer.is_congested and not peer.is_lost:
+                    self.core.relieved(peer, self.now)  # all that waited was taken
             if isinstance(peer.route, Route):
                 self.routes.add(peer.route)
+        self.turn()
+        if self.core.has_writes():  # of those that waited for one that was relieved
+            self.pump()
+
+    def turn(self) -> None:
+        """Reads from the wires from which the core wants to read."""
+        for peer in self.core.take_turned():
+            self.wires[peer.id].is_paused = peer.is_paused
 
     def move(self) -> None:
         """Gives wires to the peers that were resumed on them, and breaks those that peers have lost."""
@@ -306,6 +318,20 @@ class Wire:
         self.world.core.receive(self.peer, data, self.world.now)
         self.world.pump()
 
+    def block(self) -> None:
+        """Its transport takes nothing more for now."""
+        self.world.core.congested(self.peer)
+
+    def fill(self, waiting_bytes: int) -> None:
+        """As `block`, when so many bytes wait: of a frame that means nothing."""
+        self.block()
+        self.peer.send(encode_cancel(MAX_STREAM_ID - 1) + bytes(waiting_bytes))
+
+    def unblock(self) -> None:
+        """Its transport takes all again."""
+        self.world.core.relieved(self.peer, self.world.now)
+        self.world.pump()
+
     def lose(self) -> None:
         """The transport breaks."""
         if self.is_lost:
@@ -314,7 +340,7 @@ class Wire:
         self.world.core.lost(self.peer, "connection reset", self.world.now)
         self.world.pump()
 
-    def take(self, pieces: list[bytes], is_ending: bool) -> None:
+    def take(self, pieces: list[Piece], is_ending: bool) -> None:
         assert not (pieces and self.is_lost), "nothing is written to a transport that is gone"
         assert not (pieces and self.is_closed), "nothing is written behind the last frame of a connection"
         if self.peer.is_framed:
@@ -325,7 +351,7 @@ class Wire:
                 self.frames.append(Frame(self._rest[3 : 3 + size]))
                 self._rest = self._rest[3 + size :]
         else:
-            self.frames += [Frame(piece) for piece in pieces]
+            self.frames += [Frame(bytes(piece)) for piece in pieces]
         self.is_closed = self.is_closed or is_ending
 
     def received(self) -> list[Frame]:

@@ -509,6 +509,7 @@ def test_at_the_bound_of_all_bytes_nobody_is_ended_and_beyond_it_who_holds_most(
     wires[0].send_bytes(b"x")
     assert weighed(world) == [wires[3]]
     text = "over-limit: 1001 bytes wait in the broker, 400 of them for this connection, the limit is 1000"
+    text += " (limits.max_buffered_bytes)"
     assert wires[3].received() == ended(text)
     assert weighed(world) == []
     assert world.core.crowd.buffered_bytes == 601

@@ -30,6 +30,7 @@ from broker.events import (
     PEER_SUSPENDED,
     REDIRECT_REMOVED,
     REDIRECT_SET,
+    REQUESTS_DROPPED,
     ROUTE_ADDED,
     ROUTE_EJECTED,
     ROUTE_JOINED,
@@ -170,6 +171,10 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
         (
             LifecycleEvent(SLOW_PEER_ENDED, 27, 0, peer=PEER, reason="slow-peer", detail="9 bytes wait"),
             f"peer {PEER}: ended: slow-peer: 9 bytes wait",
+        ),
+        (
+            LifecycleEvent(REQUESTS_DROPPED, 31, 0, service="orders", reason="over-limit", detail="3 found no room"),
+            "service orders: requests dropped: over-limit: 3 found no room",
         ),
         (LifecycleEvent(REDIRECT_REMOVED, 21, 0, service="orders"), "service orders: no longer redirected"),
         (

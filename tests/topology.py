@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
+from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.table import Route
 from broker.wire.ids import id_text
@@ -28,8 +29,8 @@ class End(Wire):
         self.other: End
         self.seen: list[Frame] = []  # what this end has sent
 
-    def take(self, pieces: list[bytes], is_ending: bool) -> None:
-        for raw in pieces:
+    def take(self, pieces: list[Piece], is_ending: bool) -> None:
+        for raw in map(bytes, pieces):
             self.seen.append(Frame(raw))
             self.net.wire.append((self, raw))
         if is_ending and not self.is_closed:

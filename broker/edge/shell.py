@@ -17,20 +17,21 @@ from typing import Protocol
 from broker.core import Core
 from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
+from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.forwarding.singles import SingleRequests
 
 HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
-FED_BYTES = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
-LINK_PENDING_BYTES = 64 << 20  # may wait for another broker, if clients may have less: the answers of many callers
+WRITE_BYTES = 256 << 10  # at a time to a transport, of what has waited for it
 TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
 # How long a single request waits: a kill -9 costs 20 ms of them, where the loop is 5 ms late at most.
 REQUESTS_S = 0.015
 QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS = 20  # a part of them with each tick
-CLOSE_S = 3.0  # for an ended peer to take its last bytes: one that reads nothing more would stay for ever
+CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
+MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
 
 class Link(Protocol):
@@ -42,8 +43,11 @@ class Link(Protocol):
     def pending_bytes(self) -> int:
         """Bytes handed over and not accepted by the peer's system yet."""
 
-    def write(self, pieces: list[bytes]) -> None:
-        """Writes without waiting; the pieces of a stream, or one message each."""
+    def write(self, pieces: list[Piece]) -> None:
+        """Writes without waiting; the pieces of a stream, or one message each.
+
+        Where more waits then than its high mark, it has said so (`Shell.congested`) when this returns.
+        """
 
     def pause(self) -> None:
         """Stops reading."""
@@ -85,13 +89,24 @@ class Stuck:
         self.since = since
 
 
+class Closing:
+    """An ended peer that has not taken its last bytes yet."""
+
+    __slots__ = ("look_at", "peer", "taken_bytes", "until")
+
+    def __init__(self, peer: Peer, taken_bytes: int, now: float) -> None:
+        self.peer = peer
+        self.taken_bytes = taken_bytes  # by its system at the last look
+        self.look_at = now + CLOSE_S  # seconds, monotonic
+        self.until = now + MAX_CLOSE_S
+
+
 class Shell:
     """One core on one event loop."""
 
     def __init__(
         self,
         core: Core,
-        max_pending_bytes: int,
         stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
@@ -100,15 +115,13 @@ class Shell:
         """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
         None where the core writes none."""
         self.core = core
-        self._max_pending_bytes = max_pending_bytes
-        self._link_pending_bytes = max(max_pending_bytes, LINK_PENDING_BYTES)
         self._stuck_s = stuck_s
         self._congested: dict[int, Stuck] = {}  # by peer id
         self._on_events = on_events
         self._on_requests = on_requests
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
-        self._closing: deque[tuple[float, int]] = deque()  # when to abort which peer's link, soonest first
+        self._closing: deque[Closing] = deque()  # whose last bytes are awaited, by when they are looked at
         self._loop: Loop = asyncio.get_running_loop() if loop is None else loop
         self._is_waking = False
         self._reads = 0  # since the last writing
@@ -189,14 +202,17 @@ class Shell:
         """A transport has more to write than its high mark."""
         link = self._links.get(peer.id)
         if link is not None:
-            self._congested[peer.id] = Stuck(peer, peer.bytes_out - link.pending_bytes(), self._loop.time())
+            if peer.id not in self._congested:
+                self._congested[peer.id] = Stuck(peer, self._taken_bytes(peer, link), self._loop.time())
             self.core.congested(peer)
 
     def relieved(self, peer: Peer) -> None:
         """A transport has less to write than its low mark again."""
-        self._congested.pop(peer.id, None)
         self.core.relieved(peer, time.monotonic())
+        if not peer.is_congested:
+            self._congested.pop(peer.id, None)
         self._turn()
+        self.wake()
 
     def links_open(self) -> int:
         """Transports that are not gone yet."""
@@ -228,23 +244,13 @@ class Shell:
             link = self._links.get(peer.id)
             if link is None:
                 continue
-            waiting = link.pending_bytes()
-            peer.unsent_bytes = waiting
-            limit = self._max_pending_bytes if peer.link is None else self._link_pending_bytes
-            if peer.feeders:
-                limit += FED_BYTES
-            if waiting > limit:
-                # Only what waited before this write counts: one frame may be larger than the limit.
-                text = f"{waiting} bytes wait to be read, the limit is {limit}"
-                self._end_slow(peer, link, text)
-                continue
-            pieces = peer.take_output()
-            if pieces:
-                link.write(pieces)
-                self._unsent[peer.id] = peer
+            if peer.pending_bytes and not peer.is_blocked:
+                self._write(peer, link)
             if peer.is_ending:
-                link.close()
-                self._closing.append((self._loop.time() + CLOSE_S, peer.id))
+                if not peer.pending_bytes:
+                    link.close()
+                now = self._loop.time()
+                self._closing.append(Closing(peer, self._taken_bytes(peer, link), now))
         if self._arrived_at:
             # What has just been written has been here since its bytes arrived, at most since the first ones. Those that
             # arrived later in the turn were in the kernel while the first were handled, so it is the truth about them.
@@ -257,6 +263,24 @@ class Shell:
             self._gather_requests()
         if self.core.has_writes():
             self.wake()
+
+    def _write(self, peer: Peer, link: Link) -> None:
+        """Writes what waits for the peer, until its transport has enough."""
+        pieces = peer.take_output(WRITE_BYTES)
+        while pieces:
+            link.write(pieces)
+            if peer.is_blocked or not peer.pending_bytes:
+                break
+            pieces = peer.take_output(WRITE_BYTES)
+        self._unsent[peer.id] = peer
+        peer.unsent_bytes = link.pending_bytes()
+        if peer.is_congested and not peer.is_blocked and not peer.pending_bytes:
+            self.core.relieved(peer, time.monotonic())
+            self._congested.pop(peer.id, None)
+
+    def _taken_bytes(self, peer: Peer, link: Link) -> int:
+        """What the peer's system has accepted, ever."""
+        return peer.bytes_out - link.pending_bytes()
 
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
@@ -276,26 +300,36 @@ class Shell:
         self._timer = self._loop.call_at(self._tick_at, self._tick)
 
     def _abort_overdue(self) -> None:
+        """Closes the transports of ended peers that have not taken their last bytes, once they take no more of them."""
         now = self._loop.time()
-        while self._closing and self._closing[0][0] <= now:
-            link = self._links.get(self._closing.popleft()[1])
-            if link is not None:
+        while self._closing and self._closing[0].look_at <= now:
+            closing = self._closing.popleft()
+            link = self._links.get(closing.peer.id)
+            if link is None:
+                continue
+            taken = self._taken_bytes(closing.peer, link)
+            if taken <= closing.taken_bytes or now >= closing.until:
                 link.abort()
+                continue
+            closing.taken_bytes = taken
+            closing.look_at = now + CLOSE_S
+            self._closing.append(closing)
 
     def _end_stuck(self) -> None:
         """Ends the peers that have taken nothing for too long."""
         now = self._loop.time()
         for stuck in list(self._congested.values()):
-            link = self._links[stuck.peer.id]
-            waiting = link.pending_bytes()
-            taken = stuck.peer.bytes_out - waiting
+            peer = stuck.peer
+            link = self._links[peer.id]
+            taken = self._taken_bytes(peer, link)
             if taken > stuck.taken_bytes:
                 stuck.taken_bytes = taken
                 stuck.since = now
-            elif now - stuck.since >= self._stuck_s:
-                text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s"
-                self.core.stuck(stuck.peer, text, time.monotonic())
-                self._drop(stuck.peer, link)
+            elif now - stuck.since >= self._stuck_s and not peer.is_ending:
+                waiting = link.pending_bytes() + peer.pending_bytes
+                text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s (limits.stuck_s)"
+                self.core.stuck(peer, text, time.monotonic())
+                self._drop(peer, link)
 
     def _look_at_unsent(self) -> None:
         """Tells the core what the transports hold back."""
@@ -313,10 +347,6 @@ class Shell:
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
-
-    def _end_slow(self, peer: Peer, link: Link, text: str) -> None:
-        self.core.end_slow(peer, "slow-peer", text, time.monotonic())
-        self._drop(peer, link)
 
     def _drop(self, peer: Peer, link: Link) -> None:
         peer.take_output()

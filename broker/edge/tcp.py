@@ -14,6 +14,7 @@ from typing import cast
 from broker.edge.accept import BACKLOG, accept
 from broker.edge.origins import origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 
 
@@ -70,9 +71,10 @@ class TcpLink(asyncio.Protocol):
         assert self._transport is not None
         return self._transport.get_write_buffer_size()
 
-    def write(self, pieces: list[bytes]) -> None:
+    def write(self, pieces: list[Piece]) -> None:
         assert self._transport is not None
-        self._transport.write(b"".join(pieces))
+        for piece in pieces:  # one, but of what has waited: large pieces are never copied
+            self._transport.write(piece)
 
     def close(self) -> None:
         assert self._transport is not None

@@ -20,6 +20,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import MAX_SETUP_BYTES, Peer
 from broker.life.guards import Census
 from broker.rsocket.framing import MAX_FRAME_BYTES
@@ -44,7 +45,7 @@ class WebSocketLink:
         self.is_readable.set()
         self._is_congested = False
         self._transport = transport
-        self._messages: list[bytes] = []  # bounded by the shell's max_pending_bytes and one turn's output
+        self._messages: list[Piece] = []  # bounded by the shell's max_pending_bytes and one turn's output
         self._waiting_bytes = 0
         self._is_closing = False
         self._wake = asyncio.Event()
@@ -55,7 +56,7 @@ class WebSocketLink:
     def pending_bytes(self) -> int:
         return self._waiting_bytes
 
-    def write(self, pieces: list[bytes]) -> None:
+    def write(self, pieces: list[Piece]) -> None:
         self._messages += pieces
         self._waiting_bytes += sum(map(len, pieces))
         self._wake.set()
@@ -114,7 +115,7 @@ class WebSocketLink:
             self._wake.clear()
             messages, self._messages = self._messages, []
             for message in messages:
-                await self._ws.send_bytes(message)
+                await self._ws.send_bytes(bytes(message))
                 self._waiting_bytes -= len(message)
                 if self._is_congested and self._waiting_bytes < LOW_MARK_BYTES and self.peer is not None:
                     self._is_congested = False

@@ -13,6 +13,7 @@ from typing import Final
 from broker.forwarding.peers import Peer, Stream
 from broker.routing.loads import GOOD, NEITHER
 from broker.routing.table import Route
+from broker.rsocket.frames import encode_cancel
 from broker.rsocket.framing import FrameCursor
 
 PIECE_BYTES: Final = 64  # what a frame that waits costs beside its content: or fragments of 2 bytes would cost 30 times
@@ -88,6 +89,14 @@ class Branch(Stream):
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
         self._trunk.branch_lost(self, now)
+
+    def shed(self, peer: Peer, text: str, now: float) -> bool:
+        is_unseen = peer.waits_whole(self.stream_id)
+        peer.drop_stream(self.stream_id)
+        if not is_unseen:
+            peer.send(encode_cancel(self.stream_id))
+        self._trunk.branch_lost(self, now)
+        return True
 
     @property
     def service(self) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.errors import CODE_WORDS, BrokerError, Refusal
 from broker.events import NO_KEY
+from broker.forwarding.drops import Drops
 from broker.forwarding.flows import REJECTED, Flow, FlowTable
 from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
 from broker.forwarding.peers import Peer
@@ -72,13 +73,25 @@ class Request:
 class Desk(Asks):
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
-    __slots__ = ("_mimes_by_pair", "_scratch", "flows", "mimes", "order", "query", "settings", "singles", "timers")
+    __slots__ = (
+        "_mimes_by_pair",
+        "_scratch",
+        "drops",
+        "flows",
+        "mimes",
+        "order",
+        "query",
+        "settings",
+        "singles",
+        "timers",
+    )
 
     def __init__(self, settings: Settings, query: Query) -> None:
         self.settings: Final = settings
         self.query: Final = query
         self.singles: Final = Singles(query, settings.single_requests)
         self.flows: Final = FlowTable(self.singles)
+        self.drops: Final = Drops()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0
         self.timers: Final = Timers()

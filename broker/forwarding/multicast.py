@@ -126,15 +126,23 @@ class Multicast(Trunk):
             if not self.caller_done:
                 self.payload_of_caller(frame)
         elif frame.kind == CANCEL:
+            self.caller.drop_stream(self.caller_id)
             self.finish(CANCELLED, frame.now)
         elif frame.kind == REQUEST_N:
-            if is_request_n(frame):
+            if is_request_n(frame) and self.caller.is_congested:  # it has not read what it has asked for before
+                self.caller.hold_credit(self.caller_id, self, initial_n(frame.data, frame.start))
+            elif is_request_n(frame):
                 self.credit_of_caller(initial_n(frame.data, frame.start), frame.now)
         elif frame.kind == ERROR:
             self.error_of_caller(frame)
 
     def caller_lost(self, now: float) -> None:
         self.finish(CALLER_LOST, now)
+
+    def shed(self, peer: Peer, text: str, now: float) -> bool:
+        self.caller.drop_stream(self.caller_id)
+        self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
+        return True
 
     def expire(self, now: float) -> None:
         """The caller's deadline has passed."""

@@ -11,29 +11,35 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from broker.forwarding.flows import Flow
 from broker.forwarding.granting import Granting
 from broker.forwarding.links import Link
+from broker.forwarding.outbound import LARGE_BYTES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
 from broker.routing.targets import Target
 from broker.rsocket.connection import OPEN, Connection
 from broker.rsocket.frames import (
     FOLLOWS,
+    MAX_N,
     MAX_STREAM_ID,
     METADATA,
     METADATA_PUSH,
+    REQUEST_CHANNEL,
+    REQUEST_RESPONSE,
     REQUEST_STREAM,
     has_position,
     initial_n,
 )
 from broker.rsocket.framing import FrameCursor
 from broker.rsocket.resumption import Session
-from broker.wire.ints import u32_bytes
+from broker.wire.ints import u32_at, u32_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs. See `forward`
     from mypy_extensions import i64
 
 _KEPT_BYTES: Final = 64 << 10  # of a writer's memory: a turn's output of a busy peer; after more it starts anew
 MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a stranger must not fill memory
-_SMALL_BYTES: Final = 1 << 23  # a length below that fits the upper 24 bits of a signed number of 64
+MAX_HELD_CREDIT: Final = 64  # entries of streams that have ended, before they are looked for
+_ALL_BYTES: Final = 1 << 62  # room without a bound
+_HEADER_BYTES: Final = 6  # stream id, type and flags
 
 
 class Stream(Timed):
@@ -51,6 +57,23 @@ class Stream(Timed):
     def route_lost(self, stream_id: int, peer: "Peer", now: float) -> None:
         """A peer that served it is gone: `stream_id` was its stream there, and is taken out of its table."""
 
+    def shed(self, peer: "Peer", text: str, now: float) -> bool:
+        """Too much waits for the peer, most of it of this stream: ends it with `over-limit:`, and nothing of it waits.
+
+        False: what waits is not of this stream, but of one that had its id before.
+        """
+        return False
+
+
+class HeldCredit:
+    """Credit of one stream that waits."""
+
+    __slots__ = ("n", "stream")
+
+    def __init__(self, stream: Stream, n: int) -> None:
+        self.stream: Final = stream
+        self.n = n  # at most MAX_N
+
 
 class Peer:
     """One connection. The owner of a route, and what the edge holds in its hand."""
@@ -61,6 +84,8 @@ class Peer:
         "_fed",
         "_has_wrapped",
         "_next_id",
+        "_outbound",
+        "_total",
         "_writer",
         "_messages",
         "address",
@@ -82,13 +107,16 @@ class Peer:
         "gathered_bytes",
         "granting",
         "heard_at",
+        "held_credit",
         "id",
+        "is_blocked",
         "is_congested",
         "is_ending",
         "is_extra",
         "is_fed",
         "is_framed",
         "is_lost",
+        "is_queueing",
         "keepalives_at",
         "latest_at",
         "latest_flow",
@@ -124,6 +152,7 @@ class Peer:
         settings: Settings,
         dirty: "list[Peer]",
         fed: "list[Peer]",
+        total: Total,
         now: float,
         at_ms: int,
         begins: int = 1,
@@ -166,12 +195,16 @@ class Peer:
         self.bytes_in = 0
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever
-        self.is_congested = False  # the edge says: it does not take what is written to it
+        self.is_blocked = False  # the edge says: its transport is to be written no more to, for now
+        self.is_congested = False  # it was blocked, and not all of what has waited since is written
+        self.is_queueing = False  # frames go to `_outbound` and not to the writer
+        # REQUEST_N frames that wait until it is not congested any more: by stream id the stream and the sum of them.
+        self.held_credit: dict[int, HeldCredit] = {}  # bounded by MAX_HELD_CREDIT beyond the open streams
         self.is_fed = False  # it is in `_fed`, for one of both reasons
         # By id: callers not read from until it does, and links, which are; bounded by the connections.
         self.feeders: dict[int, Peer] = {}
         self.feeds: dict[int, Peer] = {}  # congested peers that it feeds, by id; it is not read from meanwhile
-        self.pending_bytes = 0  # of output that nobody has taken
+        self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
         self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`
         self.principal = ""
@@ -189,6 +222,8 @@ class Peer:
         self._has_wrapped = False  # ids are given for the second time
         self._writer = BytesWriter()  # output of a framed peer
         self._messages: list[bytes] = []  # output of one that is not
+        self._outbound: Outbound | None = None  # output behind that; None until the peer is slow for the first time
+        self._total: Final = total
         self._dirty: Final = dirty  # the core's list of peers with output
         self._fed: Final = fed  # the core's list of congested peers that were sent requests, and of overrun sessions
 
@@ -238,35 +273,32 @@ class Peer:
 
     def forward(self, frame: FrameCursor, stream_id: int) -> None:
         """Writes the frame as it came, with another stream id."""
-        if self.session is not None:
-            self._forward_in_session(frame, stream_id)
-            return
-        if not self.pending_bytes:
-            self._dirty.append(self)
-        if self.is_congested and stream_id & 1 != self.begins and not self.is_fed:
-            self.is_fed = True
-            self._fed.append(self)
         # Machine words: said to be ints, they would be tested at each step for being too large for one (1 in 12
         # instructions of a local request).
         start: i64 = frame.start
         end: i64 = frame.end
         size: i64 = end - start
         data = frame.data
+        if self.session is not None or self.is_queueing or size >= LARGE_BYTES:
+            head = u32_bytes(stream_id) + data[start + 4 : start + _HEADER_BYTES]
+            self._put(stream_id, head, data[start + _HEADER_BYTES : end])
+            return
+        if not self.pending_bytes:
+            self._dirty.append(self)
         if not self.is_framed:
             self._messages.append(stream_id.to_bytes(4, "big") + data[start + 4 : end])
             self.pending_bytes += size
             return
         writer = self._writer
-        if size < _SMALL_BYTES:
-            # Length, stream id and the byte with the type in one write.
-            number: i64 = stream_id
-            write_i64_be(writer, (size << 40) | (number << 8) | data[start + 4])
-            writer.write(data[start + 5 : end])
-        else:
-            length: int = size
-            writer.write(((length << 32) | stream_id).to_bytes(7, "big"))
-            writer.write(data[start + 4 : end])
+        # Length, stream id and the byte with the type in one write.
+        number: i64 = stream_id
+        write_i64_be(writer, (size << 40) | (number << 8) | data[start + 4])
+        writer.write(data[start + 5 : end])
         self.pending_bytes += size + 3
+
+    def forward_shared(self, stream_id: int, head: bytes, body: bytes) -> None:
+        """Writes a large frame of a multicast: `head` follows the stream id, `body` follows that and is shared."""
+        self._put(stream_id, u32_bytes(stream_id) + head, body)
 
     def forward_stamped(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
@@ -281,14 +313,11 @@ class Peer:
         size: i64 = 9 + len(prefix) + len(rest)
         if kind >= REQUEST_STREAM:
             size += 4
-        if self.session is not None or not self.is_framed or size >= _SMALL_BYTES or flags & FOLLOWS:
+        if self.session is not None or self.is_queueing or not self.is_framed or size >= LARGE_BYTES or flags & FOLLOWS:
             self._request_stamped(frame, stream_id, prefix, rest, length)
             return
         if not self.pending_bytes:
             self._dirty.append(self)
-        if self.is_congested and not self.is_fed:
-            self.is_fed = True
-            self._fed.append(self)
         writer = self._writer
         # As in `forward`, and no bytes put together first.
         number: i64 = stream_id
@@ -307,6 +336,9 @@ class Peer:
     def send(self, raw: bytes) -> None:
         """Writes a whole frame, its stream id included; nothing behind the ERROR that ended the connection."""
         if self.is_ending or self.is_lost:
+            return
+        if self.is_queueing:
+            self._put(u32_at(raw, 0), raw, b"")
             return
         if self.session is not None and not self._retain(self.session, raw):
             return
@@ -331,39 +363,114 @@ class Peer:
             self._fed.append(self)
         self.send(raw)
 
+    def hold_credit(self, stream_id: int, stream: Stream, n: int) -> None:
+        """A REQUEST_N that the congested peer has sent waits until it is relieved (`take_credit`)."""
+        held = self.held_credit.get(stream_id)
+        if held is not None and held.stream is stream:
+            held.n = min(held.n + n, MAX_N)
+            return
+        if len(self.held_credit) >= len(self.streams) + MAX_HELD_CREDIT:  # of streams that have ended since
+            for other_id in list(self.held_credit):
+                if self.streams.get(other_id) is not self.held_credit[other_id].stream:
+                    del self.held_credit[other_id]
+        self.held_credit[stream_id] = HeldCredit(stream, n)
+
+    def take_credit(self) -> "dict[int, HeldCredit]":
+        """The REQUEST_N frames that have waited, by stream id."""
+        held = self.held_credit
+        if held:
+            self.held_credit = {}
+        return held
+
+    def find_largest(self) -> int:
+        """The stream of which most waits for the peer; 0: none has any."""
+        return self._outbound.find_largest() if self._outbound is not None else 0
+
+    def waits_whole(self, stream_id: int) -> bool:
+        """A request to the peer has not been written yet, not even its first frame."""
+        queue = self._outbound
+        return queue is not None and REQUEST_RESPONSE <= queue.first_kind(stream_id) <= REQUEST_CHANNEL
+
+    def drop_stream(self, stream_id: int) -> int:
+        """What waits of a stream, but for a frame that has begun, will not be written; how many bytes that frees."""
+        queue = self._outbound
+        if queue is None:
+            return 0
+        before_bytes = queue.wire_bytes
+        freed_bytes = queue.drop(stream_id)
+        self.pending_bytes -= before_bytes - queue.wire_bytes
+        return freed_bytes
+
     def end(self, reason: str, detail: str) -> None:
-        """No more is read; the transport closes when the output is written. The first reason stays."""
+        """No more is read; the transport closes when the output is written. The first reason stays.
+
+        Of what has waited only stream 0 is still written, and the frame that has begun: so a slow reader gets to know
+        the reason.
+        """
         if self.is_ending:
             return
         self.is_ending = True
         self.end_reason = reason
         self.end_detail = detail
         self.frame.close()
-        if not self.pending_bytes and not self.is_lost:
+        queue = self._outbound
+        if queue is not None:
+            before_bytes = queue.wire_bytes
+            queue.drop_all()
+            self.pending_bytes -= before_bytes - queue.wire_bytes
+        if (not self.pending_bytes or self.is_blocked) and not self.is_lost:
             self._dirty.append(self)
 
-    def take_output(self) -> list[bytes]:
-        """What waits: one piece with all of it when framed, else one message each. It is the caller's then."""
-        self._bytes_out += self.pending_bytes
-        if not self.pending_bytes:
-            return []
-        size = self.pending_bytes
-        self.pending_bytes = 0
-        if self.is_framed:
-            piece = self._writer.getvalue()
-            if size <= _KEPT_BYTES:
-                self._writer.truncate(0)
+    def take_output(self, room_bytes: int = _ALL_BYTES) -> list[Piece]:
+        """What waits, about as many bytes as there is room for: pieces of a stream when framed, else one message each.
+
+        It is the caller's then. To be asked again while `pending_bytes` says that there is more, and the peer is not
+        blocked.
+        """
+        pieces: list[Piece] = []
+        pending_bytes = self.pending_bytes
+        if not pending_bytes:
+            return pieces
+        queue = self._outbound
+        queued_bytes = queue.wire_bytes if queue is not None else 0
+        size = pending_bytes - queued_bytes
+        if size:
+            if self.is_framed:
+                pieces.append(self._writer.getvalue())
+                if size <= _KEPT_BYTES:
+                    self._writer.truncate(0)
+                else:
+                    self._writer = BytesWriter()  # truncating keeps the memory
             else:
-                self._writer = BytesWriter()  # truncating keeps the memory
-            return [piece]
-        messages = self._messages
-        self._messages = []
-        return messages
+                for message in self._messages:
+                    pieces.append(message)
+                self._messages = []
+        if queue is not None and size < room_bytes:
+            if self.session is not None:
+                self._write_queued(self.session, queue, pieces, room_bytes - size)
+            elif queued_bytes:
+                pieces += queue.take(room_bytes - size)
+            self.is_queueing = queue.held_bytes > 0 or self.is_blocked
+        self.pending_bytes = queue.wire_bytes if queue is not None else 0
+        self._bytes_out += pending_bytes - self.pending_bytes
+        return pieces
+
+    def set_blocked(self, is_blocked: bool) -> None:
+        """The edge says whether its transport is to be written to."""
+        self.is_blocked = is_blocked
+        queue = self._outbound
+        self.is_queueing = is_blocked or (queue is not None and queue.held_bytes > 0)
+        if not is_blocked and self.pending_bytes and not self.is_lost:
+            self._dirty.append(self)
 
     def drop_output(self) -> None:
         """What waits will not be written: there is no room for it any more."""
         self._messages = []
         self._writer = BytesWriter()
+        if self._outbound is not None:
+            self._outbound.clear()
+            self._outbound = None
+        self.is_queueing = self.is_blocked
         self.pending_bytes = 0
 
     def forget(self) -> None:
@@ -372,8 +479,12 @@ class Peer:
         self.is_lost = True
 
     def detach(self) -> None:
-        """The transport is gone: what waits, and half a frame that came, are worth nothing."""
+        """The transport is gone: what waits, and half a frame that came, are worth nothing, but to a session."""
         self.frame.close()
+        self.is_blocked = False
+        if self.session is not None and self._outbound is not None:
+            for raw in self._outbound.take_frames(_ALL_BYTES):
+                self._retain(self.session, raw)
         self.drop_output()
         self.unsent_bytes = 0
 
@@ -395,19 +506,51 @@ class Peer:
         newcomer.forget()
         return rest
 
-    def _forward_in_session(self, frame: FrameCursor, stream_id: int) -> None:
-        raw = u32_bytes(stream_id) + frame.data[frame.start + 4 : frame.end]
-        if stream_id & 1 == self.begins:
-            self.send(raw)
-        else:
-            self.request(raw)
+    def _put(self, stream_id: int, head: bytes, body: bytes) -> None:
+        """A frame that is not for the writer: it waits behind others, is large, or a session is to know it."""
+        if self.is_ending or self.is_lost:
+            return
+        session = self.session
+        if session is not None and not self.is_queueing:
+            raw = head + body if body else head
+            if self._retain(session, raw):
+                self.resend(raw)
+            return
+        if self.is_congested and stream_id and stream_id & 1 != self.begins and not self.is_fed:
+            self.is_fed = True
+            self._fed.append(self)
+        if body and len(body) < LARGE_BYTES:
+            head += body
+            body = b""
+        queue = self._outbound
+        if queue is None:
+            queue = self._outbound = Outbound(self.id, self.is_framed, self._total)
+        if not self.pending_bytes and not self.is_blocked:
+            self._dirty.append(self)
+        self.is_queueing = True
+        before_bytes = queue.wire_bytes
+        queue.put(stream_id, head, body)
+        self.pending_bytes += queue.wire_bytes - before_bytes
+        total = self._total
+        limit_bytes = self.settings.max_pending_bytes
+        if queue.held_bytes > limit_bytes or total.used_bytes > total.limit_bytes:
+            total.over.append(self.id)
+
+    def _write_queued(self, session: Session, queue: Outbound, pieces: list[Piece], room_bytes: int) -> None:
+        """Frames leave the queue for the transport: now they have a position."""
+        for raw in queue.take_frames(room_bytes):
+            if self._retain(session, raw):
+                if self.is_framed:
+                    pieces.append(len(raw).to_bytes(3, "big") + raw)
+                else:
+                    pieces.append(raw)
 
     def _request_stamped(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
     ) -> None:
         credit = initial_n(frame.data, frame.start).to_bytes(4, "big") if frame.kind >= REQUEST_STREAM else b""
         header = ((stream_id << 16) | (frame.kind << 10) | frame.flags | METADATA).to_bytes(6, "big")
-        self.request(header + credit + metadata_bytes.to_bytes(3, "big") + prefix + rest)
+        self._put(stream_id, header + credit + metadata_bytes.to_bytes(3, "big") + prefix, rest)
 
     def _retain(self, session: Session, raw: bytes) -> bool:
         """What has a position is retained. True when the frame is to be written now.

@@ -161,7 +161,7 @@ class Relays:
             return False
         if load.awaited_n and kind == REQUEST_RESPONSE and load.is_full():
             return False
-        if server.unsent_bytes + server.pending_bytes > self._full_bytes:
+        if server.pending_bytes > self._full_bytes:
             return False
         peer.requests += 1
         path = section.path
@@ -415,8 +415,8 @@ class Relays:
         if not link.version:
             self._deliver(peer, frame, request, section, route, hop)
             return
-        if hop.unsent_bytes + hop.pending_bytes > self._full_bytes:
-            self._refuse_full(peer, frame, hop)
+        if hop.pending_bytes > self._full_bytes:
+            self._refuse_full(peer, frame, route, hop)
             return
         if not entry:
             entry = self._renamed(peer, frame, section, "")
@@ -435,8 +435,8 @@ class Relays:
             return
         if load.awaited_n and frame.kind == REQUEST_RESPONSE and self._is_busy(peer, frame, route):
             return
-        if server.unsent_bytes + server.pending_bytes > self._full_bytes:
-            self._refuse_full(peer, frame, server)
+        if server.pending_bytes > self._full_bytes:
+            self._refuse_full(peer, frame, route, server)
             return
         start = self._read_mimes(peer, frame, request, section)
         if start < 0:
@@ -616,14 +616,21 @@ class Relays:
         self._refuse(peer, frame, "", Refusal("over-limit", text))
         return True
 
-    def _refuse_full(self, peer: Peer, frame: FrameCursor, server: Peer) -> None:
+    def _refuse_full(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer) -> None:
         """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
-        waits_bytes = server.unsent_bytes + server.pending_bytes
-        text = f"{waits_bytes} bytes wait for {server.name}, the limit for requests of other brokers is"
-        self._refuse(peer, frame, "", Refusal("over-limit", f"{text} {self._full_bytes}"))
+        if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:  # nobody could be told
+            self._desk.drops.add(route.service)
+        limit = f"the limit for requests of other brokers is {self._full_bytes} (half of limits.max_pending_bytes)"
+        text = f"{server.pending_bytes} bytes wait for {_name_of(server, route)}, {limit}"
+        self._refuse(peer, frame, "", Refusal("over-limit", text))
 
     def _refuse(self, peer: Peer, frame: FrameCursor, reason: str, refusal: Refusal) -> None:
         """Refuses a request of another broker; `reason` as it is counted, empty: it is not."""
         if reason:
             self.hops.refuse(reason, peer.name, refusal.message)
         self._desk.refuse(peer, frame.stream_id, frame.kind, None, refusal)
+
+
+def _name_of(server: Peer, route: Route) -> str:
+    """Who it is, for other brokers' clients: addresses are not for them."""
+    return f"the broker {server.link.name}" if server.link is not None else f"the route {route.id_text}"

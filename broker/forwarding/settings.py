@@ -97,7 +97,7 @@ class Settings:
         require_annotations: bool = True,
         max_hops: int = 0,
         locality: str = "local",
-        max_pending_bytes: int = 8 << 20,
+        max_pending_bytes: int = 64 << 20,
         single_requests: int = 0,
         snapshot_s: float = 0.0,
     ) -> None:
@@ -144,6 +144,6 @@ class Settings:
         self.require_annotations: Final = require_annotations  # of other brokers: without them no loop could be seen
         self.max_hops: Final = max_hops  # brokers that a request may pass; 0: as many as are known
         self.locality: Final = locality  # local: this broker's own routes come first; even: they do not
-        self.max_pending_bytes: Final = max_pending_bytes  # for one connection, see `edge.shell`
+        self.max_pending_bytes: Final = max_pending_bytes  # for one connection, see `Core._shed`
         self.single_requests: Final = single_requests  # one of so many is an event of its own; 0: none is
         self.snapshot_s: Final = snapshot_s  # between snapshots of the table, see `life.snapshots`; 0: none

@@ -18,7 +18,7 @@ After that both stream ids are forgotten and late frames are ignored ("Handling 
 
 from typing import Final
 
-from broker.errors import CANCELED, INVALID
+from broker.errors import CANCELED, INVALID, REJECTED
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.timers import Timer
@@ -46,9 +46,6 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.framing import FrameCursor
 
-# Nobody stops reading from a link, so one stream of it could fill a peer until that is ended, or the link itself.
-BULK_BYTES: Final = 1 << 20  # in one direction: a stream with more may be ended for it
-MAX_LINK_PENDING_BYTES: Final = 40 << 20  # that wait for a peer: bulky streams that add to it over a link are ended
 _BLAMED_S: Final = 1.0  # a deadline that is shorter says more about the caller: nobody shall get a route ejected by it
 
 
@@ -146,9 +143,6 @@ class Splice(Stream):
                 return
             flags = frame.flags
             self._bytes_in += frame.end - frame.start
-            if self._bytes_in > BULK_BYTES and self._is_too_much(self.server):
-                self._end_bulk(self.server, frame.now)
-                return
             self.server.forward(frame, self.route_id)
             if flags & FOLLOWS and not flags & COMPLETE:
                 return  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
@@ -160,10 +154,14 @@ class Splice(Stream):
                     self.finish(COMPLETED, GOOD, frame.now)
         elif kind == REQUEST_N:
             if self.model >= REQUEST_STREAM and is_request_n(frame):
+                if self.caller.is_congested:  # it has not read what it has asked for before
+                    self.caller.hold_credit(self.caller_id, self, initial_n(frame.data, frame.start))
+                    return
                 self._bytes_in += frame.end - frame.start
                 self.server.forward(frame, self.route_id)
         elif kind == CANCEL:
             self.server.forward(frame, self.route_id)
+            self.caller.drop_stream(self.caller_id)
             self.finish(CANCELLED, NEITHER, frame.now)
         elif kind == ERROR:
             if self.model == REQUEST_CHANNEL:
@@ -180,9 +178,6 @@ class Splice(Stream):
                 return
             flags = frame.flags
             self._bytes_out += frame.end - frame.start
-            if self._bytes_out > BULK_BYTES and self._is_too_much(self.caller):
-                self._end_bulk(self.caller, frame.now)
-                return
             self.caller.forward(frame, self.caller_id)
             if flags & FOLLOWS and not flags & COMPLETE:
                 return
@@ -205,6 +200,9 @@ class Splice(Stream):
         elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
             self.answered()
             if is_request_n(frame):
+                if self.server.is_congested:
+                    self.server.hold_credit(self.route_id, self, initial_n(frame.data, frame.start))
+                    return
                 self._bytes_out += frame.end - frame.start
                 self.caller.forward(frame, self.caller_id)
         elif self.model == REQUEST_CHANNEL and kind == CANCEL:
@@ -238,6 +236,21 @@ class Splice(Stream):
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
         self.finish(ROUTE_LOST, NEITHER, now)
 
+    def shed(self, peer: Peer, text: str, now: float) -> bool:
+        server = self.server
+        is_unseen = server.waits_whole(self.route_id)  # then the route knows nothing of the request
+        server.drop_stream(self.route_id)
+        if not is_unseen:
+            server.send(encode_cancel(self.route_id))
+        self.caller.drop_stream(self.caller_id)
+        if self.route_done:
+            self.caller.send(encode_cancel(self.caller_id))
+        elif self.model != REQUEST_FNF:
+            code = REJECTED if is_unseen else CANCELED
+            self.caller.send(encode_error(self.caller_id, code, f"over-limit: {text}"))
+        self.finish(FAILED, NEITHER, now)
+        return True
+
     def expire(self, now: float) -> None:
         """The caller's deadline has passed."""
         waited_s = now - self.opened_at
@@ -249,23 +262,6 @@ class Splice(Stream):
             text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
         self.finish(FAILED, verdict, now)
-
-    def _is_too_much(self, reader: Peer) -> bool:
-        """So much waits for the reader that more of a bulky stream over a link is not for it."""
-        if self.caller.link is None:
-            return False
-        return reader.unsent_bytes + reader.pending_bytes > MAX_LINK_PENDING_BYTES
-
-    def _end_bulk(self, reader: Peer, now: float) -> None:
-        """Ends the stream, so that nobody else has to go."""
-        waits_bytes = reader.unsent_bytes + reader.pending_bytes
-        self.server.send(encode_cancel(self.route_id))
-        if self.route_done:
-            self.caller.send(encode_cancel(self.caller_id))
-        elif self.model != REQUEST_FNF:
-            text = f"over-limit: {waits_bytes} bytes wait for {reader.name}, the limit is {MAX_LINK_PENDING_BYTES}"
-            self.caller.send(encode_error(self.caller_id, CANCELED, text))
-        self.finish(FAILED, NEITHER, now)
 
     def _is_to_blame(self, waited_s: float) -> bool:
         """The route had all of a request/response, could be reached, and has not begun to answer for long (D-37).

@@ -122,10 +122,10 @@ class Crowd:
         return self._weight > self._settings.max_buffered_bytes
 
     def weigh(self, now: float) -> list[Peer]:
-        """Adds up what waits for and of all connections. Is it too much, those that hold most are ended until it fits.
+        """Adds up what waits for and of all connections. Is it too much, that which holds most is ended until it fits.
 
-        The transports of the peers that it gives are to be closed at once: what they have
-        not written yet is part of what is too much.
+        First requests, then connections that hold something else. The transports of the peers that it gives are to be
+        closed at once: what they have not written yet is part of what is too much.
         """
         limit = self._settings.max_buffered_bytes
         total = 0
@@ -136,7 +136,15 @@ class Crowd:
         if total <= limit:
             return given
         text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
-        for peer in sorted(self.peers.values(), key=_weight_of):
+        text += " (limits.max_buffered_bytes)"
+        most_first = sorted(self.peers.values(), key=_weight_of)
+        for peer in most_first:
+            while total > limit and peer.find_largest():
+                held = peer.buffered_bytes
+                self._ends.shed_largest(peer, text.format(held), now)
+                total -= held - peer.buffered_bytes
+        most_first.sort(key=_weight_of)
+        for peer in most_first:
             if total <= limit:
                 break
             held = peer.buffered_bytes

@@ -128,6 +128,7 @@ def status(
         sessions=sessions(core),
         frames=core.frames_in,
         ignored_frames=core.engine.ignored,
+        dropped_requests=core.engine.drops.total_n,
         bytes=bytes_view(core),
         added_latency=_durations_view(core.added),
         loop_lag=_durations_view(core.lag),

@@ -349,6 +349,7 @@ class StatusView(msgspec.Struct, frozen=True):
     sessions: SessionsView
     frames: int  # received, ever
     ignored_frames: int
+    dropped_requests: int
     bytes: BytesView
     added_latency: DurationsView  # by the broker, per frame: from the arrival of its bytes to the end of that writing
     loop_lag: DurationsView  # how late the broker's timer, every 50 ms, was

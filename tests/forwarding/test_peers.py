@@ -1,5 +1,6 @@
 """Stream ids, and how frames are written to a peer."""
 
+from broker.forwarding.outbound import Total
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
@@ -19,7 +20,7 @@ from tests.forwarding.pairs import Pair
 
 def make(framed: bool = True) -> tuple[Peer, list[Peer]]:
     dirty: list[Peer] = []
-    return Peer(1, "tcp 127.0.0.1:1", framed, Settings(), dirty, [], 100.0, 0), dirty
+    return Peer(1, "tcp 127.0.0.1:1", framed, Settings(), dirty, [], Total(1 << 30), 100.0, 0), dirty
 
 
 def cursor(raw: bytes) -> FrameCursor:

@@ -78,7 +78,7 @@ def lease_is_there(last: Last) -> list[Wire]:
 
 
 def much_waits(last: Last) -> list[Wire]:
-    last.service.peer.unsent_bytes = (last.service.peer.settings.max_pending_bytes // 2) + 1
+    last.service.fill(last.service.peer.settings.max_pending_bytes // 2)
     return []
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.core import CoreSettings
+from broker.core import FED_BYTES, CoreSettings
 from broker.errors import CANCELED
 from broker.forwarding.desk import LINK_METADATA_BYTES
-from broker.forwarding.splices import BULK_BYTES, MAX_LINK_PENDING_BYTES
 from broker.rsocket.frames import (
     CANCEL,
     COMPLETE,
@@ -20,13 +19,12 @@ from broker.rsocket.frames import (
     PAYLOAD,
     REQUEST_FNF,
     REQUEST_RESPONSE,
-    REQUEST_STREAM,
     encode_cancel,
     encode_payload,
     encode_request,
 )
 from broker.wire.frames import MIME_TYPE
-from tests.fakes import Frame, Wire, address, addressed, cancelled, error
+from tests.fakes import Frame, Wire, address, addressed
 from tests.topology import LINKED_S, Net
 
 ORDERS = addressed(address(service="orders"))
@@ -103,63 +101,39 @@ def test_a_slow_service_behind_a_link_has_the_room_that_it_has_for_callers_of_it
     way.ask(way.caller(), 1)
     (feeder,) = way.service.peer.feeders.values()
     assert (feeder.link is not None, feeder.is_paused) == (True, False)
-    core.relieved(way.service.peer, way.net.now)
+    way.service.unblock()
     assert way.service.peer.feeders == {}
     core.congested(way.service.peer)
     way.ask(way.caller(), 1)
     way.net.break_link("b1", "b2")
-    core.relieved(way.service.peer, way.net.now)
+    way.service.unblock()
     assert way.service.peer.feeders == {}
 
 
-PIECE = bytes(BULK_BYTES)
-
-
-@pytest.mark.parametrize("waits", [MAX_LINK_PENDING_BYTES, MAX_LINK_PENDING_BYTES + 1])
-def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_does(waits: int) -> None:
-    way = Way(2)
+def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_does() -> None:
+    """Links are read from always: of what has come over them the request that holds most goes."""
+    way = Way(2, max_pending_bytes=1000)
     large, small = way.caller(), way.caller()
     for caller in (large, small):
         caller.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS, flags=FOLLOWS))
         way.net.pump()
-    way.service.peer.unsent_bytes = waits
-    large.send(encode_payload(1, NEXT | FOLLOWS, PIECE))
+    way.service.received()
+    way.service.block()
     small.send(encode_payload(1, NEXT, b"little"))
     way.net.pump()
-    text = f"over-limit: {waits} bytes wait for {way.service.peer.name}, the limit is {MAX_LINK_PENDING_BYTES}"
-    is_over = waits > MAX_LINK_PENDING_BYTES
-    assert large.received() == ([error(1, CANCELED, text)] if is_over else [])
-    got = way.service.received()[2:]
-    assert [(frame.stream_id, frame.kind) for frame in got] == [(2, CANCEL if is_over else PAYLOAD), (4, PAYLOAD)]
+    piece = bytes(8 << 20)
+    for _ in range(FED_BYTES // len(piece) + 1):
+        large.send(encode_payload(1, NEXT | FOLLOWS, piece))
+        way.net.pump()
+    [ended] = large.received()
+    assert (ended.kind, ended.code, ended.text[:11]) == (ERROR, CANCELED, "over-limit:")
+    way.service.unblock()
+    got = way.service.received()
+    assert sorted((frame.stream_id, frame.kind) for frame in got) == [(2, CANCEL), (4, PAYLOAD)]
     assert (small.received(), way.ended()) == ([], [])
     small.send(encode_cancel(1))
-    large.send(encode_cancel(1))
     way.net.pump()
     assert [world.left_over() for world in way.net.worlds.values()] == [[], []]
-
-
-def test_a_large_answer_for_a_link_that_is_full_ends_and_small_ones_do_not() -> None:
-    way = Way(2)
-    caller = way.caller()
-    for stream_id in (1, 3):
-        caller.send(encode_request(REQUEST_STREAM, stream_id, b"", ORDERS, 9))
-        way.net.pump()
-    way.net.link("b2", "b1").peer.unsent_bytes = MAX_LINK_PENDING_BYTES + 1
-    way.service.received()
-    way.service.send(encode_payload(2, NEXT, PIECE), encode_payload(4, NEXT, b"little"))
-    way.net.pump()
-    assert [(frame.stream_id, frame.kind) for frame in caller.received()] == [(1, ERROR), (3, PAYLOAD)]
-    assert (way.service.received(), way.ended()) == ([cancelled(2)], [])
-
-
-def test_callers_of_ones_own_are_not_ended_for_it() -> None:
-    """They are not read from meanwhile."""
-    way = Way(2)
-    caller = way.service.world.caller()
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS, flags=FOLLOWS))
-    way.service.peer.unsent_bytes = MAX_LINK_PENDING_BYTES + 1
-    caller.send(encode_payload(1, NEXT, PIECE))
-    assert [frame.kind for frame in way.service.received()] == [REQUEST_RESPONSE, PAYLOAD]
 
 
 def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:

@@ -6,10 +6,12 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.errors import INVALID, REJECTED
+from broker.events import REQUESTS_DROPPED
 from broker.forwarding import hops
 from broker.routing.leases import Lease
 from broker.routing.policies import Policy
 from broker.rsocket.frames import (
+    CANCEL,
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -23,7 +25,8 @@ from broker.rsocket.frames import (
 )
 from broker.wire.annotations import Annotations
 from broker.wire.frames import MIME_TYPE
-from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved
+from broker.wire.ids import id_text
+from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
 from tests.forwarding.brokers import SECTION, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.forwarding.pairs import MODELS
 
@@ -233,13 +236,30 @@ def test_too_much_that_waits_for_a_route_is_refused_to_other_brokers() -> None:
     broker = Broker("b2", CoreSettings(max_pending_bytes=1000))
     service = broker.service("orders", 7)
     link = broker.link("b1")
-    service.peer.unsent_bytes = 500
+    service.fill(480)
     link.send(encode_request(REQUEST_FNF, 1, b"", annotated(section(TO, "b1")) + REST))
-    assert len(service.received()) == 1
-    service.peer.unsent_bytes = 501
+    waits = service.peer.pending_bytes
     link.send(encode_request(REQUEST_RESPONSE, 3, b"", annotated(section(TO, "b1")) + REST))
-    text = f"over-limit: 501 bytes wait for {service.peer.name}, the limit for requests of other brokers is 500"
-    assert (link.received(), service.received()) == ([error(3, REJECTED, text)], [])
+    limit = "the limit for requests of other brokers is 500 (half of limits.max_pending_bytes)"
+    text = f"over-limit: {waits} bytes wait for the route {id_text(route_id(7))}, {limit}"
+    assert link.received() == [error(3, REJECTED, text)]
+    service.unblock()
+    assert [frame.kind for frame in service.received()] == [CANCEL, REQUEST_FNF]
+
+
+def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a_second() -> None:
+    """Nobody else could be told."""
+    broker = Broker("b2", CoreSettings(max_pending_bytes=1000))
+    service = broker.service("orders", 7)
+    link = broker.link("b1")
+    service.fill(500)
+    broker.events()
+    for stream_id in (1, 3, 5):
+        link.send(encode_request(REQUEST_FNF, stream_id, b"", annotated(section(TO, "b1")) + REST))
+    broker.advance(1.0)
+    told = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
+    assert [(event.service, event.reason, event.requests) for event in told] == [("orders", "over-limit", 3)]
+    assert broker.core.engine.drops.total_n == 3
 
 
 def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None:

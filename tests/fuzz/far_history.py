@@ -215,6 +215,11 @@ class FarHistory(History):
             end.world.core.relieved(end.peer, self.net.now)
         self.look()
 
+    def relieve_links(self) -> None:
+        for end in self.net.ends:
+            if not end.is_lost:
+                end.world.core.relieved(end.peer, self.net.now)
+
     def break_some_link(self) -> None:
         """It is dialled again when time passes."""
         a, b = self.dice.choice(self.net.edges)
@@ -227,10 +232,16 @@ class FarHistory(History):
             wire.world.core.congested(wire.peer)
         else:
             wire.world.core.relieved(wire.peer, self.net.now)
+            self.delayed.add(wire)
         self.look()
+        self.delayed.clear()
+
+    def forget_regions(self, member: Member) -> None:
+        """Requests are under way between brokers for long."""
 
     def wait(self, seconds: float) -> None:
         was_slow = self.net.is_slow
+        self.relieve_links()  # or they end: no KEEPALIVE passes
         self.net.hurry()
         self.net.advance(seconds)
         self.net.is_slow = was_slow
@@ -250,9 +261,7 @@ class FarHistory(History):
 
     def relieve_all(self) -> None:
         self.net.hurry()
-        for end in self.net.ends:
-            if not end.is_lost:
-                end.world.core.relieved(end.peer, self.net.now)
+        self.relieve_links()
         for wire in self.wires:
             if not wire.is_lost:
                 self.congest(wire, False)

@@ -124,8 +124,10 @@ class Member:
         self.region = region
         self.servings: dict[int, Serving] = {}  # open ones by stream id
 
+        self.regions = {region}  # that it had when what it reads now was sent
+
     def matches(self, wanted: dict[str, str]) -> bool:
-        return wanted["service"] == self.service and wanted.get("region", self.region) == self.region
+        return wanted["service"] == self.service and wanted.get("region", self.region) in self.regions
 
 
 class Caller:
@@ -146,6 +148,7 @@ class History:
         self.callers: list[Caller] = []
         self.gone: list[Wire] = []
         self.asks: list[Ask] = []
+        self.delayed: set[Wire] = set()  # what had waited for them is read now
         self.members_n = 0
 
     # What can happen
@@ -160,6 +163,7 @@ class History:
         """Its tags change; what it serves goes on."""
         raw = RouteSetup(route_id(member.number), member.service, tags_of({"region": region})).encode()
         member.region = region
+        member.regions.add(region)
         member.wire.push(composite((MIME_TYPE, raw)))
         self.look()
 
@@ -293,8 +297,10 @@ class History:
             self.world.core.congested(wire.peer)
         else:
             self.world.core.relieved(wire.peer, self.world.now)
+            self.delayed.add(wire)
         self.world.pump()
         self.look()
+        self.delayed.clear()
 
     def wait(self, seconds: float) -> None:
         self.world.advance(seconds)
@@ -320,11 +326,17 @@ class History:
         for member in list(self.members):
             for frame in member.wire.received():
                 self._at_member(member, frame)
+            self.forget_regions(member)
         for caller in list(self.callers):
             for frame in caller.wire.received():
                 self._at_caller(caller, frame)
         for wire in self.gone:
             assert wire.received() == [], "something was written to a connection that is gone"
+
+    def forget_regions(self, member: Member) -> None:
+        """What the member reads from now on is sent from now on, if nothing waits for it."""
+        if not member.wire.peer.is_congested:
+            member.regions = {member.region}
 
     def settle(self) -> None:
         """Everybody brings what runs to its end; after that nothing may be left."""
@@ -400,6 +412,8 @@ class History:
     def _begin(self, member: Member, frame: Frame) -> None:
         if frame.kind == REQUEST_N:
             return  # the broker asked before it saw the end of that stream
+        if member.wire in self.delayed and frame.kind not in MODELS:
+            return  # nor had it seen it when it said this
         assert frame.kind in MODELS, f"{frame} at {member.number} for a stream that has ended"
         ask = self.asks[int(frame.data.rstrip(b".").split(b" ")[0])]
         assert member.number not in ask.delivered, f"request {ask.number} came twice to {member.number}"
@@ -432,6 +446,8 @@ class History:
         ask = caller.asks[frame.stream_id]
         if ask.end in ("cancelled", "error of its own"):
             return  # what was under way
+        if caller.wire in self.delayed and not ask.is_open and frame.kind in (REQUEST_N, CANCEL, ERROR):
+            return  # it was said before the caller had said its last word
         assert ask.is_open, f"{frame} behind the end ({ask.end}) of request {ask.number}"
         if frame.kind == PAYLOAD:
             assert not ask.is_answered, f"{frame} behind the last answer of request {ask.number}"

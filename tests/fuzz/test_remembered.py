@@ -219,7 +219,6 @@ class Story:
         """All connections break, and whoever might come back does not: every end was counted once."""
         for twin in self.twins:
             for wire in twin.wires:
-                wire.peer.unsent_bytes = 0
                 wire.lose()
             twin.broker.advance(10.0)
             assert twin.broker.left_over() == []
@@ -427,7 +426,7 @@ class Story:
                 if what == "lose":
                     wire.lose()
                 elif what == "full":
-                    wire.peer.unsent_bytes = wire.peer.settings.max_pending_bytes if is_on else 0
+                    wire.fill(wire.peer.settings.max_pending_bytes // 2) if is_on else wire.unblock()
                 elif what == "congest" and is_on:
                     twin.broker.core.congested(wire.peer)
                 elif what == "congest":

@@ -59,7 +59,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS, None, bytes(32))
-        self.shell = Shell(self.core, 1 << 20, 10.0, lambda events: None)
+        self.shell = Shell(self.core, 10.0, lambda events: None)
         self.dials = FakeDials()
         self.resolver = FakeResolver()
         self.dialer: Dialer | None = None  # None until `dial`

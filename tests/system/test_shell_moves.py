@@ -17,7 +17,7 @@ class Bench:
     def __init__(self) -> None:
         self.loop = FakeLoop()
         self.core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
-        self.shell = Shell(self.core, 1 << 30, STUCK_S, lambda events: None, self.loop)
+        self.shell = Shell(self.core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.first = FakeLink()
         self.peer = self.connect(self.first)

@@ -31,7 +31,7 @@ class Bench:
         settings = CoreSettings(single_requests=every_n, no_route=no_route)
         self.core = Core(settings, route_id(0xB1), Dice(1), time.monotonic(), START_MS)
         on_requests = self.take_requests if every_n else None
-        self.shell = Shell(self.core, 1 << 30, 10.0, self.take_events, self.loop, on_requests)
+        self.shell = Shell(self.core, 10.0, self.take_events, self.loop, on_requests)
         self.shell.start()
         self.peer: Peer = self.shell.connected("tcp 127.0.0.1:1", True, FakeLink())
         self.send(Setup(COMPOSITE_MIME, "a/b", 1_000_000, 2_000_000).encode())

@@ -1,14 +1,15 @@
-"""A peer that asks for more than it reads costs a bounded number of bytes, then its connection; others go on."""
+"""A peer that asks for more than it reads costs a bounded number of bytes, then a request; others go on."""
 
 import asyncio
 
 import pytest
 
-from broker.rsocket.frames import REQUEST_STREAM
+from broker.errors import CANCELED
+from broker.rsocket.frames import COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_STREAM, encode_payload
 from broker.server import Server
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
-from tests.fakes import composite, route_id
+from tests.fakes import Frame, composite, route_id
 from tests.system.waits import soon, until
 from tests.system.wires import Closed, Wire
 
@@ -34,8 +35,17 @@ async def pour(service: Wire, stream_id: int) -> int:
     return sent
 
 
+async def read_to_error(slow: Wire, stream_id: int) -> Frame:
+    """Reads what had waited, up to the ERROR of the stream."""
+    while (frame := await slow.receive()).kind != ERROR:
+        assert (frame.kind, frame.stream_id) == (PAYLOAD, stream_id)
+    return frame
+
+
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
-async def test_a_slow_reader_is_ended_and_counted_while_others_go_on(make_server: MakeServer, scheme: str) -> None:
+async def test_a_slow_reader_loses_the_request_for_which_most_waits_and_nothing_else(
+    make_server: MakeServer, scheme: str
+) -> None:
     server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES})
     firehose = await Wire.service(url_of(server, "tcp"), "firehose", 1)
     orders = await Wire.service(url_of(server, scheme), "orders", 2)
@@ -52,41 +62,63 @@ async def test_a_slow_reader_is_ended_and_counted_while_others_go_on(make_server
     going_on = asyncio.create_task(go_on())
     slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
     slow.setup()
-    slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
+    stream_id = slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
     request = await firehose.receive()
     await pour(firehose, request.stream_id)
-    await until(lambda: len(server.core.peers()) == 3)
-    assert server.core.closed_by_reason == {"slow-peer": 1}
-    (closed,) = server.core.closed
-    assert (closed.reason, closed.detail.split(" bytes ")[1]) == (
-        "slow-peer",
-        f"wait to be read, the limit is {MAX_PENDING_BYTES}",
-    )
     seen = answers
     await until(lambda: answers > seen + 10)
     assert not going_on.done()
     going_on.cancel()
     await asyncio.gather(going_on, return_exceptions=True)
-    slow.transport.abort()
+    ended = await read_to_error(slow, stream_id)
+    assert (ended.code, ended.text.startswith("over-limit: ")) == (CANCELED, True)
+    assert f"the limit is {MAX_PENDING_BYTES} (limits.max_pending_bytes)" in ended.text
+    assert (await slow.ask("orders", b"still here")).data == b"still here"
+    assert (server.core.closed_by_reason, len(server.core.peers())) == ({}, 4)
     for wire in (slow, firehose, orders, other):
         await wire.close()
     await soon(asyncio.gather(echo, return_exceptions=True))
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
-async def test_a_process_ends_a_slow_reader_too(start_broker: StartBroker, scheme: str) -> None:
+async def test_a_process_ends_only_that_request_too(start_broker: StartBroker, scheme: str) -> None:
     """The same on the event loop that brokers run on."""
     broker = start_broker(limits__max_pending_bytes=MAX_PENDING_BYTES)
     firehose = await Wire.service(broker.url("tcp"), "firehose", 1)
     slow = await Wire.connect(broker.url(scheme), receive_buffer_bytes=4096)
     slow.setup()
-    slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
+    stream_id = slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
     request = await firehose.receive()
     await pour(firehose, request.stream_id)
-    await firehose.ping()
-    await until(lambda: f"bytes wait to be read, the limit is {MAX_PENDING_BYTES}" in broker.errors)
-    slow.transport.abort()
+    assert (await read_to_error(slow, stream_id)).text.startswith("over-limit: ")
+    await slow.ping()
     for wire in (slow, firehose):
+        await wire.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
+async def test_a_large_answer_waits_for_a_caller_that_reads_slowly(make_server: MakeServer, scheme: str) -> None:
+    """20 MB without credit, of which the caller reads nothing before all of it has come; small answers overtake it."""
+    server = await make_server()
+    service = await Wire.service(url_of(server, "tcp"), "orders", 1)
+    slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
+    slow.setup()
+    large, small = slow.request("orders"), slow.request("orders")
+    asked = [await service.receive() for _ in range(2)]
+    for number in range(320):
+        service.send(encode_payload(asked[0].stream_id, NEXT | (FOLLOWS if number < 319 else COMPLETE), bytes(65_000)))
+    service.send(encode_payload(asked[1].stream_id, NEXT | COMPLETE, b"little"))
+    await service.ping()
+    order: list[int] = []
+    size = 0
+    while size < 320 * 65_000:
+        frame = await slow.receive()
+        if frame.stream_id == large:
+            size += len(frame.data)
+        order.append(frame.stream_id)
+    assert order.index(small) < len(order) - 100
+    assert server.core.closed_by_reason == {}
+    for wire in (slow, service):
         await wire.close()
 
 
@@ -172,7 +204,7 @@ async def test_a_service_that_takes_nothing_is_ended_and_its_callers_go_on(
     for _ in range(40):
         caller.request("orders", bytes(200_000), kind=0x05)
     await until(lambda: server.core.closed_by_reason.get("slow-peer", 0) == 1)
-    assert server.core.closed[-1].detail.endswith("nothing was for 0.3 s")
+    assert server.core.closed[-1].detail.endswith("nothing was for 0.3 s (limits.stuck_s)")
     await caller.ping()
     service.transport.abort()
     for wire in (service, caller):

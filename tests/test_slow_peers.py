@@ -1,0 +1,251 @@
+"""A peer that reads slowly: what waits for it, what is held back, what ends when it is too much."""
+
+import pytest
+
+from broker.core import FED_BYTES, CoreSettings
+from broker.errors import CANCELED, REJECTED
+from broker.forwarding.peers import MAX_HELD_CREDIT
+from broker.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    ERROR,
+    FOLLOWS,
+    MAX_N,
+    NEXT,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Resume,
+    Setup,
+    encode_keepalive,
+    encode_payload,
+)
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.wire.frames import MULTICAST
+from tests.fakes import Frame, Wire, World, address, cancelled
+
+ORDERS = address(service="orders")
+ALL_ORDERS = address(MULTICAST, service="orders")
+LIMIT = 100_000
+
+
+def made(limit: int = LIMIT) -> tuple[World, Wire, Wire]:
+    world = World(CoreSettings(max_pending_bytes=limit))
+    return world, world.service("orders", 1), world.caller()
+
+
+def kinds(frames: list[Frame]) -> list[tuple[int, int]]:
+    return [(frame.kind, frame.stream_id) for frame in frames]
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_all_that_waited_is_written_once_the_peer_reads_again(framed: bool) -> None:
+    world = World()
+    service, caller = world.service("orders", 1, framed=framed), world.caller(framed)
+    caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
+    caller.block()
+    for number in range(100):
+        service.answer(2, b"item %d" % number, NEXT)
+    assert caller.received() == []
+    caller.unblock()
+    assert [frame.data for frame in caller.received()] == [b"item %d" % number for number in range(100)]
+    assert (caller.peer.pending_bytes, caller.peer.is_congested) == (0, False)
+
+
+@pytest.mark.parametrize("raw_address", [ORDERS, ALL_ORDERS])
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_credit_that_a_congested_caller_gives_is_held_back(kind: int, raw_address: bytes) -> None:
+    """Its services stop by themselves: it has not read what it has asked for before."""
+    _, service, caller = made()
+    caller.request(kind, 1, raw_address, n=1)
+    service.answer(2, b"first", NEXT)
+    service.received()
+    caller.block()
+    for _ in range(3):
+        caller.ask(1, 2)
+    assert service.received() == []
+    caller.unblock()
+    asked_n = sum(frame.n for frame in service.received() if frame.kind == REQUEST_N)
+    assert asked_n == 6 if raw_address == ORDERS else asked_n > 0  # a multicast has windows of its own
+
+
+def test_credit_that_a_congested_service_gives_is_held_back() -> None:
+    _, service, caller = made()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS)
+    service.block()
+    service.ask(2, 3)
+    service.ask(2, MAX_N)
+    assert caller.received() == []
+    service.unblock()
+    assert [(frame.kind, frame.n) for frame in caller.received()] == [(REQUEST_N, MAX_N)]
+
+
+def test_credit_of_a_stream_that_has_ended_is_given_to_no_other() -> None:
+    _, service, caller = made()
+    caller.request(REQUEST_STREAM, 1, ORDERS)
+    caller.block()
+    caller.ask(1, 5)
+    caller.cancel(1)
+    caller.request(REQUEST_STREAM, 1, ORDERS, n=1)
+    caller.unblock()
+    assert kinds(service.received()) == [(REQUEST_STREAM, 2), (CANCEL, 2), (REQUEST_STREAM, 4)]
+
+
+def test_credit_that_is_held_back_is_bounded_by_the_open_streams() -> None:
+    _, _, caller = made()
+    caller.block()
+    for number in range(3 * MAX_HELD_CREDIT):
+        caller.request(REQUEST_STREAM, 1 + 2 * number, ORDERS)
+        caller.ask(1 + 2 * number, 5)
+        caller.cancel(1 + 2 * number)
+    assert len(caller.peer.held_credit) <= MAX_HELD_CREDIT
+
+
+def test_nothing_of_a_stream_is_written_that_the_caller_has_cancelled() -> None:
+    _, service, caller = made()
+    caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
+    caller.block()
+    for _ in range(10):
+        service.answer(2, bytes(100), NEXT)
+    caller.cancel(1)
+    assert caller.peer.pending_bytes == 0
+    caller.unblock()
+    assert caller.received() == []
+
+
+@pytest.mark.parametrize("raw_address", [ORDERS, ALL_ORDERS])
+def test_beyond_the_limit_the_request_for_which_most_waits_ends_and_the_connection_stays(raw_address: bytes) -> None:
+    world, service, caller = made()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_STREAM, 3, raw_address, n=1000)
+    service.received()
+    caller.block()
+    service.answer(2, b"little", NEXT | COMPLETE)
+    for _ in range(LIMIT // 30_000 + 1):
+        service.answer(4, bytes(30_000), NEXT)
+    assert service.received() == [cancelled(4)]
+    caller.unblock()
+    answer, ended = sorted(caller.received(), key=lambda frame: frame.stream_id)
+    assert answer == Frame(encode_payload(1, NEXT | COMPLETE, b"little"))
+    assert (ended.kind, ended.stream_id, ended.code) == (ERROR, 3, CANCELED)
+    limit = f"the limit is {LIMIT} (limits.max_pending_bytes); this request has most of them"
+    assert ended.text.startswith("over-limit: ")
+    assert ended.text.endswith(limit)
+    assert (caller.is_closed, world.left_over()) == (False, [])
+
+
+def test_at_the_limit_nothing_ends() -> None:
+    _, service, caller = made()
+    caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
+    caller.block()
+    cost = len(encode_payload(1, NEXT, b"")) + 64
+    service.answer(2, bytes(LIMIT // 2 - cost), NEXT)
+    service.answer(2, bytes(LIMIT - LIMIT // 2 - cost), NEXT)
+    service.received()
+    assert service.received() == []
+    service.answer(2, b"", NEXT)
+    assert service.received() == [cancelled(2)]
+
+
+def test_an_answer_that_came_whole_is_ended_for_its_caller_when_it_holds_most() -> None:
+    """Its stream has ended at the broker; the caller must not wait for the rest."""
+    _, service, caller = made()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    caller.block()
+    service.answer(2, bytes(60_000), NEXT | FOLLOWS)
+    service.answer(2, bytes(30_000), NEXT | COMPLETE)
+    service.answer(4, bytes(20_000), NEXT | COMPLETE)
+    caller.unblock()
+    assert sorted(kinds(caller.received())) == [(PAYLOAD, 3), (ERROR, 1)]
+
+
+def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
+    """REJECTED says that nothing was processed."""
+    world, service, caller = made()
+    service.block()
+    service.peer.feeders.clear()
+    other = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS, bytes(60_000))
+    for number in range((LIMIT + FED_BYTES) // 16_000_000 + 1):
+        other.request(REQUEST_RESPONSE, 1 + 2 * number, ORDERS, bytes(16_000_000))
+    [ended] = other.received()
+    assert (ended.kind, ended.code, ended.text[:12]) == (ERROR, REJECTED, "over-limit: ")
+    service.unblock()
+    assert CANCEL not in [frame.kind for frame in service.received()]
+    assert caller.received() == []
+
+
+def test_a_fire_and_forget_that_finds_no_room_is_counted() -> None:
+    world, service, caller = made()
+    service.block()
+    for number in range((LIMIT + FED_BYTES) // 16_000_000 + 1):
+        caller.request(REQUEST_FNF, 1 + 2 * number, ORDERS, bytes(16_000_000))
+    assert world.core.engine.drops.total_n == 1
+    assert not service.is_closed
+
+
+def test_beyond_the_limit_of_all_the_request_for_which_most_waits_ends() -> None:
+    world = World(CoreSettings(max_buffered_bytes=LIMIT))
+    service = world.service("orders", 1)
+    callers = [world.caller() for _ in range(3)]
+    for caller, size in zip(callers, (30_000, 50_000, 10_000), strict=True):
+        caller.request(REQUEST_STREAM, 1, ORDERS, n=10)
+        caller.block()
+        service.answer(service.received()[-1].stream_id, bytes(size), NEXT)
+    service.answer(2, bytes(15_000), NEXT)
+    for caller in callers:
+        caller.unblock()
+    assert [[frame.kind for frame in caller.received()] for caller in callers] == [[PAYLOAD] * 2, [ERROR], [PAYLOAD]]
+    assert [caller.is_closed for caller in callers] == [False] * 3
+
+
+def test_a_large_frame_ends_nobody_who_reads_it_while_something_else_is_written() -> None:
+    """A KEEPALIVE of a service that still reads a frame of 9 MB is answered, and behind it."""
+    _, service, caller = made(8 << 20)
+    caller.request(REQUEST_RESPONSE, 1, ORDERS, bytes(9_000_000))
+    service.block()
+    service.send(encode_keepalive(b"", respond=True))
+    caller.send(encode_keepalive(b"", respond=True))
+    assert not service.is_closed
+    service.unblock()
+    assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE", "KEEPALIVE"]
+
+
+def test_the_reason_of_an_end_does_not_wait_behind_what_nobody_wants_any_more() -> None:
+    world, service, caller = made()
+    caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
+    caller.block()
+    for _ in range(10):
+        service.answer(2, bytes(1000), NEXT)
+    world.core.end(caller.peer, "closed-by-operator", "enough", world.now)
+    world.pump()
+    assert [frame.text for frame in caller.received()] == ["closed-by-operator: enough"]
+    assert service.received()[-1].kind == CANCEL
+
+
+def test_a_session_knows_what_was_written_and_not_what_waited() -> None:
+    """The positions of resumption are those of the frames as the client gets them."""
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.connect()
+    caller.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, token=b"token", wants_resume=True).encode())
+    caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
+    caller.block()
+    for number in range(3):
+        service.answer(2, b"%d" % number, NEXT)
+    session = caller.peer.session
+    assert session is not None
+    assert session.sent_position == 0
+    caller.unblock()
+    items = caller.received()
+    assert session.sent_position == sum(len(frame.raw) for frame in items)
+    caller.block()
+    service.answer(2, b"3", NEXT)
+    caller.lose()
+    again = world.connect()
+    again.send(Resume(b"token", session.sent_position - len(items[0].raw), 0).encode())
+    assert [frame.data for frame in again.received() if frame.kind == PAYLOAD] == [b"3"]
