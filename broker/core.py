@@ -1,6 +1,7 @@
 """The whole broker as one machine without I/O: bytes and time go in, bytes and events come out.
 
     connected(name, …) / receive(peer, data, now) / lost(peer, …)    what happened outside
+    go_on(peer, now)                                                 more of what was received, a few frames at a time
     tick(now, at_ms) / next_deadline()                               time passed; when to tick at the latest
     take_writes()                                                    peers with bytes to write
     take_events()                                                    what happened inside
@@ -82,6 +83,7 @@ from broker.wire.ids import id_text
 
 CoreSettings = Settings
 
+ALL_FRAMES: Final = 1 << 60
 FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 
 _LOOKED_AT: Final = METADATA | FOLLOWS  # flags of frames that do not simply pass
@@ -225,19 +227,34 @@ class Core(Ends):
         self._watch(peer, now + peer.connection.lifetime_s)
         return peer
 
-    def receive(self, peer: Peer, data: bytes, now: float) -> None:
-        """Bytes from a peer: any piece of the stream when framed, else exactly one message."""
+    def receive(self, peer: Peer, data: bytes, now: float, most_n: int = ALL_FRAMES) -> bool:
+        """Bytes from a peer: any piece of the stream when framed, else exactly one message.
+
+        True when there are more frames in them than `most_n`: then `go_on` is to be called until it says False, and
+        nothing more is to be received from this peer before that.
+        """
         if peer.is_ending or peer.is_lost:
-            return
-        if self._fed:
-            self._let_be(now)  # what was let go since by time, or by somebody's end
+            return False
         peer.heard_at = now
         peer.bytes_in += len(data)
+        peer.frame.feed(data, now)
+        return self._work_off(peer, now, most_n)
+
+    def go_on(self, peer: Peer, now: float, most_n: int = ALL_FRAMES) -> bool:
+        """Deals with more of the frames that `receive` has left; True when there are still more."""
+        if peer.is_ending or peer.is_lost:
+            return False
+        peer.frame.now = now
+        return self._work_off(peer, now, most_n)
+
+    def _work_off(self, peer: Peer, now: float, most_n: int) -> bool:
+        if self._fed:
+            self._let_be(now)  # what was let go since by time, or by somebody's end
         frame = peer.frame
         session = peer.session
         begins = peer.begins
         frames = 0
-        frame.feed(data, now)
+        is_left = False
         while frame.advance():
             frames += 1
             stream_id = frame.stream_id
@@ -248,7 +265,7 @@ class Core(Ends):
                 if stream is None:
                     self._handle_new(peer, frame)
                 elif (frame.flags & _LOOKED_AT or frame.kind == ERROR) and not self._passes(peer, frame):
-                    continue
+                    pass
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
                 else:
@@ -260,6 +277,9 @@ class Core(Ends):
             else:
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
+            if frames >= most_n:
+                is_left = frame.has_more()
+                break
         self.frames_in += frames
         if frame.fault and not peer.is_ending:
             self.end(peer, "bad-frame", frame.fault, now)
@@ -273,6 +293,7 @@ class Core(Ends):
             self.protection.judge(now)
         if self._refused:
             self.protection.tell_opened(now)
+        return is_left and not peer.is_ending
 
     def congested(self, peer: Peer) -> None:
         """The peer's transport is to be written no more to, for now: what is sent to the peer waits in the core.

@@ -30,6 +30,12 @@ REQUESTS_S = 0.015
 QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS = 20  # a part of them with each tick
+# Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
+SLICE_FRAMES = 32  # worked off before the time is looked at
+TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
+TURN_BYTES = (
+    128 << 10
+)  # read at once: after so many nothing more is read in this turn; libuv would read 32 times 256,000
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
@@ -89,6 +95,19 @@ class Stuck:
         self.since = since
 
 
+class Behind:
+    """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
+
+    __slots__ = ("has_frames", "later", "lost_reason", "peer", "since")
+
+    def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
+        self.peer = peer
+        self.has_frames = has_frames  # the core has frames of it that it has not looked at
+        self.later: deque[bytes] = deque()  # what came behind them; bounded by what one read of a transport gives
+        self.since = since  # when it was received, seconds, monotonic
+        self.lost_reason: str | None = None  # set once the transport is gone: what it had sent before that counts
+
+
 class Closing:
     """An ended peer that has not taken its last bytes yet."""
 
@@ -122,6 +141,10 @@ class Shell:
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._closing: deque[Closing] = deque()  # whose last bytes are awaited, by when they are looked at
+        self._behind: dict[int, Behind] = {}  # by peer id
+        self._messages_n = 0  # of one connection in this turn, one after another
+        self._messages_of: Peer | None = None  # of whom
+        self._messages_from = 0.0  # when the first of them came, seconds, monotonic
         self._loop: Loop = asyncio.get_running_loop() if loop is None else loop
         self._is_waking = False
         self._reads = 0  # since the last writing
@@ -166,7 +189,16 @@ class Shell:
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes of a peer."""
         now = time.monotonic()
-        self.core.receive(peer, data, now)
+        if self._behind:
+            behind = self._behind.get(peer.id)
+            if behind is not None:
+                behind.later.append(data)
+                return
+        if self.core.receive(peer, data, now, SLICE_FRAMES):
+            if self._work_off(peer, now + TURN_S):
+                self._fall_behind(peer, True, now)
+        elif len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
+            self._fall_behind(peer, False, now)
         if peer.is_lost:
             self._move()  # it was a newcomer that resumed another peer
         self._reads += 1
@@ -183,6 +215,64 @@ class Shell:
             self.wake()
         self._busy_at = time.monotonic()
 
+    def _work_off(self, peer: Peer, until: float) -> bool:
+        """Frames of what was received, until that time; True when there are more."""
+        now = time.monotonic()
+        while now < until:
+            if not self.core.go_on(peer, now, SLICE_FRAMES):
+                return False
+            now = time.monotonic()
+        return True
+
+    def _is_long(self, peer: Peer, now: float) -> bool:
+        """The connection has sent messages for longer than its turn takes; each is received alone."""
+        if self._messages_of is not peer:
+            self._messages_of = peer
+            self._messages_from = now
+            self._messages_n = 0
+        self._messages_n += 1
+        return self._messages_n % SLICE_FRAMES == 0 and now - self._messages_from > TURN_S
+
+    def _fall_behind(self, peer: Peer, has_frames: bool, now: float) -> None:
+        """Nothing more is read from the connection before the next turn, and until what was read is worked off."""
+        link = self._links.get(peer.id)
+        if link is None or peer.is_ending or peer.is_lost:
+            return
+        if not self._behind:
+            self._loop.call_soon(self._catch_up)
+        self._behind[peer.id] = Behind(peer, has_frames, now)
+        link.pause()
+
+    def _catch_up(self) -> None:
+        """A turn of each connection that is behind."""
+        for peer_id, behind in list(self._behind.items()):
+            peer = behind.peer
+            now = time.monotonic()
+            until = now + TURN_S
+            self._arrived_at = self._arrived_at or behind.since
+            if behind.has_frames:
+                behind.has_frames = self.core.go_on(peer, now, SLICE_FRAMES) and self._work_off(peer, until)
+            while behind.later and not behind.has_frames:
+                data = behind.later.popleft()
+                behind.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
+                now = time.monotonic()
+                if now >= until:
+                    break
+            if behind.has_frames or behind.later:
+                continue
+            del self._behind[peer_id]
+            if behind.lost_reason is not None:
+                self._lose(peer, behind.lost_reason)
+            elif not peer.is_paused and (link := self._links.get(peer_id)) is not None:
+                link.resume()
+        self._move()
+        if self._behind:
+            self._loop.call_soon(self._catch_up)
+        if not self.core.has_writes():
+            self._frames_seen = self.core.frames_in  # they lead to no writing
+            self._arrived_at = 0.0
+        self.wake()
+
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
         self.core.end(peer, word, text, time.monotonic())
@@ -190,7 +280,18 @@ class Shell:
 
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""
+        behind = self._behind.get(peer.id)
+        if behind is not None and not peer.is_ending:
+            behind.lost_reason = reason
+            self._links.pop(peer.id, None)
+            self._congested.pop(peer.id, None)
+            self._unsent.pop(peer.id, None)
+            return
+        self._lose(peer, reason)
+
+    def _lose(self, peer: Peer, reason: str) -> None:
         self._links.pop(peer.id, None)
+        self._behind.pop(peer.id, None)
         self.core.lost(peer, reason, time.monotonic())
         self._move()
         self._congested.pop(peer.id, None)
@@ -238,6 +339,7 @@ class Shell:
         self._is_waking = False
         self._was_alone = self._reads <= 1
         self._reads = 0
+        self._messages_of = None
         if self.core.has_turned():
             self._turn()
         for peer in self.core.take_writes():
@@ -377,7 +479,7 @@ class Shell:
             if link is not None:
                 if peer.is_paused:
                     link.pause()
-                else:
+                elif peer.id not in self._behind:
                     link.resume()
 
     def _gather_requests(self) -> None:

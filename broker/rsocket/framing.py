@@ -119,6 +119,10 @@ class FrameCursor:
         self.flags = head & 0x3FF
         return True
 
+    def has_more(self) -> bool:
+        """Bytes are left behind the frame that is being looked at: `advance` has something to do."""
+        return self._is_framed and self._next < len(self.data)
+
     def close(self) -> None:
         """No further frames, whatever is fed: what is left is forgotten."""
         self._is_closed = True

@@ -8,7 +8,7 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import TICK_S, WEIGH_S, Shell
+from broker.edge.shell import SLICE_FRAMES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
@@ -315,3 +315,85 @@ async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_mor
     heavy.shell.lost(heavy.peers[1], "gone")
     heavy.pass_time(2 * WEIGH_S)
     assert heavy.shell.core.crowd.buffered_bytes == 0
+
+
+# Nobody waits for a flood
+
+
+def answers_n(link: FakeLink) -> int:
+    return link.pending // (3 + 14)  # KEEPALIVEs without data
+
+
+def flood(frames_n: int) -> bytes:
+    ping = encode_keepalive(b"", respond=True)
+    return (len(ping).to_bytes(3, "big") + ping) * frames_n
+
+
+def crowded(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> Pair:
+    monkeypatch.setattr(shell, "TURN_S", turn_s)
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    return Pair(CoreSettings(max_keepalives_per_s=0))
+
+
+async def test_of_one_read_so_much_is_worked_off_in_a_turn_and_nothing_is_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    flooding, other = pair.links
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    assert flooding.is_paused
+    for turn in range(1, 4):
+        pair.ask(1)
+        pair.loop.turn()
+        assert (answers_n(other), flooding.is_paused) == (turn, turn < 2)
+    pair.loop.turn()
+    assert answers_n(flooding) == 3 * SLICE_FRAMES
+
+
+async def test_what_takes_less_than_a_turn_is_worked_off_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    pair.shell.received(pair.peers[0], flood(10 * SLICE_FRAMES))
+    assert not pair.links[0].is_paused
+    pair.loop.turn()
+    assert answers_n(pair.links[0]) == 10 * SLICE_FRAMES
+
+
+async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    pair.shell.received(pair.peers[0], bytes([0x02, 0, 0]) + bytes(shell.TURN_BYTES - 3))
+    assert pair.links[0].is_paused
+    pair.loop.turn()
+    assert not pair.links[0].is_paused
+
+
+async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comes alone: the transport is paused, and what it gives all the same is kept in order."""
+    monkeypatch.setattr(shell, "TURN_S", 0.0)
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
+    loop, link = FakeLoop(), FakeLink()
+    sockets = Shell(core, STUCK_S, lambda events: None, loop)
+    peer = sockets.connected("ws 127.0.0.1:1", False, link)
+    sockets.received(peer, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+    pings = [encode_keepalive(b"%d" % number, respond=True) for number in range(5 * SLICE_FRAMES)]
+    for ping in pings:
+        sockets.received(peer, ping)
+    assert link.is_paused
+    assert core.frames_in < len(pings)
+    for _ in pings:
+        loop.turn()
+    assert not link.is_paused
+    assert core.frames_in == 1 + len(pings)
+    assert link.pending == sum(map(len, pings))
+
+
+async def test_what_a_connection_had_sent_before_it_was_lost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.lost(pair.peers[0], "the peer closed the connection")
+    assert not pair.peers[0].is_lost
+    for _ in range(4):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert pair.peers[0].is_lost
