@@ -1,7 +1,7 @@
 """The whole broker as one machine without I/O: bytes and time go in, bytes and events come out.
 
     connected(name, …) / receive(peer, data, now) / lost(peer, …)    what happened outside
-    go_on(peer, now)                                                 more of what was received, a few frames at a time
+    go_on(peer, now) / work(now)                                     more of what was received, a part at a time
     tick(now, at_ms) / next_deadline()                               time passed; when to tick at the latest
     take_writes()                                                    peers with bytes to write
     take_events()                                                    what happened inside
@@ -25,6 +25,7 @@ from broker.events import (
     LifecycleEvent,
 )
 from broker.forwarding.engine import MAX_MIMES, Engine
+from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.outbound import Total
 from broker.forwarding.peers import Peer
@@ -99,6 +100,7 @@ class Core(Ends):
         "_deadlines",
         "_diary",
         "_dirty",
+        "_fanouts",
         "_fed",
         "_flow_at",
         "_flow_from",
@@ -154,6 +156,7 @@ class Core(Ends):
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
+        self._fanouts: Final = self.engine.fanouts
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -244,6 +247,8 @@ class Core(Ends):
         """Deals with more of the frames that `receive` has left; True when there are still more."""
         if peer.is_ending or peer.is_lost:
             return False
+        if peer.held_n:
+            return True
         peer.frame.now = now
         return self._work_off(peer, now, most_n)
 
@@ -277,7 +282,7 @@ class Core(Ends):
             else:
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
-            if frames >= most_n:
+            if frames >= most_n or peer.held_n:
                 is_left = frame.has_more()
                 break
         self.frames_in += frames
@@ -293,7 +298,24 @@ class Core(Ends):
             self.protection.judge(now)
         if self._refused:
             self.protection.tell_opened(now)
-        return is_left and not peer.is_ending
+        return (is_left or peer.held_n > 0) and not peer.is_ending
+
+    def has_work(self) -> bool:
+        """Work that is done a part at a time is left: `work` is to be called in each turn."""
+        return self._fanouts.has_work()
+
+    def work(self, now: float) -> None:
+        """A turn of what goes to many branches."""
+        done_n = 0
+        while self._fanouts.has_work() and done_n < MAX_BRANCHES_PER_TURN:
+            if self._fed:
+                self._let_be(now)
+            fanout, branches_n = self._fanouts.advance(now)
+            done_n += max(1, branches_n)
+            if self._fed:
+                self._pause(fanout.caller)
+        if self._over:
+            self._shed(now)
 
     def congested(self, peer: Peer) -> None:
         """The peer's transport is to be written no more to, for now: what is sent to the peer waits in the core.

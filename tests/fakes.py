@@ -231,6 +231,8 @@ class World:
     def pump(self) -> None:
         """Carries what the core wants written to the wires, and what it wants to read no more."""
         self.move()
+        while self.core.has_work():
+            self.core.work(self.now)
         self.turn()
         for peer in self.core.take_writes():
             if not peer.is_blocked or peer.is_ending:
@@ -308,15 +310,20 @@ class Wire:
         for raw in frames:
             if self.is_lost:
                 return
-            self.world.core.receive(
-                self.peer, len(raw).to_bytes(3, "big") + raw if self.peer.is_framed else raw, self.world.now
-            )
+            self._receive(len(raw).to_bytes(3, "big") + raw if self.peer.is_framed else raw)
         self.world.pump()
 
     def send_bytes(self, data: bytes) -> None:
         """Sends any bytes."""
-        self.world.core.receive(self.peer, data, self.world.now)
+        self._receive(data)
         self.world.pump()
+
+    def _receive(self, data: bytes) -> None:
+        core = self.world.core
+        is_left = core.receive(self.peer, data, self.world.now)
+        while is_left:
+            core.work(self.world.now)
+            is_left = core.go_on(self.peer, self.world.now)
 
     def block(self) -> None:
         """Its transport takes nothing more for now."""

@@ -142,6 +142,7 @@ class Shell:
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._closing: deque[Closing] = deque()  # whose last bytes are awaited, by when they are looked at
         self._behind: dict[int, Behind] = {}  # by peer id
+        self._is_catching_up = False
         self._messages_n = 0  # of one connection in this turn, one after another
         self._messages_of: Peer | None = None  # of whom
         self._messages_from = 0.0  # when the first of them came, seconds, monotonic
@@ -218,7 +219,7 @@ class Shell:
     def _work_off(self, peer: Peer, until: float) -> bool:
         """Frames of what was received, until that time; True when there are more."""
         now = time.monotonic()
-        while now < until:
+        while now < until and not peer.held_n:
             if not self.core.go_on(peer, now, SLICE_FRAMES):
                 return False
             now = time.monotonic()
@@ -238,13 +239,20 @@ class Shell:
         link = self._links.get(peer.id)
         if link is None or peer.is_ending or peer.is_lost:
             return
-        if not self._behind:
-            self._loop.call_soon(self._catch_up)
+        self._catch_up_soon()
         self._behind[peer.id] = Behind(peer, has_frames, now)
         link.pause()
 
+    def _catch_up_soon(self) -> None:
+        """In the next turn of the loop."""
+        if not self._is_catching_up:
+            self._is_catching_up = True
+            self._loop.call_soon(self._catch_up)
+
     def _catch_up(self) -> None:
-        """A turn of each connection that is behind."""
+        """A turn of each connection that is behind, and of what goes to many."""
+        self._is_catching_up = False
+        self.core.work(time.monotonic())
         for peer_id, behind in list(self._behind.items()):
             peer = behind.peer
             now = time.monotonic()
@@ -267,7 +275,7 @@ class Shell:
                 link.resume()
         self._move()
         if self._behind:
-            self._loop.call_soon(self._catch_up)
+            self._catch_up_soon()
         if not self.core.has_writes():
             self._frames_seen = self.core.frames_in  # they lead to no writing
             self._arrived_at = 0.0
@@ -328,6 +336,8 @@ class Shell:
         """Writes what the core has, at the end of this turn of the loop."""
         if self._is_waking:
             return
+        if self.core.has_work():
+            self._catch_up_soon()
         if self.core.has_writes():
             self._is_waking = True
             self._loop.call_soon(self.flush)
@@ -363,7 +373,7 @@ class Shell:
             self._arrived_at = 0.0
         if self._on_requests is not None:
             self._gather_requests()
-        if self.core.has_writes():
+        if self.core.has_writes() or self.core.has_work():
             self.wake()
 
     def _write(self, peer: Peer, link: Link) -> None:

@@ -22,6 +22,11 @@ PIECE_BYTES: Final = 64  # what a frame that waits costs beside its content: or 
 class Trunk(Stream):
     """The call that branches belong to, as they see it."""
 
+    is_finished: bool
+
+    def drop_branch(self, branch: "Branch") -> None:
+        """Forgets a branch whose stream has ended, for both sides."""
+
     def from_branch(self, branch: "Branch", frame: FrameCursor) -> None:
         """A frame of the branch's route."""
 
@@ -51,6 +56,7 @@ class Branch(Stream):
         "granted_n",
         "is_deaf",
         "is_done",
+        "is_over",
         "item_bytes",
         "number",
         "partial",
@@ -72,6 +78,7 @@ class Branch(Stream):
         self.stream_id: Final = server.open_id()
         self.is_deaf = is_deaf  # it gets no more of the caller's items
         self.is_done = False  # it sends no more
+        self.is_over = False  # the call has forgotten it
         self.verdict = NEITHER  # on the route: how its stream ended
         self.asked_n = 0
         self.reach_n = 0  # grows by one with each item, up to the prefetch: doubles with each round trip
@@ -85,17 +92,25 @@ class Branch(Stream):
         self._last: Item | None = None
 
     def from_route(self, frame: FrameCursor) -> None:
-        self._trunk.from_branch(self, frame)
+        if not self._trunk.is_finished:  # else its CANCEL is on the way
+            self._trunk.from_branch(self, frame)
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        self._trunk.branch_lost(self, now)
+        self.lost(now)
+
+    def lost(self, now: float) -> None:
+        """It has ended without a word."""
+        if self._trunk.is_finished:
+            self._trunk.drop_branch(self)
+        else:
+            self._trunk.branch_lost(self, now)
 
     def shed(self, peer: Peer, text: str, now: float) -> bool:
         is_unseen = peer.waits_whole(self.stream_id)
         peer.drop_stream(self.stream_id)
         if not is_unseen:
             peer.send(encode_cancel(self.stream_id))
-        self._trunk.branch_lost(self, now)
+        self.lost(now)
         return True
 
     @property

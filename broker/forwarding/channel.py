@@ -17,6 +17,7 @@ from typing import Final
 
 from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import PIECE_BYTES, Branch
+from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import FAILED, Flow
 from broker.forwarding.merge import Merge
 from broker.forwarding.multicast import is_item
@@ -50,26 +51,40 @@ class Piece:
 class Channel(Merge):
     """A request_channel to all."""
 
-    __slots__ = ("_floor_n", "_held", "_is_within", "_listening_n", "_said_n", "_slowest_n")
+    __slots__ = ("_floor_n", "_held", "_is_within", "_listening_n", "_said_n", "_scratch", "_slowest_n")
 
     def __init__(
-        self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
+        self,
+        fanouts: Fanouts,
+        caller: Peer,
+        caller_id: int,
+        flow: Flow,
+        model: int,
+        now: float,
+        credit_n: int,
+        branches_n: int,
     ) -> None:
-        super().__init__(caller, caller_id, flow, model, now, credit_n, branches_n)
+        super().__init__(fanouts, caller, caller_id, flow, model, now, credit_n, branches_n)
         self._listening_n = 0  # branches that are not deaf
         self._floor_n = 0
         self._slowest_n = 0
         self._said_n = 0
         self._is_within = False  # fragments of an item have come, the last one has not
+        self._scratch: Final = FrameCursor(False)  # a piece that is passed on
         self._held: Final[deque[Piece]] = deque()  # bounded by multicast_buffer_bytes
 
     def opened(self, now: float) -> None:
         if not self.caller_done:
-            self._listening_n = self._slowest_n = len(self.branches)
+            listening = [branch for branch in self.branches.values() if not branch.is_deaf]
+            self._listening_n = len(listening)
+            self._slowest_n = len([branch for branch in listening if not branch.granted_n])
+        super().opened(now)
 
     def payload_of_caller(self, frame: FrameCursor) -> None:
         if not self.is_whole:
             super().payload_of_caller(frame)
+            return
+        if self.is_too_wide(frame):
             return
         self._bytes_in += frame.end - frame.start
         completes = frame.flags & COMPLETE != 0
@@ -85,11 +100,7 @@ class Channel(Merge):
             return
         if begins_item:
             self._said_n += 1
-        for branch in self.branches.values():
-            if not branch.is_deaf:
-                branch.server.forward(frame, branch.stream_id)
-        if completes:
-            self.caller_completed(frame.now)
+        self.pass_to_all(frame, completes)
 
     def caller_completed(self, now: float) -> None:
         for branch in list(self.branches.values()):
@@ -99,10 +110,9 @@ class Channel(Merge):
     def error_of_caller(self, frame: FrameCursor) -> None:
         """Ends both halves of those that listen, and overtakes what is held; `finish` cancels the others."""
         self._bytes_in += frame.end - frame.start
-        for branch in list(self.branches.values()):
-            if not branch.is_deaf:
-                branch.server.forward(frame, branch.stream_id)
-                self.drop_branch(branch)
+        branches = list(self.branches.values())
+        self.branches = {}
+        self.leave(branches, True, frame.data[frame.start + 4 : frame.end], frame.now)
         self.finish(FAILED, frame.now)
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
@@ -129,9 +139,10 @@ class Channel(Merge):
         if branch.is_deaf:
             return
         branch.is_deaf = True
-        self._listening_n -= 1
-        if branch.granted_n == self._floor_n:
-            self._slowest_n -= 1
+        if not self.is_opening:
+            self._listening_n -= 1
+            if branch.granted_n == self._floor_n:
+                self._slowest_n -= 1
         if branch.is_done:
             self.drop_branch(branch)
 
@@ -156,7 +167,7 @@ class Channel(Merge):
         """The branch wants `n` more items of the caller; what it has at hand is at most MAX_N."""
         before_n = branch.granted_n
         branch.granted_n = min(before_n + n, self._said_n + MAX_N)
-        if before_n == self._floor_n and branch.granted_n > before_n:
+        if before_n == self._floor_n and branch.granted_n > before_n and not self.is_opening:
             self._slowest_n -= 1
             if not self._slowest_n:
                 self._raise_floor(now)
@@ -199,8 +210,6 @@ class Channel(Merge):
                 self._said_n += 1
             self._held.popleft()
             self.let_go(piece.size)
-            for branch in self.branches.values():
-                if not branch.is_deaf:
-                    branch.server.request(branch.stream_id.to_bytes(4, "big") + piece.raw)
-            if piece.completes:
-                self.caller_completed(now)
+            self._scratch.feed(bytes(4) + piece.raw, now)
+            self._scratch.advance()
+            self.pass_to_all(self._scratch, piece.completes)

@@ -24,6 +24,6 @@ class Copy(Branch):
         if not self._is_heard:
             self._is_heard = True
             if frame.kind == ERROR and is_refused(frame, STALE):
-                self._trunk.branch_lost(self, frame.now)
+                self.lost(frame.now)
                 return
-        self._trunk.from_branch(self, frame)
+        super().from_route(frame)

@@ -8,6 +8,7 @@ from typing import Final
 from broker.errors import CODE_WORDS, BrokerError, Refusal
 from broker.events import NO_KEY
 from broker.forwarding.drops import Drops
+from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import REJECTED, Flow, FlowTable
 from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
 from broker.forwarding.peers import Peer
@@ -77,6 +78,7 @@ class Desk(Asks):
         "_mimes_by_pair",
         "_scratch",
         "drops",
+        "fanouts",
         "flows",
         "mimes",
         "order",
@@ -92,6 +94,7 @@ class Desk(Asks):
         self.singles: Final = Singles(query, settings.single_requests)
         self.flows: Final = FlowTable(self.singles)
         self.drops: Final = Drops()
+        self.fanouts: Final = Fanouts()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0
         self.timers: Final = Timers()
@@ -285,6 +288,17 @@ class Desk(Asks):
             peer.send(encode_error(stream_id, refusal.code, refusal.message))
         at = now if now else peer.heard_at
         self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.order, 0)
+
+    def refuse_wide(self, peer: Peer, frame: FrameCursor, target: Target | None, branches_n: int) -> bool:
+        """Refuses what would hold too much at so many branches; whether it was. Its bytes count for each of them."""
+        size = frame.end - frame.start
+        limit = self.settings.max_buffered_bytes
+        if size * branches_n <= limit:
+            return False
+        text = f"{size} bytes to {branches_n} routes are {size * branches_n} bytes, the limit is {limit}"
+        refusal = Refusal("over-limit", f"{text} (limits.max_buffered_bytes)")
+        self.refuse(peer, frame.stream_id, frame.kind, target, refusal)
+        return True
 
     def refuse_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> None:
         """Its first frame would have `size` bytes."""

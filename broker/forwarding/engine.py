@@ -12,10 +12,12 @@ from broker.errors import BrokerError, Refusal
 from broker.forwarding.departures import Departures
 from broker.forwarding.desk import MAX_MIMES as MAX_MIMES
 from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at, is_cut
+from broker.forwarding.fanouts import Fanout
 from broker.forwarding.flows import COMPLETED
 from broker.forwarding.gathering import Gathering
 from broker.forwarding.hops import Hops
 from broker.forwarding.models import open_multicast
+from broker.forwarding.openings import Opening, Part, Pushing
 from broker.forwarding.peers import Peer
 from broker.forwarding.relays import Relays
 from broker.forwarding.remotes import Remote
@@ -277,18 +279,33 @@ class Engine(Desk):
         metadata = frame.data[request.metadata_at : frame.end]
         raw_address = frame.data[at:to]
         flow = self.flow(peer, target, None if target.routing == MULTICAST else routes[0], METADATA_PUSH)
+        pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
+        parts: list[Part] = []
         for route in routes:
             server = self._server_of(peer, frame, request, target, route)
             if server is None:
                 return  # another broker has it, and the only route
-            try:
-                translated = self.translated(peer.mimes, server, metadata, raw_address, False)
-            except BrokerError:
-                translated = None  # see `translated_first`; a push has no answer
-            if translated is not None and len(translated) + HEADER_BYTES <= MAX_FRAME_BYTES:
-                server.request(encode_metadata_push(translated))
-            route.load.requests += 1  # no lease speaks of pushes
+            raw = pushes.get(server.mimes)
+            if raw is None:
+                raw = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
+            if raw:
+                parts.append(Part(server, route, raw))
+        pushing = Pushing(parts)
+        if self.fanouts.may(len(parts), frame.now):
+            pushing.advance(len(parts), frame.now)
+        else:
+            self.fanouts.add(Fanout(peer), pushing)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, len(routes))
+
+    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
+        """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""
+        try:
+            translated = self.translated(mimes, server, metadata, raw_address, False)
+        except BrokerError:
+            return b""  # a push has no answer
+        if translated is None or len(translated) + HEADER_BYTES > MAX_FRAME_BYTES:
+            return b""
+        return encode_metadata_push(translated)
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
         """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
@@ -413,6 +430,8 @@ class Engine(Desk):
         now = frame.now
         stream_id = frame.stream_id
         credit_n = initial_n(frame.data, frame.start) if kind >= REQUEST_STREAM else 0
+        if self.refuse_wide(peer, frame, target, len(routes)):
+            return
         frames: dict[int, bytes] = {}  # by the routes' mime types: what to send them
         if is_strange:
             for route in routes:
@@ -423,20 +442,28 @@ class Engine(Desk):
                         return
                     frames[server.mimes] = raw
         flow = self.flow(peer, target, None, kind)
-        call = open_multicast(peer, stream_id, flow, kind, now, credit_n, len(routes))
+        call = open_multicast(self.fanouts, peer, stream_id, flow, kind, now, credit_n, len(routes))
         call.order = self.order
         call.routes_n = len(routes)
         if is_strange:
             frame = self.cursor(frames[owner_of(routes[0]).mimes], now)
         call.enter(frame.flags, frame.end - frame.start)
+        if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no end to wait for
+            call.timer = self.timers.put(deadline_at(target, request, now), call)
+        if not call.may_at_once(len(routes), now):
+            whole = frame.data[frame.start : frame.end]
+            parts: list[Part] = []
+            for route in routes:
+                server = owner_of(route)
+                parts.append(Part(server, route, frames[server.mimes] if is_strange else whole))
+            call.add_step(Opening(self, call, parts, request.gathering, is_strange))
+            return
         for route in routes:
             server = owner_of(route)
             if is_strange:
                 frame = self.cursor(frames[server.mimes], now)
             call.open_branch(server, route, frame)
         call.opened(now)
-        if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no end to wait for
-            call.timer = self.timers.put(deadline_at(target, request, now), call)
         if request.gathering is not None:
             self.replay(peer, stream_id, request.gathering, is_strange, now)
 

@@ -5,8 +5,11 @@ includes an error. It will cancel requests that have not completed and ignore ad
 decides, and fragments pass as they come: only one branch is left then, so they cannot mix.
 """
 
+from typing import Final
+
 from broker.errors import Refusal
 from broker.forwarding.branches import Branch
+from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.multicast import Multicast, is_item
 from broker.forwarding.peers import Peer
@@ -14,24 +17,35 @@ from broker.forwarding.splices import verdict_of
 from broker.rsocket.frames import COMPLETE, ERROR, FOLLOWS, PAYLOAD
 from broker.rsocket.framing import FrameCursor
 
+_ALL_LOST: Final = "every route that could have answered went away before one did"
+
 
 class FirstAnswer(Multicast):
     """A request_response to all."""
 
     __slots__ = ("_is_decided",)
 
-    def __init__(self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
-        super().__init__(caller, caller_id, flow, model, now)
+    def __init__(self, fanouts: Fanouts, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        super().__init__(fanouts, caller, caller_id, flow, model, now)
         self._is_decided = False  # the first frame of an answer has passed; its branch is the only one left
+
+    @property
+    def wants_branches(self) -> bool:
+        return not self.is_finished and not self._is_decided
+
+    def opened(self, now: float) -> None:
+        super().opened(now)
+        if not self.is_finished and not self.branches:  # all went away meanwhile
+            self.fail(Refusal("route-lost", _ALL_LOST), ROUTE_LOST, now)
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         if frame.kind != PAYLOAD and frame.kind != ERROR:
             return
         if not self._is_decided:
             self._is_decided = True
-            for other in list(self.branches.values()):
-                if other is not branch:
-                    self.cancel_branch(other)
+            others = [other for other in self.branches.values() if other is not branch]
+            self.branches = {branch.number: branch}
+            self.leave(others, True, b"", frame.now)
         self.to_caller(frame.data[frame.start + 4 : frame.end])
         if frame.kind == ERROR:
             branch.verdict = verdict_of(frame)
@@ -45,6 +59,5 @@ class FirstAnswer(Multicast):
 
     def branch_lost(self, branch: Branch, now: float) -> None:
         self.drop_branch(branch)
-        if not self.branches:
-            text = "every route that could have answered went away before one did"
-            self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
+        if not self.branches and not self.is_opening:
+            self.fail(Refusal("route-lost", _ALL_LOST), ROUTE_LOST, now)

@@ -23,8 +23,10 @@ from typing import Final
 
 from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import PIECE_BYTES, Branch
+from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.multicast import Multicast
+from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import verdict_of
 from broker.rsocket.frames import (
@@ -48,10 +50,18 @@ class Merge(Multicast):
     __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "credit_n", "held_bytes")
 
     def __init__(
-        self, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
+        self,
+        fanouts: Fanouts,
+        caller: Peer,
+        caller_id: int,
+        flow: Flow,
+        model: int,
+        now: float,
+        credit_n: int,
+        branches_n: int,
     ) -> None:
         """`branches_n`: how many branches will open."""
-        super().__init__(caller, caller_id, flow, model, now)
+        super().__init__(fanouts, caller, caller_id, flow, model, now)
         self.credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
         self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
         self._open_n = 0  # branches that may send items
@@ -64,10 +74,17 @@ class Merge(Multicast):
         branch.asked_n = branch.reach_n = self._first_n
         self._open_n += 1
         self.caller.merging_n += 1
-        head = branch.stream_id.to_bytes(4, "big") + frame.data[frame.start + 4 : frame.start + HEADER_BYTES]
-        branch.server.request(
-            head + branch.asked_n.to_bytes(4, "big") + frame.data[frame.start + HEADER_BYTES + 4 : frame.end]
-        )
+        at = frame.start
+        head = frame.data[at + 4 : at + HEADER_BYTES] + branch.asked_n.to_bytes(4, "big")
+        if frame.end - at < LARGE_BYTES:
+            rest = frame.data[at + HEADER_BYTES + 4 : frame.end]
+            branch.server.request(branch.stream_id.to_bytes(4, "big") + head + rest)
+        else:
+            branch.server.forward_shared(branch.stream_id, head, self.body_of(frame, HEADER_BYTES + 4))
+
+    def opened(self, now: float) -> None:
+        super().opened(now)
+        self.settle(now)  # they may have completed meanwhile
 
     def credit_of_caller(self, n: int, now: float) -> None:
         self.credit_n = min(self.credit_n + n, MAX_N)
@@ -113,7 +130,7 @@ class Merge(Multicast):
 
     def settle(self, now: float) -> None:
         """Completes the caller's stream once every branch has completed and nothing waits, then the call."""
-        if self.is_finished:
+        if self.is_finished or self.is_opening:
             return
         if not self._is_answered and not self._open_n and not self._ready:
             self._is_answered = True

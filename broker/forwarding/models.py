@@ -1,6 +1,7 @@
 """Which kind of multicast serves which interaction model."""
 
 from broker.forwarding.channel import Channel
+from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.first_answer import FirstAnswer
 from broker.forwarding.flows import Flow
 from broker.forwarding.merge import Merge
@@ -10,13 +11,20 @@ from broker.rsocket.frames import REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STR
 
 
 def open_multicast(
-    caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
+    fanouts: Fanouts,
+    caller: Peer,
+    caller_id: int,
+    flow: Flow,
+    model: int,
+    now: float,
+    credit_n: int,
+    branches_n: int,
 ) -> Multicast:
     """The call for an interaction model: `credit_n` of a stream or channel, for `branches_n` branches, one at least."""
     if model == REQUEST_RESPONSE:
-        return FirstAnswer(caller, caller_id, flow, model, now)
+        return FirstAnswer(fanouts, caller, caller_id, flow, model, now)
     if model == REQUEST_STREAM:
-        return Merge(caller, caller_id, flow, model, now, credit_n, branches_n)
+        return Merge(fanouts, caller, caller_id, flow, model, now, credit_n, branches_n)
     if model == REQUEST_CHANNEL:
-        return Channel(caller, caller_id, flow, model, now, credit_n, branches_n)
-    return Multicast(caller, caller_id, flow, model, now)
+        return Channel(fanouts, caller, caller_id, flow, model, now, credit_n, branches_n)
+    return Multicast(fanouts, caller, caller_id, flow, model, now)

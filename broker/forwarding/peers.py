@@ -108,6 +108,7 @@ class Peer:
         "granting",
         "heard_at",
         "held_credit",
+        "held_n",
         "id",
         "is_blocked",
         "is_congested",
@@ -195,6 +196,7 @@ class Peer:
         self.bytes_in = 0
         self._bytes_out = 0
         self.requests = 0  # begun by the peer, ever
+        self.held_n = 0  # fan-outs of its calls that are not done: nothing more of what it has sent is looked at
         self.is_blocked = False  # the edge says: its transport is to be written no more to, for now
         self.is_congested = False  # it was blocked, and not all of what has waited since is written
         self.is_queueing = False  # frames go to `_outbound` and not to the writer

@@ -24,10 +24,11 @@ from broker.forwarding.hops import (
     find_section,
     without_sections,
 )
+from broker.forwarding.openings import Part
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.forwarding.splices import Splice
-from broker.forwarding.spreads import Groups, Part, Spreads
+from broker.forwarding.spreads import Groups, Spreads
 from broker.forwarding.stamps import restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.bitmaps import Slots
@@ -355,17 +356,20 @@ class Relays:
         if start < 0:
             return
         parts: list[Part] = []
+        raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
             server = route.owner
             assert isinstance(server, Peer)  # see the callers
-            if self._must_wait(peer, frame, request, server):
-                return
-            try:
-                metadata = self._metadata_for(frame, request, section, start, server)
-            except BrokerError as error:
-                self._refuse(peer, frame, "", Refusal("bad-address", error.text))
-                return
-            parts.append(Part(server, route, restamped(frame, frame.stream_id, request.metadata_to, metadata)))
+            if server.mimes not in raws:
+                if self._must_wait(peer, frame, request, server):
+                    return
+                try:
+                    metadata = self._metadata_for(frame, request, section, start, server)
+                except BrokerError as error:
+                    self._refuse(peer, frame, "", Refusal("bad-address", error.text))
+                    return
+                raws[server.mimes] = restamped(frame, frame.stream_id, request.metadata_to, metadata)
+            parts.append(Part(server, route, raws[server.mimes]))
         if parts and section is not None:
             self.hops.arrived(section.hops_n)
         if not parts and not groups.all():

@@ -11,9 +11,11 @@ from typing import Final
 
 from broker.errors import BrokerError, Refusal
 from broker.forwarding.desk import Desk, Request, deadline_at
+from broker.forwarding.fanouts import Fanout
 from broker.forwarding.flows import COMPLETED, Flow
 from broker.forwarding.hops import Hops, Section, copy_override, entry_head, is_like_ours
 from broker.forwarding.models import open_multicast
+from broker.forwarding.openings import Opening, Part, Pushing
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.forwarding.stamps import is_streaming, restamped
@@ -29,17 +31,6 @@ from broker.rsocket.frames import (
     request_parts,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-
-
-class Part:
-    """What one branch is sent."""
-
-    __slots__ = ("raw", "route", "server")
-
-    def __init__(self, server: Peer, route: Route | None, raw: bytes) -> None:
-        self.server: Final = server
-        self.route: Final = route  # None: a copy
-        self.raw: Final = raw  # the whole first frame, with any stream id
 
 
 class Group:
@@ -126,17 +117,20 @@ class Spreads:
             )
         metadata = request.data[request.metadata_at : request.metadata_to]
         parts: list[Part] = []
+        raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
             owner = route.owner
             assert isinstance(owner, Peer)
-            try:
-                translated = desk.translated(request.mimes, owner, metadata, raw_address, not is_push)
-            except BrokerError as error:
-                if not is_push:  # which has no answer
-                    desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
-                    return
-                continue
-            parts.append(Part(owner, route, restamped(frame, frame.stream_id, request.metadata_to, translated)))
+            if owner.mimes not in raws:
+                try:
+                    translated = desk.translated(request.mimes, owner, metadata, raw_address, not is_push)
+                except BrokerError as error:
+                    if not is_push:  # which has no answer
+                        desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
+                        return
+                    continue
+                raws[owner.mimes] = restamped(frame, frame.stream_id, request.metadata_to, translated)
+            parts.append(Part(owner, route, raws[owner.mimes]))
         for group in far:
             link = group.hop.link
             if link is not None and link.version:
@@ -196,29 +190,28 @@ class Spreads:
                 desk.refuse_large(peer, frame, target, len(part.raw))
                 return
         if kind == METADATA_PUSH:
-            for part in parts:
-                part.server.request(part.raw)
-                if part.route is not None:
-                    part.route.load.requests += 1
+            pushing = Pushing(parts)
+            if desk.fanouts.may(len(parts), now):
+                pushing.advance(len(parts), now)
+            else:
+                desk.fanouts.add(Fanout(peer), pushing)
             flow.count(COMPLETED, 0, 1, 0, size, 0, now, desk.order, routes_n)
             return
         has_credit = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL
         credit_n = initial_n(frame.data, frame.start) if has_credit else 0
-        call = open_multicast(peer, stream_id, flow, kind, now, credit_n, len(parts))
+        if desk.refuse_wide(peer, frame, target, len(parts)):
+            return
+        call = open_multicast(desk.fanouts, peer, stream_id, flow, kind, now, credit_n, len(parts))
         call.order = desk.order
         call.routes_n = routes_n
         call.enter(frame.flags, size)
-        for part in parts:
-            first = desk.cursor(part.raw, now)
-            if part.route is not None:
-                call.open_branch(part.server, part.route, first)
-            else:
-                call.open_copy(part.server, first)
-        call.opened(now)
         if target is not None and target.deadline_ms > 0 and kind != REQUEST_FNF:
             call.timer = desk.timers.put(deadline_at(target, request, now), call)
-        if request.gathering is not None:
-            desk.replay(peer, stream_id, request.gathering, False, now)
+        opening = Opening(desk, call, parts, request.gathering, False)
+        if not call.may_at_once(len(parts), now):
+            call.add_step(opening)
+        elif opening.advance(len(parts), now):
+            opening.advance(0, now)  # that was all
 
 
 def goes(remote: Remote) -> bool:
