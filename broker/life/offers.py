@@ -93,6 +93,7 @@ class Offers:
         load: Load | None = None
         renamed: Load | None = None  # of the same connection, under another service name
         was_ejected = False
+        left: Route | None = None  # of the same connection, under another Route Id
         if isinstance(mine, Route) and self._table.find(mine.id) is mine:  # else it was withdrawn
             self._tell(ROUTE_REPLACED, mine, peer, at_ms, "changed")
             if mine.service == route.service:
@@ -102,7 +103,7 @@ class Offers:
                 was_ejected = renamed.ejected_until > 0
             if mine.id != route.id:  # else `join` takes its place
                 self._table.leave(mine, load is not None)
-                self._herald.route_left(mine, now)
+                left = mine
         there = self._table.find(route.id)
         if there is not None and there is not mine:  # another broker's
             tell_route(self._diary, ROUTE_REMOVED, there, owner_text(there.owner), at_ms, "replaced")
@@ -124,6 +125,9 @@ class Offers:
         peer.flows = {}  # they name the old route as the caller
         peer.latest_flow = None
         self._engine.route_opened(route, now)
+        if left is not None:
+            # Not before: it may put another broker's route into the old slot, whose masks are the new route's.
+            self._herald.route_left(left, now)
         self._herald.route_joined(route, now)
 
     def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:

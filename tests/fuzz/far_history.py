@@ -30,7 +30,7 @@ from broker.rsocket.frames import (
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, SHARD, RouteSetup
 from broker.wire.keys import SHARD_KEY
-from tests.fakes import Frame, Wire, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
 from tests.forwarding.brokers import caller_mimes
 from tests.fuzz.history import MODELS, Ask, Caller, History, Member
 from tests.topology import LINKED_S, End, Net
@@ -124,10 +124,14 @@ class FarHistory(History):
         net.advance(LINKED_S)
         net.slow_down()
 
+    @property
+    def worlds(self) -> list[World]:
+        return list(self.net.worlds.values())
+
     def join(self, service: str, region: str) -> None:
         self.members_n += 1
         number = self.members_n
-        world = self.net.worlds[self.dice.choice(self.net.names)]
+        world = self.some_world()
         pair = self.dice.choice(PAIRS[:4])
         raw = RouteSetup(route_id(number), service, tags_of({"region": region})).encode()
         wire = world.connect(framed=number % 3 > 0)
@@ -137,12 +141,16 @@ class FarHistory(History):
         self.members.append(FarMember(wire, number, number, service, region))
         self.look()
 
+    def some_world(self) -> World:
+        """A broker that is there."""
+        return self.net.worlds[self.dice.choice(list(self.net.worlds))]
+
     def reconnect(self, member: Member) -> None:
         """The service goes, and its route comes at another broker, perhaps before the old one is gone."""
         assert isinstance(member, FarMember)
         if self.dice.random() < 0.5:
             self.lose_member(member)
-        world = self.net.worlds[self.dice.choice(self.net.names)]
+        world = self.some_world()
         self.members_n += 1
         raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
         wire = world.connect()
@@ -166,8 +174,18 @@ class FarHistory(History):
         member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
         self.look()
 
+    def rename(self, member: Member) -> None:
+        """The same connection says another Route Id, or two: that nobody had, or somebody has or had anywhere."""
+        assert isinstance(member, FarMember)
+        for _ in range(self.dice.choice((1, 2))):
+            member.route = self.dice.randrange(1, self.members_n + 2)
+            raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
+            pair = setup_of(member.wire)
+            member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
+        self.look()
+
     def come(self) -> None:
-        world = self.net.worlds[self.dice.choice(self.net.names)]
+        world = self.some_world()
         pair = self.dice.choice(PAIRS[:4])
         self.callers.append(Caller(world.caller(len(self.callers) % 2 == 0, *pair)))
 
@@ -247,6 +265,34 @@ class FarHistory(History):
         self.net.is_slow = was_slow
         self.look()
 
+    def end_broker(self, in_order: bool) -> None:
+        """One stops, or is killed, with all that is connected there. It begins anew when `start_brokers` says so."""
+        alive = list(self.net.worlds)
+        if len(alive) < 2:
+            return
+        name = self.dice.choice(alive)
+        world = self.net.worlds[name]
+        if in_order:
+            world.core.stop("a restart", self.net.now)
+            self.net.pump()
+        self.members = [each for each in self.members if each.wire.world is not world]
+        for caller in self.callers:
+            for ask in caller.asks.values():
+                if caller.wire.world is world:
+                    ask.end = ask.end or "lost"
+        self.callers = [each for each in self.callers if each.wire.world is not world]
+        self.gone = [wire for wire in self.gone if wire.world is not world]
+        self.net.kill(name)
+        self.broken_n += 1
+        self.look()
+
+    def start_brokers(self) -> None:
+        """Those that have ended begin anew; who was connected there does not come back."""
+        for name in self.net.names:
+            if name not in self.net.worlds:
+                self.net.start(name)
+        self.look()
+
     def catch_up(self) -> None:
         """All that brokers have said arrives."""
         self.net.hurry()
@@ -260,6 +306,7 @@ class FarHistory(History):
         super().look()
 
     def relieve_all(self) -> None:
+        self.start_brokers()
         self.net.hurry()
         self.relieve_links()
         for wire in self.wires:
@@ -276,7 +323,9 @@ class FarHistory(History):
                 (wire.peer.name, wire.peer.waiting_bytes) for wire in world.wires.values() if wire.peer.waiting_bytes
             ]
             assert kept == []
-        details = {end.peer.end_detail for end in self.net.ends if end.is_lost}
+        worlds = self.net.worlds
+        between = [end for end in self.net.ends if all(each.world is worlds[each.name] for each in (end, end.other))]
+        details = {end.peer.end_detail for end in between if end.is_lost}
         assert details <= {"connection reset"}, details
 
     def _at_member(self, member: Member, frame: Frame) -> None:

@@ -6,6 +6,7 @@ Whatever they do, in whatever order, must hold:
     items arrive whole, in order and no more than were asked for, in both directions
     a request is delivered only to a route that matches at that moment, and to each at most once
     nothing is written to a connection that is gone, and nothing is left in any table at the end
+    each mask has the slots of the routes that it stands for, and no others
 
 Here nobody breaks the protocol: `play.py` is where they do.
 """
@@ -35,6 +36,7 @@ from broker.rsocket.frames import (
 from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from broker.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, World, address, addressed, composite, route_id, tags_of
+from tests.invariants import check_masks
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 ROUTINGS = (UNICAST, MULTICAST, SHARD)
@@ -309,6 +311,11 @@ class History:
     # What is seen
 
     @property
+    def worlds(self) -> list[World]:
+        """All brokers."""
+        return [self.world]
+
+    @property
     def wires(self) -> list[Wire]:
         """Of everybody who is connected."""
         return [member.wire for member in self.members] + [caller.wire for caller in self.callers]
@@ -322,7 +329,9 @@ class History:
         return [ask for caller in self.callers for ask in caller.asks.values() if ask.is_open]
 
     def look(self) -> None:
-        """Reads what everybody was sent."""
+        """Reads what everybody was sent, and looks into the tables."""
+        for world in self.worlds:
+            check_masks(world.core)
         for member in list(self.members):
             for frame in member.wire.received():
                 self._at_member(member, frame)

@@ -51,6 +51,7 @@ from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
 from broker.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.invariants import check_masks
 
 MAX_ACTORS = 7  # open at the same time
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
@@ -496,6 +497,7 @@ class Play:
         for route in core.table.routes():
             assert any(actor.wire.peer is route.owner and actor.wire.peer.route is route for actor in self.actors)
         assert core.query.remembered() <= core.settings.max_lookup_cache
+        check_masks(core)
         self._take_events()
 
     def _take_events(self) -> None:

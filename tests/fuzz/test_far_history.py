@@ -37,13 +37,18 @@ def go_far(history: FarHistory, dice: random.Random, steps: int, troubles: float
     for _ in range(steps):
         play(history, dice, 10)
         roll = dice.random()
-        if roll < 0.1 and history.members:
+        if roll < 0.07 and history.members:
             history.reconnect(dice.choice(history.members))
+        elif roll < 0.12 and history.members:
+            history.rename(dice.choice(history.members))
         elif roll < 0.2:
             history.congest_link(dice.random() < 0.4)
         elif roll < 0.2 + troubles:
             history.break_some_link()
+        elif roll < 0.22 + troubles and troubles:
+            history.end_broker(dice.random() < 0.5)
         elif roll < 0.25 + troubles:
+            history.start_brokers()
             history.wait(1.0)
         elif roll < 0.4:
             history.catch_up()

@@ -42,6 +42,7 @@ from tests.fakes import Frame, World, address, addressed, composite, fragments, 
 from tests.forwarding.brokers import SECTION, caller_mimes, section
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.play import Life
+from tests.invariants import check_masks
 from tests.topology import LINKED_S
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
@@ -267,6 +268,8 @@ class Stage:
         self.net.pump()
         while self.dice.random() < 0.6:
             self.net.let_one_go(self.dice)
+        for world in self.net.worlds.values():
+            check_masks(world.core)
         for actor in list(self.actors):
             for frame in actor.wire.received():
                 actor.note(frame)
