@@ -232,6 +232,9 @@ def _cluster(core: Core) -> Iterator[Metric]:
     )
     adverts = {"applied": cluster.adverts_applied, "ignored": cluster.adverts_ignored}
     yield _counters("broker_adverts", "What other brokers said of routes; ignored: no news", "result", adverts)
+    yield CounterMetricFamily(
+        "broker_routes_unsaid", "Times that other brokers could not be told of a route", cluster.routes_unsaid
+    )
     yield _counters("broker_handshakes_refused", "Connections that became no links", "word", cluster.refused)
 
 

@@ -49,6 +49,7 @@ ROUTE_SEEN: Final = 28
 SLOW_PEER_ENDED: Final = 29
 BROKER_DIED: Final = 30  # told by the writer of event files, for a broker that could not
 REQUESTS_DROPPED: Final = 31
+ROUTE_UNSAID: Final = 32
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -82,6 +83,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     SLOW_PEER_ENDED: "SlowPeerEnded",
     BROKER_DIED: "BrokerDied",
     REQUESTS_DROPPED: "RequestsDropped",
+    ROUTE_UNSAID: "RouteUnsaid",
 }
 
 LIFECYCLE_FIELDS: Final = (

@@ -29,6 +29,7 @@ from broker.events import (
     ROUTE_EJECTED,
     ROUTE_REMOVED,
     ROUTE_SEEN,
+    ROUTE_UNSAID,
     SLOW_PEER_ENDED,
     TABLE_DIGEST,
     LifecycleEvent,
@@ -41,7 +42,9 @@ MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them
 
 # Ways to go that are nobody's fault; any other code word is a warning.
 _ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator", "duplicate-link"})
-_WARNINGS: Final = frozenset({EVENTS_DROPPED, ROUTE_EJECTED, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH})
+_WARNINGS: Final = frozenset(
+    {EVENTS_DROPPED, ROUTE_EJECTED, ROUTE_UNSAID, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH}
+)
 # For event files: the routes of other brokers and of snapshots are many, and of a slow peer its PeerClosed, a warning,
 # says the same.
 QUIET: Final = frozenset({ROUTE_ADDED, ROUTE_REMOVED, ROUTE_SEEN, TABLE_DIGEST, SLOW_PEER_ENDED})
@@ -122,8 +125,8 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
 
 def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> None:
     """The event's line: for debugging only when it is no news or for event files; a warning when events were dropped, a
-    route was ejected, a service refuses requests, a broker is out of reach or refuses this one, neighbours differ,
-    annotations were refused, or a peer or route went by its own fault; else info.
+    route was ejected or cannot be told to other brokers, a service refuses requests, a broker is out of reach or
+    refuses this one, neighbours differ, annotations were refused, or a peer or route went by its own fault; else info.
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
@@ -176,6 +179,8 @@ def event_line(event: LifecycleEvent) -> str:
             return f"{route}: known from {event.peer}{_tags(event)}"
         case "RouteRemoved":
             return _with(f"{route}: no longer known from {event.peer}", _why(event))
+        case "RouteUnsaid":
+            return _with(f"{route}: other brokers cannot be told of it", event.detail)
         case "RouteSeen":
             return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
         case "TableDigest":

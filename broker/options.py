@@ -17,7 +17,7 @@ from broker.cluster_options import AnnotationOptions, ClusterOptions
 from broker.listen import Listen
 from broker.option import Option, option
 from broker.toml_lines import either, toml_text
-from broker.wire.tags import MAX_VALUE_BYTES
+from broker.wire.tags import MAX_TAGS, MAX_VALUE_BYTES
 
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a service's name can hold
@@ -26,6 +26,7 @@ MAX_ONE_OF: Final = 1_000_000  # requests, of which one is written
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 
+MAX_ROUTE_TAGS: Final = MAX_TAGS - 3  # a ROUTE_ADD has ServiceName, RouteId and the state beside them
 MAX_WORKERS: Final = 256  # each is linked to each
 
 ShardMethod = Literal["rendezvous", "maglev", "ring", "jump", "modulo"]
@@ -476,7 +477,7 @@ class LimitOptions:
         "Tags of one ROUTE_SETUP; one more refuses the route. Bounds what a client can put into the index.",
         "16",
         "tags",
-        within=(1, 128),
+        within=(1, MAX_ROUTE_TAGS),
     )
     max_waiting: int = option(
         10_000,

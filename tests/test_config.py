@@ -159,16 +159,16 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ('[routing]\nchooser = "best"', f'3: routing.chooser: must be {A_CHOOSER}, not "best"'),
         ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1"),
         (
-            "[limits]\nmax_tags_per_route = 129",
-            "3: limits.max_tags_per_route: must be a whole number from 1 to 128, not 129",
+            "[limits]\nmax_tags_per_route = 126",
+            "3: limits.max_tags_per_route: must be a whole number from 1 to 125, not 126",
         ),
         (
             "[limits]\nmax_tags_per_route = 5.0",
-            "3: limits.max_tags_per_route: must be a whole number from 1 to 128, not 5.0",
+            "3: limits.max_tags_per_route: must be a whole number from 1 to 125, not 5.0",
         ),
         (
             "[limits]\nmax_tags_per_route = false",
-            "3: limits.max_tags_per_route: must be a whole number from 1 to 128, not false",
+            "3: limits.max_tags_per_route: must be a whole number from 1 to 125, not false",
         ),
         (
             '[log]\nlevel = "loud"',
@@ -274,8 +274,8 @@ def test_a_text_that_toml_chokes_on_is_a_mistake_as_well(folder: Path, text: str
         ("RSB_SERVER__QQ", "x", f"there is no such option{LISTS_ALL}"),
         ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is no URL of {SCHEMES}'),
         ("RSB_SERVER__STOP_GRACE_S", "1e3", 'must be a number from 0 to 3600, not "1e3"'),
-        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", 'must be a whole number from 1 to 128, not "many"'),
-        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", "must be a whole number from 1 to 128, not 0"),
+        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", 'must be a whole number from 1 to 125, not "many"'),
+        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", "must be a whole number from 1 to 125, not 0"),
         ("RSB_ROUTING__STRICT_HINTS", "yes", 'must be true or false, not "yes"'),
         ("RSB_TLS__KEY", "no.pem", '"no.pem" cannot be read: No such file or directory'),
     ],

@@ -39,6 +39,7 @@ from broker.events import (
     ROUTE_REMOVED,
     ROUTE_REPLACED,
     ROUTE_SEEN,
+    ROUTE_UNSAID,
     SLOW_PEER_ENDED,
     TABLE_DIGEST,
     LifecycleEvent,
@@ -161,6 +162,10 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
             f"route {ROUTE} (orders): no longer known from broker 7: left",
         ),
         (
+            LifecycleEvent(ROUTE_UNSAID, 28, 0, ROUTE, "orders", peer=PEER, detail="region: the value has 200 bytes"),
+            f"route {ROUTE} (orders): other brokers cannot be told of it: region: the value has 200 bytes",
+        ),
+        (
             LifecycleEvent(ROUTE_SEEN, 25, 0, ROUTE, "orders", peer=PEER, detail="3", uptime_ms=1_500),
             f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}",
         ),
@@ -276,11 +281,13 @@ def test_what_goes_wrong_between_brokers_is_a_warning_and_a_second_link_is_not(o
     log_event(LifecycleEvent(ANNOTATIONS_REFUSED, 6, 0, peer="d", reason="from-client", requests=1))
     log_event(LifecycleEvent(DIGEST_MISMATCH, 7, 0, peer="e"))
     log_event(LifecycleEvent(REDIRECT_SET, 8, 0, service="orders"))
+    log_event(LifecycleEvent(ROUTE_UNSAID, 9, 0, ROUTE, "orders"))
     assert [line[25:] for line in out.getvalue().splitlines()] == [
         "warning link c: down after 0.0 s: keepalive-timeout",
         "warning cluster: a broker is out of reach: eu-2",
         "warning peer d: annotations of 1 requests refused: from-client",
         "warning link e: both ends know different things",
+        f"warning route {ROUTE} (orders): other brokers cannot be told of it",
     ]
 
 

@@ -88,7 +88,10 @@ class Cluster(Watcher):
         self.handshakes: Final = Handshakes(
             settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
         )
-        self.replica: Final = Replica(broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends)
+        is_open = self.handshakes.is_open
+        self.replica: Final = Replica(
+            broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends, is_open
+        )
         self.redirections: Final = Redirects(engine.query, diary)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
@@ -127,6 +130,11 @@ class Cluster(Watcher):
     def adverts_ignored(self) -> int:
         """And was none, or one too many."""
         return self.replica.ignored_n + self.replica.adverts.refused_n
+
+    @property
+    def routes_unsaid(self) -> int:
+        """Times that a route of this broker could not be told to others."""
+        return self.replica.unsaid_n
 
     def digest(self, now: float) -> bytes:
         """Equal on two brokers that know the same."""

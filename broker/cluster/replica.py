@@ -17,7 +17,7 @@ from broker.cluster.members import Member
 from broker.cluster.notes import RedirectNote
 from broker.cluster.redirects import redirect_key
 from broker.errors import BrokerError
-from broker.events import ROUTE_ADDED, ROUTE_REMOVED
+from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
@@ -30,7 +30,7 @@ from broker.routing.table import Route, Table
 from broker.wire.frames import RouteAdd, RouteRemove, decode_frame
 from broker.wire.ids import ID_BYTES
 from broker.wire.keys import BROKER_EXTENSION, Key
-from broker.wire.tags import Tag
+from broker.wire.tags import Tag, filled
 
 # What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"): D-52. Letters, together.
 STATE: Final = Key.extension(BROKER_EXTENSION, 1)
@@ -60,6 +60,7 @@ class Replica:
         "_ends",
         "_engine",
         "_id",
+        "_is_open",
         "_losing",
         "_members",
         "_outbids",
@@ -73,7 +74,7 @@ class Replica:
         "early_n",
         "ignored_n",
         "news",
-        "unsayable_n",
+        "unsaid_n",
     )
 
     def __init__(
@@ -86,8 +87,11 @@ class Replica:
         drains: Drains,
         diary: Diary,
         ends: Ends,
+        is_open: bool,
     ) -> None:
+        """`is_open`: other brokers can link to this one."""
         self._id: Final = broker_id
+        self._is_open: Final = is_open
         self._members: Final = members
         self._table: Final = table
         self._engine: Final = engine
@@ -108,7 +112,7 @@ class Replica:
         self.news: list[News] = []
         self.applied_n = 0
         self.ignored_n = 0
-        self.unsayable_n = 0  # routes of ours that no ROUTE_ADD can say
+        self.unsaid_n = 0  # times that a route of ours could not be told, because no ROUTE_ADD can say it
 
     def digest(self, at_ms: int) -> bytes:
         """Equal on two brokers that know the same, at the same time."""
@@ -123,15 +127,25 @@ class Replica:
         key = route_key(route.id, self._id)
         # As old as its connection, whenever its state changes: a newer one at another broker must win (D-09).
         at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms))
-        tags = route.tags if not state else [*route.tags, Tag(STATE, state)]
+        tags = filled(route.tags)
+        if state:
+            tags.append(Tag(STATE, state))
         try:
             raw = RouteAdd(self._id, route.id, at_ms, route.service, tags).encode()
-        except BrokerError:  # values that could be read and cannot be written (D-21), or too many tags
-            self.unsayable_n += 1
+        except BrokerError as error:  # values that could be read and cannot be written (D-21)
+            self._leave_unsaid(route, key, at_ms, error, now)
             return
         self._said[route.id] = state
         route.timestamp_ms = at_ms
         self._publish(Advert(key, at_ms, raw, False), 0, now, True)
+
+    def _leave_unsaid(self, route: Route, key: bytes, at_ms: int, error: BrokerError, now: float) -> None:
+        """No ROUTE_ADD can say what the route is now; what others remember of it does not hold any more."""
+        if self._is_open:
+            self.unsaid_n += 1
+            tell_route(self._diary, ROUTE_UNSAID, route, owner_text(route.owner), self._diary.wall(now), "", error.text)
+        self._said.pop(route.id, None)
+        self._publish(Advert(key, at_ms, RouteRemove(self._id, route.id, at_ms).encode(), True), 0, now)
 
     def say_gone(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
         """We do not have that route (any more)."""

@@ -26,6 +26,7 @@ from broker.rsocket.metadata import (
 )
 from broker.rsocket.mimes import encode_mime, mime_id
 from broker.wire.frames import MIME_TYPES, Address, decode_frame
+from broker.wire.tags import filled
 
 COMPOSITE: Final = 1
 BROKER: Final = 2
@@ -96,7 +97,9 @@ def _wrapped(metadata: bytes, raw_address: bytes, address: Address) -> bytes:
             others += metadata[entry.begin : entry.end]
     if not others:
         return raw_address
-    return Address(address.origin_route_id, address.tags, address.metadata, others, address.flags).encode()
+    # What was the last thing of its frame has something behind it now.
+    tags, hints = filled(address.tags), filled(address.metadata)
+    return Address(address.origin_route_id, tags, hints, others, address.flags).encode()
 
 
 def _has_data_mime(metadata: bytes) -> bool:

@@ -187,6 +187,11 @@ def encode_map(writer: Writer, tags: list[Tag], last: bool) -> None:
     writer.push_bytes(b"".join(pieces))
 
 
+def filled(tags: list[Tag]) -> list[Tag]:
+    """The same tags with empty values in place of null ones, as they can stand anywhere in a frame (D-07)."""
+    return [Tag(tag.key, b"") if tag.raw is None else tag for tag in tags]
+
+
 def key_end(data: bytes, at: int, end: int, subject: str) -> int:
     """The offset behind the key at offset `at` < `end`; InvalidFrame when it has no bytes or reaches beyond `end`."""
     head = data[at]

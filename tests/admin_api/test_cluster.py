@@ -500,6 +500,7 @@ async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
     hops.refuse("from-client", "tcp 127.0.0.1:1", "")
     hops.retried_n = 7
     cluster.digest_mismatches = 4
+    cluster.replica.unsaid_n = 6
     cluster.refused["bad-broker"] = 5
     link = net.link("b3", "b2").peer.link
     assert link is not None
@@ -518,6 +519,7 @@ async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
         "digest",
         "adverts",
         "handsh",
+        "routes_unsaid",
     )
     shown = {name: value for name, value in found.items() if name.removeprefix("broker_").startswith(names)}
     assert {name: value for name, value in shown.items() if "_bucket" not in name} == {
@@ -537,6 +539,7 @@ async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
         "broker_digest_mismatches_total": 4,
         'broker_adverts_total{result="applied"}': cluster.adverts_applied,
         'broker_adverts_total{result="ignored"}': cluster.adverts_ignored,
+        "broker_routes_unsaid_total": 6,
         'broker_handshakes_refused_total{word="bad-broker"}': 5,
     }
     assert cluster.adverts_applied >= 2  # the routes of b1 and b2

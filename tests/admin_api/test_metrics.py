@@ -123,6 +123,7 @@ async def test_the_broker_in_numbers() -> None:
         "broker_loops_refused_total": 0,
         "broker_retries_total": 0,
         "broker_digest_mismatches_total": 0,
+        "broker_routes_unsaid_total": 0,
         'broker_adverts_total{result="applied"}': 0,
         'broker_adverts_total{result="ignored"}': 0,
         _requests("orders", "request_response", "completed"): 1,

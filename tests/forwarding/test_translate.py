@@ -78,6 +78,15 @@ def test_brokers_own_mime_types_are_wrapped_and_unwrapped(
     assert translated(metadata, caller_mime, route_mime) == expected
 
 
+def test_a_null_at_the_end_of_an_address_that_something_is_wrapped_into_becomes_an_empty_value() -> None:
+    """D-07: it is not the last thing any more."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE, region="")
+    metadata = addressed(address(service="orders", region=None), ROUTING)
+    world.caller().send(encode_request(REQUEST_RESPONSE, 1, b"the data", metadata))
+    assert service.one().metadata == address(wrapped=composite(ROUTING), service="orders", region="")
+
+
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize(
     ("metadata", "caller_mime", "route_mime", "expected"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from broker.errors import BrokerError, InvalidFrame
 from broker.wire.buffer import Reader, Writer
 from broker.wire.keys import NO_TAG, REGION, SERVICE_NAME, ZONE, Key
-from broker.wire.tags import MAX_TAGS, Tag, check_values, decode_flat_map, decode_map, encode_map
+from broker.wire.tags import MAX_TAGS, Tag, check_values, decode_flat_map, decode_map, encode_map, filled
 
 KEYS = st.one_of(
     st.integers(1, 0x7E).filter(lambda id: id != 0x7C).map(Key.well_known),
@@ -48,6 +48,13 @@ def test_null_empty_and_text_are_three_values() -> None:
 
 def test_null_and_empty_match_each_other() -> None:
     assert Tag(REGION, None).token() == Tag(REGION, b"").token() == b"\x86\x00"
+
+
+def test_null_values_are_written_as_empty_ones_where_something_follows() -> None:
+    """D-07: for whoever passes on what others have said."""
+    tags = [Tag(REGION, None), Tag(ZONE, b"a"), Tag(ZONE, None)]
+    assert written(filled(tags), last=False) == "8680" + "878161" + "8700"
+    assert [tag.token() for tag in filled(tags)] == [tag.token() for tag in tags]
 
 
 def test_tags_that_do_not_match_have_other_tokens() -> None:
