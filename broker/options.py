@@ -26,7 +26,7 @@ MAX_ONE_OF: Final = 1_000_000  # requests, of which one is written
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 
-MAX_ROUTE_TAGS: Final = MAX_TAGS - 3  # a ROUTE_ADD has ServiceName, RouteId and the state beside them
+MAX_ROUTE_TAGS: Final = MAX_TAGS - 3  # a ROUTE_ADD has ServiceName, RouteId and the state (D-63) beside them
 MAX_WORKERS: Final = 256  # each is linked to each
 
 ShardMethod = Literal["rendezvous", "maglev", "ring", "jump", "modulo"]

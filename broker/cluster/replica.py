@@ -32,7 +32,8 @@ from broker.wire.ids import ID_BYTES
 from broker.wire.keys import BROKER_EXTENSION, Key
 from broker.wire.tags import Tag, filled
 
-# What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"): D-52. Letters, together.
+# What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"), as the last tag: letters,
+# together. Those that are not known say nothing. D-63
 STATE: Final = Key.extension(BROKER_EXTENSION, 1)
 MAX_STAMP_MS: Final = 1 << 52  # in 140,000 years: a later one could never be outdone
 IS_DRAINING: Final = b"d"  # it gets no new requests
@@ -127,9 +128,7 @@ class Replica:
         key = route_key(route.id, self._id)
         # As old as its connection, whenever its state changes: a newer one at another broker must win (D-09).
         at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms))
-        tags = filled(route.tags)
-        if state:
-            tags.append(Tag(STATE, state))
+        tags = with_state(route.tags, state)
         try:
             raw = RouteAdd(self._id, route.id, at_ms, route.service, tags).encode()
         except BrokerError as error:  # values that could be read and cannot be written (D-21)
@@ -250,13 +249,7 @@ class Replica:
         self._put(frame, self._members[broker_id], route, now)
 
     def _put(self, frame: RouteAdd, member: Member, route: Route | None, now: float) -> None:
-        state = b""
-        tags: list[Tag] = []
-        for tag in frame.tags:
-            if tag.key == STATE:
-                state = tag.raw if tag.raw is not None else b""
-            else:
-                tags.append(tag)
+        tags, state = without_state(frame.tags)
         new = Route(frame.route_id, frame.service_name, tags, member.remote)
         if route is not None:
             owner = route.owner
@@ -362,3 +355,22 @@ class Replica:
 def route_key(route_id: bytes, broker_id: bytes) -> bytes:
     """Of what one broker says of one route, see `adverts`."""
     return b"R" + route_id + broker_id
+
+
+def with_state(tags: list[Tag], state: bytes) -> list[Tag]:
+    """What a ROUTE_ADD says of a route with these tags.
+
+    A client may say a tag of that key, too: then ours is behind it, empty where there is nothing to say, so that the
+    client's is never taken for it. D-63
+    """
+    said = filled(tags)
+    if state or any(tag.key == STATE for tag in tags):
+        said.append(Tag(STATE, state))
+    return said
+
+
+def without_state(said: list[Tag]) -> tuple[list[Tag], bytes]:
+    """The tags of the route, and its state, of the tags of a ROUTE_ADD."""
+    if not said or said[-1].key != STATE:
+        return said, b""
+    return said[:-1], said[-1].raw or b""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cluster.replica import STATE
 from broker.events import ROUTE_UNSAID, LifecycleEvent
 from broker.log import event_line
-from broker.rsocket.frames import REQUEST_RESPONSE, Setup
+from broker.rsocket.frames import REQUEST_RESPONSE, Setup, encode_metadata_push
 from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MINOR_JS, RouteSetup
-from broker.wire.keys import ENVIRONMENT, REGION
+from broker.wire.frames import MIME_TYPE, MINOR_JS, UNICAST, RouteAdd, RouteSetup
+from broker.wire.keys import ENVIRONMENT, REGION, ROUTE_ID, SERVICE_NAME
+from broker.wire.tags import Tag
 from tests.fakes import Wire, address, composite, route_id
+from tests.invariants import check_masks
 from tests.topology import LINKED_S, Net, line, route_text
 
 JS_TEXT = b"x" * 200  # longer than any other client can say
@@ -54,6 +57,66 @@ def test_a_route_whose_last_tag_has_no_value_is_known_at_all_brokers(asked: str 
     assert unsaid(net, "b1") == []
     marks = {world.core.table.digest.text for world in net.worlds.values()}
     assert len(marks) == 1
+
+
+OWN_TAGS = ["d", "c", "cd", "", "blue"]
+
+
+@pytest.mark.parametrize("value", OWN_TAGS)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_tag_of_a_client_is_never_taken_for_what_brokers_say(value: str, is_last: bool) -> None:
+    """D-63: it is a tag like any other, also where it stands last in what brokers are told."""
+    net = line(3)
+    net.advance(LINKED_S)
+    own = Tag(STATE, value.encode())
+    tags = [Tag.of("service", "orders"), Tag.of("route_id", route_text(1)), own] if is_last else [own]
+    raw = RouteSetup(route_id(1), "orders", tags).encode()
+    server = offered(net, "b1", raw)
+    for name in net.names:
+        world = net.worlds[name]
+        route = world.core.table.find(route_id(1))
+        assert route is not None
+        assert own in route.tags
+        states = [mask.has(route.slot) for mask in (world.core.table.masks.draining, world.core.table.masks.congested)]
+        assert states == [False, False]
+    caller = net.worlds["b3"].caller()
+    asked: dict[str, str | None] = {"service": "orders", STATE.name: value}
+    caller.request(REQUEST_RESPONSE, 1, address(UNICAST, [], b"", **asked))
+    net.pump()
+    assert server.one().data == b"hi"
+
+
+@pytest.mark.parametrize("value", OWN_TAGS)
+def test_what_a_broker_says_of_a_route_with_such_a_tag_is_heard(value: str) -> None:
+    net = line(2)
+    net.advance(LINKED_S)
+    server = offered(net, "b1", RouteSetup(route_id(1), "orders", [Tag(STATE, value.encode())]).encode())
+    masks = net.worlds["b2"].core.table.masks
+    for is_congested in (True, False, True):
+        if is_congested:
+            net.worlds["b1"].core.congested(server.peer)
+        else:
+            net.worlds["b1"].core.relieved(server.peer, net.now)
+        net.advance(0.5)
+        assert (masks.congested.size(), masks.draining.size()) == (int(is_congested), 0)
+    net.worlds["b1"].core.drains.drain_route(route_id(1), 5.0, 0.0, False, net.now)
+    net.advance(0.5)
+    assert (masks.congested.size(), masks.draining.size()) == (1, 1)
+    check_masks(net.worlds["b2"].core)
+
+
+def test_letters_that_a_broker_does_not_know_say_nothing_to_it() -> None:
+    """D-63: those of a newer one."""
+    net = line(2)
+    net.advance(LINKED_S)
+    b1, b2 = (net.worlds[name].core for name in net.names)
+    for stamp, (letters, expected) in enumerate([(b"xyz", (0, 0)), (b"xdy", (1, 0)), (b"zc", (0, 1)), (b"", (0, 0))]):
+        raw = RouteAdd(b1.broker_id, route_id(7), 9 * 10**12 + stamp, "orders", [Tag(STATE, letters)]).encode()
+        net.link("b1", "b2").peer.send(encode_metadata_push(composite((MIME_TYPE, raw))))
+        net.pump()
+        masks = b2.table.masks
+        assert (masks.draining.size(), masks.congested.size()) == expected
+        assert [tag.key for tag in b2.table.routes()[0].tags] == [SERVICE_NAME, ROUTE_ID]
 
 
 def test_a_route_that_cannot_be_said_is_logged_and_counted() -> None:

@@ -624,7 +624,7 @@ def test_request_of_another_broker_is_forwarded_to_a_third_one(kind: int) -> Non
 
 
 def test_state_of_a_route_is_told_in_a_tag_of_the_route_add() -> None:
-    """D-52: "A Broker MAY chose to add additional tags": one, while there is something to say. The
+    """D-63: "A Broker MAY chose to add additional tags": one, while there is something to say. The
     timestamp stays about that of the connection: a newer one at another broker must win (D-09)."""
     world = cluster()
     other = Broker(world).link()
@@ -641,7 +641,7 @@ def test_state_of_a_route_is_told_in_a_tag_of_the_route_add() -> None:
 
 
 def test_state_of_a_route_of_another_broker_is_no_tag_of_it() -> None:
-    """D-52: it decides who gets requests."""
+    """D-63: it decides who gets requests."""
     world = cluster()
     other = Broker(world).link()
     other.say(route_add(1, AT_MS, "orders", ((0x7C, 1), "d"), broker=other.id))
