@@ -72,7 +72,8 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "stale-route": (
         REJECTED,
-        "a broker passed the request on to where its route is not (any more); nothing was processed, a retry is safe",
+        "a broker passed the request on to where its route is not (any more), or has other tags than were asked for; "
+        "nothing was processed, a retry is safe",
     ),
     "loop": (
         REJECTED,

@@ -51,6 +51,7 @@ class Request:
         "began_at",
         "data",
         "gathering",
+        "is_counted",
         "is_second",
         "metadata_at",
         "metadata_to",
@@ -66,6 +67,7 @@ class Request:
         self.address_to = 0
         self.rest_at = 0  # between brokers: behind the annotations
         self.mimes = 0  # number of the caller's pair of mime types
+        self.is_counted = False  # between brokers: among those that came its way
         self.is_second = False  # it is decided upon once more (D-50): one object for these, another one for all others
         self.began_at = 0.0  # then: when it came, seconds, monotonic
         self.gathering: Gathering | None = None  # set when the request came in fragments that were held

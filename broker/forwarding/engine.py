@@ -333,7 +333,7 @@ class Engine(Desk):
         request.mimes = peer.mimes
         request.gathering = gathering
         if peer.link is not None:
-            if gathering.is_whole:
+            if gathering.is_whole or not gathering.needs_whole:
                 self.relays.handle(peer, self.cursor(gathering.frames[0], now), request)
             else:
                 self.wait(gathering)

@@ -45,6 +45,7 @@ class Gathering(Stream):
         "frames",
         "held_bytes",
         "is_complete",
+        "is_counted",
         "is_cut",
         "is_over",
         "is_whole",
@@ -73,6 +74,7 @@ class Gathering(Stream):
         self.is_over = False  # the last frame held is the last of the request
         self.is_complete = False  # one of `frames` says COMPLETE
         self.is_cut = True  # more of the request follows the last of `frames`
+        self.is_counted = False  # of another broker: see `Request`
         self.more_n = 0  # credit of REQUEST_N frames that came meanwhile: the route gets it behind the request
         self.opened_at: Final = now
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated

@@ -35,6 +35,7 @@ CALLER_MIMES_HEAD: Final = bytes([len(CALLER_MIMES) - 1]) + CALLER_MIMES
 MAX_PREFIXES: Final = 16_384  # made and kept; some 200 bytes each. At the bound all are forgotten and made again
 MAX_SECTIONS: Final = 16_384  # read and kept; the same
 MAX_SECTION_KEPT: Final = 1024  # bytes; a longer one is read each time: 255 brokers with long names, or large extras
+MAX_NEAR_BYTES: Final = 2048  # of a request's metadata, to the end of its ADDRESS; a longer one is read each time
 MAX_MIME_BYTES: Final = 128  # of a metadata mime type, as it fits in an entry's head
 MAX_PATHS: Final = 1024  # that are told apart; requests on later ones are counted together
 
@@ -107,9 +108,12 @@ class Hops:
         "loops_refused",
         "name",
         "near",
+        "near_from",
+        "near_generation",
         "near_head",
         "near_mimes",
         "near_n",
+        "near_rest",
         "paths",
         "refused",
         "remotes",
@@ -130,11 +134,14 @@ class Hops:
         self.latest_entry = b""  # the entry of composite metadata that it was in; at most some KiB
         self.sections: Final[dict[bytes, Section]] = {}  # that were read, by their bytes; bounded by MAX_SECTIONS
         self.paths: dict[str, Path] = {}  # by `b1>b2>b3`; bounded by MAX_PATHS, and one for the rest under ""
-        # The latest one that named a route of this broker and came over one link, what stood in front of the caller's
-        # metadata then, and the caller's mime types: most requests are like that.
+        # The latest one that named a route of this broker and came over one link, and what else its request had, for
+        # which all was found to be well: most are like that.
         self.near: Section | None = None
-        self.near_head = b""
-        self.near_mimes = -1
+        self.near_head = b""  # the metadata, up to the origin in the ADDRESS
+        self.near_rest = b""  # what the ADDRESS has behind the origin
+        self.near_from = 0  # where the caller's own metadata begins in the head
+        self.near_generation = 0  # of the table
+        self.near_mimes = -1  # the caller's
         self.near_n = 0  # requests for routes of this broker that came over one link
         self._far_counts: list[int] = [0, 0]  # those that came over so many
         self.loops_refused = 0
@@ -152,7 +159,7 @@ class Hops:
         self.latest = None
         self.latest_entry = b""
         self.near = None
-        self.near_head = b""
+        self.near_head = self.near_rest = b""
         self._naming += 1
 
     @property

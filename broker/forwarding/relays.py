@@ -11,11 +11,13 @@ be told that it does not hold. Links are never closed for what stands in front o
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, InvalidFrame, Refusal
-from broker.forwarding.desk import Desk, Request, blocked_of
+from broker.forwarding.desk import Desk, Request, blocked_of, is_cut
+from broker.forwarding.gathering import Gathering
 from broker.forwarding.hops import (
     ANNOTATIONS_HEAD,
     CALLER_MIMES_HEAD,
     DATA_MIME,
+    MAX_NEAR_BYTES,
     MAX_SECTION_KEPT,
     WORD,
     Hops,
@@ -33,7 +35,7 @@ from broker.forwarding.stamps import restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
-from broker.routing.targets import Target
+from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Target
 from broker.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
@@ -58,6 +60,7 @@ _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
 _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 _MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
+_ORIGIN_BYTES: Final = ORIGIN_TO - ORIGIN_AT
 
 
 class Relays:
@@ -69,13 +72,17 @@ class Relays:
         "_keeps_section",
         "_link_mimes",
         "_mimes_by_raw",
+        "_query",
         "_relayed",
         "_spreads",
+        "_table",
         "hops",
     )
 
     def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
         self._desk: Final = desk
+        self._query: Final = desk.query
+        self._table: Final = desk.query.table
         self._spreads: Final = spreads
         self.hops: Final = hops
         self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
@@ -134,6 +141,7 @@ class Relays:
         hops = self.hops
         section = hops.near
         head = hops.near_head
+        rest = hops.near_rest
         kind = frame.kind
         data = frame.data
         end: i64 = frame.end  # machine words, as in `Peer.forward`
@@ -146,10 +154,12 @@ class Relays:
         elif at > end:
             return False
         to: i64 = at + u24_at(data, at - 3)
-        start: i64 = at + len(head)
-        if section is None or start >= to or to > end or not frame.flags & METADATA:
+        head_to: i64 = at + len(head)
+        rest_at: i64 = head_to + _ORIGIN_BYTES
+        rest_to: i64 = rest_at + len(rest)
+        if section is None or rest_to > to or to > end or not frame.flags & METADATA:
             return False
-        if data[at:start] != head or data[start] == _MIMES_FIRST:
+        if data[at:head_to] != head or data[rest_at:rest_to] != rest or hops.near_generation != self._table.generation:
             return False
         if peer.begun >= peer.max_streams or frame.stream_id & 1 != peer.begins:
             return False
@@ -169,14 +179,16 @@ class Relays:
         path.requests += 1
         path.last_at = frame.now
         hops.near_n += 1
+        start: i64 = at + hops.near_from
         splice = Splice(peer, frame.stream_id, server, server.open_id(), route, self._relayed, kind, frame.now)
         splice.open_stamped(frame, b"", data[start:end], to - start)
         return True
 
     def handle(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """A new request of another broker. `request` knows its metadata: all of it, if it was gathered."""
+        """A new request of another broker. `request` knows its metadata; of one that is gathered all that is needed."""
         gathering = request.gathering
-        if gathering is not None:
+        request.is_counted = gathering is not None and gathering.is_counted
+        if gathering is not None and gathering.needs_whole:
             if not self._desk.merge(peer, request, gathering.metadata, None):
                 return
             frame = self._desk.cursor(gathering.frames[0], frame.now)
@@ -220,16 +232,20 @@ class Relays:
                 self._refuse(peer, frame, refusal.word, refusal)
                 return
         request.rest_at = rest_at
-        path = section.path
-        path.requests += 1
-        path.last_at = frame.now
+        if not request.is_counted:
+            request.is_counted = True
+            path = section.path
+            path.requests += 1
+            path.last_at = frame.now
         route = section.route
         if route is not None and route.slot >= 0:
             owner = route.owner
             if isinstance(owner, Peer):  # nearly always
-                self._deliver(peer, frame, request, section, route, owner)
+                self._deliver_decided(peer, frame, request, section, route, owner)
                 return
-        if section.route_id:
+        if gathering is not None and not gathering.needs_whole:
+            self._await_all(peer, frame, request, gathering)  # the route that it waited for has left meanwhile
+        elif section.route_id:
             self._to_route(peer, frame, request, section)
         elif section.brokers:
             self._to_brokers(peer, frame, request, section)
@@ -249,10 +265,10 @@ class Relays:
         """The ingress has decided."""
         route = section.route
         if route is None or route.slot < 0:
-            route = section.route = self._desk.query.find_route(section.route_id)
+            route = section.route = self._query.find_route(section.route_id)
         owner = route.owner if route is not None else None
         if route is not None and isinstance(owner, Peer):
-            self._deliver(peer, frame, request, section, route, owner)
+            self._deliver_decided(peer, frame, request, section, route, owner)
             return
         if route is not None and isinstance(owner, Remote):
             hop = owner.via
@@ -264,6 +280,44 @@ class Relays:
             return
         text = f"{self.hops.name} has no route {section.annotations.to_override}, and knows no way to it"
         self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
+
+    def _deliver_decided(
+        self, peer: Peer, frame: FrameCursor, request: Request, section: Section, route: Route, server: Peer
+    ) -> None:
+        """To the route of this broker that the ingress has chosen, if it still is what the ADDRESS asks for. D-62"""
+        start = self._read_mimes(peer, frame, request, section)
+        if start < 0:
+            return
+        data = request.data
+        at, to = find_broker_frame(data, start, request.metadata_to)
+        if at < 0 and self._awaits_address(peer, frame, request):
+            return
+        if at < 0:
+            self._refuse(peer, frame, "", no_address(at))
+            return
+        request.address_at, request.address_to = at, to
+        target = self._query.resolve_decided(data, at, to, section.service)
+        gathering = request.gathering
+        is_in_pieces = gathering is not None and not gathering.needs_whole
+        if target.means(route):
+            if gathering is not None and is_in_pieces:
+                if not self._is_same(request, server):
+                    self._await_all(peer, frame, request, gathering)
+                    return
+                # They go on as they came: what stands before the caller's metadata is all in the first one.
+                start -= request.metadata_at
+                request.rest_at -= request.metadata_at
+                self._desk.locate(frame, request)
+                start += request.metadata_at
+                request.rest_at += request.metadata_at
+            self._deliver(peer, frame, request, section, route, server, start)
+        elif frame.kind != REQUEST_FNF and frame.kind != METADATA_PUSH:
+            text = f"the route {route.id_text} of {self.hops.name} is none of those with {target.label} (any more)"
+            self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
+        elif gathering is not None and is_in_pieces:
+            self._await_all(peer, frame, request, gathering)
+        else:
+            self._decide(peer, frame, request, section)  # nobody could be told
 
     def _decide(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> None:
         """Nothing was decided that holds: by the ADDRESS, and never back. No section: here, or nowhere."""
@@ -284,7 +338,8 @@ class Relays:
         route = query.choose_besides(target, barred, peer.zone, origin, frame.now)
         owner = route.owner if route is not None else None
         if route is not None and isinstance(owner, Peer):
-            self._deliver(peer, frame, request, section, route, owner)
+            start = self._read_mimes(peer, frame, request, section)
+            self._deliver(peer, frame, request, section, route, owner, start)
         elif route is not None and section is not None and isinstance(owner, Remote) and owner.via is not None:
             to_override = f"route:{route.id_text}"
             if target.redirected:
@@ -304,11 +359,10 @@ class Relays:
         at, to = find_broker_frame(data, start, request.metadata_to)
         if at < 0:
             if not self._waits(peer, frame, request):
-                what = "breaks off" if at == CUT else "holds no ADDRESS"
-                self._refuse(peer, frame, "", Refusal("bad-address", f"the metadata of the request {what}"))
+                self._refuse(peer, frame, "", no_address(at))
             return None
         request.address_at, request.address_to = at, to
-        query = self._desk.query
+        query = self._query
         service = section.service if section is not None else ""
         return query.resolve_as(data, at, to, service) if service else query.resolve(data, at, to)
 
@@ -320,7 +374,7 @@ class Relays:
             if target is None:
                 return
             if target.refusal is None:
-                local = [route for route in self._desk.query.choose_all(target) if isinstance(route.owner, Peer)]
+                local = [route for route in self._query.choose_all(target) if isinstance(route.owner, Peer)]
         groups = Groups()
         for name in section.brokers:
             remote = self.hops.remotes.get(name)
@@ -334,7 +388,7 @@ class Relays:
         """A multicast about which nothing was decided: ours, and copies towards brokers that had it not."""
         local: list[Route] = []
         groups = Groups()
-        for route in self._desk.query.choose_all(target):
+        for route in self._query.choose_all(target):
             owner = route.owner
             if isinstance(owner, Peer):
                 local.append(route)
@@ -417,7 +471,9 @@ class Relays:
             self._refuse(peer, frame, "loop", Refusal("loop", way))
             return
         if not link.version:
-            self._deliver(peer, frame, request, section, route, hop)
+            start = self._read_mimes(peer, frame, request, section)
+            if start >= 0:
+                self._deliver(peer, frame, request, section, route, hop, start)
             return
         if hop.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, route, hop)
@@ -429,9 +485,16 @@ class Relays:
         self._join(peer, frame, request, route, hop, entry, request.rest_at)
 
     def _deliver(
-        self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None, route: Route, server: Peer
+        self,
+        peer: Peer,
+        frame: FrameCursor,
+        request: Request,
+        section: Section | None,
+        route: Route,
+        server: Peer,
+        start: int,
     ) -> None:
-        """To a route of this broker, as if the caller were connected here."""
+        """To a route of this broker, as if the caller were connected here. `start`: of the caller's own metadata."""
         load = route.load
         lease = load.lease
         if lease is not None and lease.left_n <= 0 and frame.kind != METADATA_PUSH:
@@ -442,11 +505,7 @@ class Relays:
         if server.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, route, server)
             return
-        start = self._read_mimes(peer, frame, request, section)
-        if start < 0:
-            return
-        is_same = request.mimes == server.mimes and self._desk.mimes[server.mimes].kind == COMPOSITE
-        if is_same and not self._keeps_section:  # nearly always
+        if self._is_same(request, server):  # nearly always
             if section is not None:
                 self.hops.arrived(section.hops_n)
                 if section.hops_n == 1 and section.refusal is None:
@@ -464,12 +523,24 @@ class Relays:
             self.hops.arrived(section.hops_n)
         self._join_translated(peer, frame, request, route, server, metadata)
 
+    def _is_same(self, request: Request, server: Peer) -> bool:
+        """The server gets the caller's metadata as it is."""
+        is_composite = self._desk.mimes[server.mimes].kind == COMPOSITE
+        return request.mimes == server.mimes and is_composite and not self._keeps_section
+
     def _remember(self, peer: Peer, request: Request, section: Section, start: int) -> None:
         """The next request like this one can be joined at once."""
         hops = self.hops
-        if peer.link is not None and section.route is not None and start - request.metadata_at <= MAX_SECTION_KEPT:
+        at = request.metadata_at
+        if request.gathering is not None or request.address_to - at > MAX_NEAR_BYTES:
+            return
+        if peer.link is not None and section.route is not None:
+            origin_at = request.address_at + ORIGIN_AT
             hops.near = section
-            hops.near_head = request.data[request.metadata_at : start]
+            hops.near_head = request.data[at:origin_at]
+            hops.near_rest = request.data[origin_at + _ORIGIN_BYTES : request.address_to]
+            hops.near_from = start - at
+            hops.near_generation = self._table.generation
             hops.near_mimes = request.mimes
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
@@ -523,7 +594,8 @@ class Relays:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
             splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
             if request.gathering is not None:
-                self._desk.replay(peer, frame.stream_id, request.gathering, True, frame.now)
+                gathering = request.gathering
+                self._desk.replay(peer, frame.stream_id, gathering, gathering.needs_whole, frame.now)
 
     def _join_translated(
         self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, metadata: bytes | None
@@ -606,9 +678,33 @@ class Relays:
 
     def _waits(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """True, and the request is held, when more of its metadata may come."""
-        if frame.kind == METADATA_PUSH:
+        if frame.kind == METADATA_PUSH or not self._desk.must_wait(peer, frame, request, None):
             return False
-        return self._desk.must_wait(peer, frame, request, None)
+        held = peer.streams.get(frame.stream_id)
+        if isinstance(held, Gathering):  # else it was refused
+            held.is_counted = request.is_counted
+        return True
+
+    def _awaits_address(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
+        """True, and the request is held, when its ADDRESS may be in the fragments that follow."""
+        gathering = request.gathering
+        if gathering is None:
+            if frame.kind == METADATA_PUSH or not is_cut(frame, request.metadata_to):
+                return False
+            gathering = self._desk.gather(peer, frame)
+            gathering.is_counted = request.is_counted
+        elif gathering.is_whole:
+            return False
+        self._desk.wait(gathering)
+        return True
+
+    def _await_all(self, peer: Peer, frame: FrameCursor, request: Request, gathering: Gathering) -> None:
+        """A request that was held until its ADDRESS was there cannot go on in pieces."""
+        gathering.needs_whole = True
+        if gathering.is_whole:
+            self.handle(peer, frame, request)
+        else:
+            self._desk.wait(gathering)
 
     def _is_busy(self, peer: Peer, frame: FrameCursor, route: Route) -> bool:
         """The route has as many request/responses as it may have: one more is refused."""
@@ -638,3 +734,9 @@ class Relays:
 def _name_of(server: Peer, route: Route) -> str:
     """Who it is, for other brokers' clients: addresses are not for them."""
     return f"the broker {server.link.name}" if server.link is not None else f"the route {route.id_text}"
+
+
+def no_address(found: int) -> Refusal:
+    """Why `find_broker_frame` has found none."""
+    what = "breaks off" if found == CUT else "holds no ADDRESS"
+    return Refusal("bad-address", f"the metadata of the request {what}")

@@ -35,13 +35,16 @@ class Query:
 
     __slots__ = (
         "_addresses",
+        "_decided",
+        "_decided_addresses",
         "_dice",
+        "_is_strict",
         "_known",
         "_known_as",
         "_limit",
         "_limits_services",
         "_masks",
-        "_table",
+        "table",
         "choices",
         "hits",
         "misses",
@@ -54,14 +57,17 @@ class Query:
 
     def __init__(self, table: Table, dice: Dice, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
-        self._table: Final = table
+        self.table: Final = table
         self._masks: Final = table.masks
         self._dice: Final = dice
+        self._is_strict: Final = strict_hints
         self._addresses: Final = Addresses(table.loads.policies, strict_hints)
+        self._decided_addresses: Final = Addresses(table.loads.policies, False)
         self._limit: Final = limit
         self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}
         self._known_as: dict[tuple[str, bytes], Target] = {}  # what other brokers redirected; bounded by `limit`, too
+        self._decided: dict[tuple[str, bytes], Target] = {}  # by what other brokers have decided; the same
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
         self.prefers_local = True  # routes of other brokers get unicast requests only when this one has none (D-52)
         self.owners: Final = Owners()
@@ -102,36 +108,30 @@ class Query:
 
     def resolve_as(self, data: bytes, start: int, end: int, service: str) -> Target:
         """As `resolve`, but for this service in place of what the ADDRESS names: another broker says so. D-55"""
-        if end - start < ORIGIN_TO:
-            return self._meet(data[start:end])  # refused
-        key = (service, data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end])
-        target = self._known_as.get(key)
-        if target is not None:
-            self.refresh(target)
-            return target
-        target = self._meet(data[start:end])
-        target.forced = service
-        if self._limit and len(key[1]) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
-            if len(self._known_as) >= self._limit:
-                self._known_as.clear()
-            self._known_as[key] = target
-        self._look_up(target)
-        return target
+        return self._resolve_as(data, start, end, service, False)
+
+    def resolve_decided(self, data: bytes, start: int, end: int, service: str) -> Target:
+        """By what another broker has decided: this service, or if that is empty what the ADDRESS names, whatever is
+        redirected here (D-55), and whether or not hints among the tags take part in the AND here (D-12).
+        """
+        if service or self.redirects or self._is_strict:
+            return self._resolve_as(data, start, end, service, True)
+        return self.resolve(data, start, end)
 
     def set_redirects(self, redirects: dict[str, str]) -> None:
         """From now on requests for these services go to others; one step only: of a -> b, b -> c, a goes to b. D-55"""
         self.redirects = dict(redirects)
-        self._table.generation += 1  # all answers are old
+        self.table.generation += 1  # all answers are old
         self._masks.generation += 1  # so that who waits for a route is looked at again
 
     def find_route(self, route_id: bytes) -> Route | None:
         """The route with this id, whatever the address."""
-        return self._table.find(route_id)
+        return self.table.find(route_id)
 
     def refresh(self, target: Target) -> None:
         """Looks a target up anew if the table has changed since."""
         self.hits += 1
-        if target.generation != self._table.generation:
+        if target.generation != self.table.generation:
             self._look_up(target)
 
     def choose(self, target: Target, zone: bytes, origin: bytes, now: float) -> Route | None:
@@ -239,12 +239,12 @@ class Query:
     def matching(self, wanted: list[list[Tag]]) -> list[Route]:
         """Routes that carry, of each list, at least one tag: the same AND, for people. All routes for no lists."""
         if not wanted:
-            return self._table.routes()
+            return self.table.routes()
         found: Slots | None = None
         for choices in wanted:
             slots = Slots()
             for tag in choices:
-                more = self._table.index.find(normal_tag(tag).token())
+                more = self.table.index.find(normal_tag(tag).token())
                 if more is not None:
                     slots = slots.join(more)
             found = slots if found is None else found.meet(slots)
@@ -255,14 +255,41 @@ class Query:
         """How many addresses are remembered."""
         return len(self._known)
 
-    def _meet(self, raw: bytes) -> Target:
+    def _resolve_as(self, data: bytes, start: int, end: int, service: str, is_decided: bool) -> Target:
+        """See the two above."""
+        if end - start < ORIGIN_TO:
+            return self._meet(data[start:end])  # refused
+        known = self._decided if is_decided else self._known_as
+        address = data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
+        target = known.get((service, address))
+        if target is not None:
+            self.refresh(target)
+            return target
+        target = self._meet(data[start:end], is_decided)
+        target.forced = service
+        if target.wrapped_bytes:  # as above
+            address = address[: len(address) - target.wrapped_bytes]
+            same = known.get((service, address))
+            if same is not None:
+                self.refresh(same)
+                return same
+        if self._limit and len(address) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
+            if len(known) >= self._limit:
+                known.clear()
+            known[service, address] = target
+        self._look_up(target)
+        return target
+
+    def _meet(self, raw: bytes, is_decided: bool = False) -> Target:
         """A new target for an address that is not remembered; not looked up yet."""
         self.misses += 1
-        return self._addresses.read(raw)
+        target = self._decided_addresses.read(raw) if is_decided else self._addresses.read(raw)
+        target.is_decided = is_decided
+        return target
 
     def _look_up(self, target: Target) -> None:
         """The candidates in the table as it is now."""
-        target.generation = self._table.generation
+        target.generation = self.table.generation
         if target.refusal is not None and target.refusal.word != "no-route":
             return
         target.refusal = None
@@ -271,9 +298,12 @@ class Query:
         target.masked_at = 0
         target.emptied_n = 0
         if target.forced or target.redirected or self.redirects:
-            service = target.forced or self.redirects.get(target.asked_service, "")
+            service = target.forced
+            if not service and not target.is_decided:
+                service = self.redirects.get(target.asked_service, "")
             if service != target.redirected:
-                self._addresses.redirect(target, service)
+                addresses = self._decided_addresses if target.is_decided else self._addresses
+                addresses.redirect(target, service)
         target.matched_by = target.wanted
         slots = self._intersect(target, target.wanted)
         if slots is None and len(target.selectors) != len(target.wanted) and target.selectors:
@@ -283,14 +313,14 @@ class Query:
             target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
         if slots is not None:
-            target.candidates = Candidates(self._table, slots, self._table.heaviest.among(target.matched_by))
+            target.candidates = Candidates(self.table, slots, self.table.heaviest.among(target.matched_by))
         target.turn.matched = target.candidates
 
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
         """The AND; None, and a refusal that names the tag that emptied it, when nothing is left."""
         found: Slots | None = None
         for number, tag in enumerate(tags, 1):
-            slots = self._table.index.find(tag.token())
+            slots = self.table.index.find(tag.token())
             if slots is None:
                 target.emptied_n = number
                 target.refusal = Refusal("no-route", f"no route has {label_of([tag])}")
@@ -337,7 +367,7 @@ class Query:
         owner may not get it nobody else does. D-34
         """
         target.owner = None
-        owned_at = self._table.generation + self._masks.drains  # both only grow: another sum whenever one has grown
+        owned_at = self.table.generation + self._masks.drains  # both only grow: another sum whenever one has grown
         if target.owned_at != owned_at:
             target.owned_at = owned_at
             slots = staying(candidates.slots, self._masks)
@@ -400,4 +430,4 @@ class Query:
         return route
 
     def _routes_at(self, slots: Slots) -> list[Route]:
-        return [self._table.route_at(slot) for slot in slots.to_list()]
+        return [self.table.route_at(slot) for slot in slots.to_list()]

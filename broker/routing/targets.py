@@ -52,6 +52,7 @@ class Target:
         "generation",
         "is_by_origin",
         "is_announcement",
+        "is_decided",
         "is_panic",
         "is_sticky",
         "key_owner",
@@ -97,6 +98,7 @@ class Target:
         self.hints: Hints | None = None  # None with a refusal for ever that came before they were read
         self.redirected = ""  # the service that is asked for instead of that of the ADDRESS (D-55); empty: none
         self.forced = ""  # that service, when it was another broker that redirected; empty: none did
+        self.is_decided = False  # another broker has decided: `forced` is all that is redirected, no hint is a tag
         self.wanted: list[Tag] = []  # the tags of the AND: what was asked, with the service of a redirect
         self.selectors: list[Tag] = []  # those of them that are neither ShardKeys nor StickyRouteKeys
         self.tags_n = 0  # entries of both maps
@@ -111,6 +113,13 @@ class Target:
         self.sticky_key = b""  # 16 bytes when it is sticky, see `stickiness`
         self.turn: Final = Turn()
         self._label = ""
+
+    def means(self, route: Route) -> bool:
+        """The route, which is in the table, is one of those that are asked for; or it cannot be told who is."""
+        candidates = self.candidates
+        if candidates is not None:
+            return candidates.slots.has(route.slot)
+        return self.refusal is not None and self.refusal.word != "no-route"
 
     @property
     def routing_name(self) -> str:

@@ -196,8 +196,19 @@ def test_a_request_is_not_sent_to_who_is_in_its_trace() -> None:
 def test_the_override_counts_and_not_what_the_address_asks_for() -> None:
     world = cluster()
     orders, stock, other = destination(world, 6, "orders"), destination(world, 7, "stock"), Broker(world).link()
-    other.wire.send(request(REQUEST_RESPONSE, 1, stamped(section(0, TO, "b9", ["b9"])) + MIMES + ORDERS))
+    front = stamped(section(0, f"service:stock {TO}", "b9", ["b9"]))
+    other.wire.send(request(REQUEST_RESPONSE, 1, front + MIMES + ORDERS))
     assert (heard(orders), heard(stock)) == ([], [request(REQUEST_RESPONSE, 2, ORDERS)])
+
+
+def test_an_override_that_names_a_route_of_something_else_is_out_of_date() -> None:
+    """D-62: the route was what is asked for when it was chosen."""
+    world = cluster()
+    orders, stock, other = destination(world, 6, "orders"), destination(world, 7, "stock"), Broker(world).link()
+    other.told()
+    other.wire.send(request(REQUEST_RESPONSE, 1, stamped(section(0, TO, "b9", ["b9"])) + MIMES + ORDERS))
+    text = f"stale-route: the route {TO[6:]} of b1 is none of those with service=orders (any more)"
+    assert (heard(orders), heard(stock), heard(other.wire)) == ([], [], [error(1, REJECTED, text)])
 
 
 @pytest.mark.parametrize("to", [None, "service:orders"])

@@ -205,9 +205,9 @@ def test_the_last_broker_strips_what_is_for_brokers(kind: int) -> None:
     assert (path.ingress, path.way, path.hops_n, path.requests, path.last_at) == ("b1", "b1>b2", 1, 1, 100.0)
 
 
-def test_the_route_that_was_chosen_gets_it_whatever_the_address_says() -> None:
+def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
     broker = Broker("b2")
-    other, service = broker.service("orders", 6), broker.service("stock", 7, data_mime=DATA_MIME)
+    other, service = broker.service("orders", 6), broker.service("orders", 7, data_mime=DATA_MIME)
     link = broker.link("b1")
     for number in (1, 3, 5):
         link.send(encode_request(REQUEST_FNF, number, b"", annotated(section(UNICAST, "b1")) + REST))

@@ -22,8 +22,8 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.annotations import STREAMING
-from broker.wire.frames import MIME_TYPE
-from tests.fakes import Wire, address, addressed, composite, error
+from broker.wire.frames import MIME_TYPE, Address, RouteSetup
+from tests.fakes import Wire, address, addressed, composite, error, route_id, tags_of
 from tests.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 
 REST = addressed(address(service="orders"), ("text/plain", b"more"))
@@ -110,6 +110,32 @@ def the_broker_is_called_b1(last: Last) -> list[Wire]:
     return []
 
 
+def the_service_has_other_tags(last: Last) -> list[Wire]:
+    raw = RouteSetup(route_id(7), "stock", []).encode()
+    last.service.push(composite((MIME_TYPE, raw)))
+    return []
+
+
+def the_service_has_more_tags(last: Last) -> list[Wire]:
+    raw = RouteSetup(route_id(7), "orders", tags_of({"region": "eu"})).encode()
+    last.service.push(composite((MIME_TYPE, raw)))
+    return []
+
+
+def the_service_came_back_as_another(last: Last) -> list[Wire]:
+    last.service.lose()
+    return [last.broker.service("stock", 7, data_mime=DATA_MIME)]
+
+
+def another_route_joins(last: Last) -> list[Wire]:
+    return [last.broker.service("orders", 9, data_mime=DATA_MIME)]
+
+
+def requests_are_redirected(last: Last) -> list[Wire]:
+    last.broker.core.query.set_redirects({"orders": "stock"})
+    return []
+
+
 CHANGES: list[Callable[[Last], list[Wire]]] = [
     nothing,
     lease_is_spent,
@@ -120,6 +146,11 @@ CHANGES: list[Callable[[Last], list[Wire]]] = [
     a_service_with_other_mime_types_was_asked,
     the_service_came_back,
     the_broker_is_called_b1,
+    the_service_has_other_tags,
+    the_service_has_more_tags,
+    the_service_came_back_as_another,
+    another_route_joins,
+    requests_are_redirected,
 ]
 KINDS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
 
@@ -139,6 +170,15 @@ def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
 @pytest.mark.parametrize(
     "metadata",
     [
+        HEAD + addressed(address(service="orders")),
+        HEAD + addressed(address(service="stock"), ("text/plain", b"more")),
+        HEAD + addressed(address(service="orders", region="eu"), ("text/plain", b"more")),
+        HEAD + addressed(address(service="orders"), ("text/plain", b"other")),
+        HEAD + addressed(address(0x200, service="orders"), ("text/plain", b"more")),
+        HEAD + composite(("text/plain", b"more")) + REST,
+        HEAD + addressed(Address(route_id(5), tags_of({"service": "orders"})).encode()),
+        HEAD + REST[:-13],
+        HEAD + REST[:50],
         HEAD,
         HEAD[:-1],
         HEAD[:60],

@@ -99,15 +99,11 @@ class SlowNet(Net):
 
 
 class FarMember(Member):
-    """A service whose route may have been at other brokers, and have had other tags."""
+    """A service whose route may have been at other brokers."""
 
     def __init__(self, wire: Wire, number: int, route: int, service: str, region: str) -> None:
         super().__init__(wire, number, service, region)
         self.route = route
-        self.regions = {region}
-
-    def matches(self, wanted: dict[str, str]) -> bool:
-        return wanted["service"] == self.service and wanted.get("region", self.region) in self.regions
 
 
 class FarHistory(History):
@@ -155,9 +151,7 @@ class FarHistory(History):
         raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
         wire = world.connect()
         wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw))).encode())
-        newcomer = FarMember(wire, self.members_n, member.route, member.service, member.region)
-        newcomer.regions |= member.regions
-        self.members.append(newcomer)
+        self.members.append(FarMember(wire, self.members_n, member.route, member.service, member.region))
         if not member.wire.is_lost:
             member.wire.lose()
             member.wire.received()
@@ -165,9 +159,8 @@ class FarHistory(History):
         self.look()
 
     def move(self, member: Member, region: str) -> None:
-        """What was decided before others know still comes."""
+        """What was decided before others know comes no more. D-62"""
         assert isinstance(member, FarMember)
-        member.regions.add(region)
         raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": region})).encode()
         member.region = region
         pair = setup_of(member.wire)

@@ -73,7 +73,8 @@ class Twin:
             return
         hops = self.broker.hops
         hops.near = hops.latest = None
-        hops.near_head = hops.latest_entry = b""
+        hops.near_head = hops.near_rest = hops.latest_entry = b""
+        self.broker.core.query._decided.clear()
         hops.sections.clear()
         hops._prefixes.clear()
         hops._names_prefixes.clear()
@@ -109,8 +110,8 @@ class Twin:
             if remote.via is not None and (remote.via.is_lost or remote.via.is_ending):
                 remote.via = None
 
-    def serve(self, number: int, pair: tuple[str, str], framed: bool, leases: bool, token: bytes) -> None:
-        raw = RouteSetup(route_id(number), "orders", tags_of({})).encode()
+    def serve(self, number: int, service: str, pair: tuple[str, str], framed: bool, leases: bool, token: bytes) -> None:
+        raw = RouteSetup(route_id(number), service, tags_of({})).encode()
         metadata = composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw
         wire = self.broker.connect(framed)
         self.wires.append(wire)
@@ -182,7 +183,8 @@ class Story:
 
     def serve(self, number: int, pair: tuple[str, str]) -> None:
         token = b"t%d" % len(self.kinds) if self.dice.random() < 0.3 else b""
-        self.both("serve", number, pair, self.dice.random() < 0.7, self.dice.random() < 0.2, token)
+        service = self.dice.choice(["orders", "orders", "orders", "stock"]) if self.kinds else "orders"
+        self.both("serve", number, service, pair, self.dice.random() < 0.7, self.dice.random() < 0.2, token)
         self._entered(f"service {token.decode()}")
 
     def call(self) -> None:
@@ -383,6 +385,8 @@ class Story:
                 "time",
                 "wrap",
                 "resume",
+                "say",
+                "say",
             ]
         )
         services = self._places("service")
@@ -421,6 +425,14 @@ class Story:
             is_on = dice.random() < 0.5
             if what == "lease":
                 self._send(place, for_lease)
+            elif what == "say":
+                tags = tags_of({"region": "eu"} if dice.random() < 0.5 else {})
+                raw = RouteSetup(route_id(dice.choice([7, 7, 7, 8])), dice.choice(["orders", "stock"]), tags)
+                setup = self.twins[0].wires[place].peer.connection.setup
+                assert setup is not None
+                said = raw.encode()
+                is_composite = setup.metadata_mime == COMPOSITE_MIME
+                self._send(place, encode_metadata_push(composite((MIME_TYPE, said)) if is_composite else said))
             for twin in self.twins:
                 wire = twin.wires[place]
                 if what == "lose":
@@ -438,7 +450,7 @@ def test_nobody_can_tell_who_remembers_from_who_forgets(settings: CoreSettings) 
     joined_at_once_n = 0
     for seed in range(8):
         story = Story(settings, seed)
-        for _ in range(150):
+        for _ in range(400):
             story.step()
         story.settle()
         joined_at_once_n += story.joined_at_once_n
