@@ -330,9 +330,11 @@ class Wire:
         self.world.core.congested(self.peer)
 
     def fill(self, waiting_bytes: int) -> None:
-        """As `block`, when so many bytes wait: of a frame that means nothing."""
+        """As `block`, when so many bytes wait: of frames that mean nothing."""
         self.block()
-        self.peer.send(encode_cancel(MAX_STREAM_ID - 1) + bytes(waiting_bytes))
+        while waiting_bytes > 0:
+            self.peer.send(encode_cancel(MAX_STREAM_ID - 1) + bytes(min(waiting_bytes, 8 << 20)))
+            waiting_bytes -= 8 << 20
 
     def unblock(self) -> None:
         """Its transport takes all again."""

@@ -163,6 +163,7 @@ class FarHistory(History):
         assert isinstance(member, FarMember)
         raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": region})).encode()
         member.region = region
+        member.regions.add(region)
         pair = setup_of(member.wire)
         member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
         self.look()
@@ -246,9 +247,6 @@ class FarHistory(History):
             self.delayed.add(wire)
         self.look()
         self.delayed.clear()
-
-    def forget_regions(self, member: Member) -> None:
-        """Requests are under way between brokers for long."""
 
     def wait(self, seconds: float) -> None:
         was_slow = self.net.is_slow
