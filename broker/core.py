@@ -84,6 +84,7 @@ from broker.wire.ids import id_text
 
 CoreSettings = Settings
 
+TOLD_S: Final = 0.25  # between two words to other brokers that the same route is behind
 ALL_FRAMES: Final = 1 << 60
 FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 
@@ -92,16 +93,29 @@ _LOOKED_AT: Final = METADATA | FOLLOWS  # flags of frames that do not simply pas
 COMPILED: Final = not __file__.endswith(".py")
 
 
+class FarRoute:
+    """A route of another broker that is behind, and the callers that are not read from because they feed it."""
+
+    __slots__ = ("feeders", "route")
+
+    def __init__(self, route: Route) -> None:
+        self.route: Final = route
+        self.feeders: Final[dict[int, Peer]] = {}  # by id
+
+
 class Core(Ends):
     """One broker."""
 
     __slots__ = (
         "_announced",
+        "_behind",
+        "_congested",
         "_deadlines",
         "_diary",
         "_dirty",
         "_fanouts",
         "_fed",
+        "_fed_routes",
         "_flow_at",
         "_flow_from",
         "_fragments",
@@ -157,9 +171,12 @@ class Core(Ends):
         self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.fanouts
+        self._fed_routes: Final = self.engine.fed_routes
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
+        self._behind: Final[dict[int, FarRoute]] = {}  # by number; bounded by the callers that wait for them
+        self._congested: Final[list[Peer]] = []  # peers that have just become so
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self._outbound: Final = Total(settings.max_buffered_bytes)
@@ -292,6 +309,10 @@ class Core(Ends):
             self._pause(peer)
         if self._over:
             self._shed(now)
+        if self._fed_routes:
+            self._pause_for_routes(peer)
+        if self._congested:
+            self._tell_congested(now)
         if self._announced:
             self._read_announced(now)
         if self._suspects:
@@ -330,6 +351,8 @@ class Core(Ends):
         if not peer.is_congested:
             peer.is_congested = True
             self._mask_congested(peer)
+            self.engine.congestions_n += 1
+            self._congested.append(peer)
 
     def relieved(self, peer: Peer, now: float) -> None:
         """The peer's transport may be written to again.
@@ -345,6 +368,7 @@ class Core(Ends):
         if peer.is_congested:
             peer.is_congested = False
             self._mask_congested(peer)
+            self.engine.congestions_n += 1
         for stream_id, credit in peer.take_credit().items():
             if peer.streams.get(stream_id) is credit.stream:
                 frame = self.engine.cursor(encode_request_n(stream_id, credit.n), now)
@@ -356,12 +380,51 @@ class Core(Ends):
         if not feeders:
             return
         peer.feeders = {}
+        self._let_go_on(peer.id, feeders, now)
+
+    def _let_go_on(self, key: int, feeders: dict[int, Peer], now: float) -> None:
+        """What these have fed takes more again; `key` in their `feeds`."""
         for feeder in feeders.values():
-            if feeder.feeds.pop(peer.id, None) is None:
+            if feeder.feeds.pop(key, None) is None:
                 continue  # a link
             if not feeder.feeds:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
+
+    def _hold_up(self, caller: Peer, key: int, feeders: dict[int, Peer]) -> None:
+        """The caller is not read from until what it feeds takes more again."""
+        caller.feeds[key] = feeders
+        if len(caller.feeds) == 1:
+            self._turned.append(caller)
+
+    def _pause_for_routes(self, caller: Peer) -> None:
+        """The caller has just sent requests to routes of other brokers that are behind: as if they were here."""
+        for route in self._fed_routes:
+            if caller.link is not None or caller.is_lost or not route.load.is_behind:
+                continue
+            far = self._behind.get(route.number)
+            if far is None:
+                far = self._behind[route.number] = FarRoute(route)
+            if caller.id not in far.feeders:
+                far.feeders[caller.id] = caller
+                self._hold_up(caller, -route.number, far.feeders)
+        self._fed_routes.clear()
+
+    def _look_at_behind(self, now: float) -> None:
+        """Routes of other brokers that have caught up, or left."""
+        for number, far in list(self._behind.items()):
+            if far.route.slot < 0 or not far.route.load.is_behind or not far.feeders:
+                del self._behind[number]
+                self._let_go_on(-number, far.feeders, now)
+
+    def _tell_congested(self, now: float) -> None:
+        """Other brokers hear at once that a route of ours is behind; at the next tick, if that was said just now."""
+        for peer in self._congested:
+            route = peer.route
+            if peer.is_congested and isinstance(route, Route) and route.slot >= 0 and now >= peer.told_until:
+                peer.told_until = now + TOLD_S
+                self.cluster.say_state(route, now)
+        self._congested.clear()
 
     def _shed(self, now: float) -> None:
         """Too much waits for some peers, or for all: the requests that hold most end until the rest fits. D-72"""
@@ -526,6 +589,9 @@ class Core(Ends):
         self._end_overrun(now)
         if self._over:
             self._shed(now)
+        if self._behind:
+            self._look_at_behind(now)
+        self._congested.clear()  # the cluster's tick has told of them
         for service, requests_n in self.engine.drops.take(now).items():
             text = f"{requests_n} fire-and-forgets or pushes found no room: too much waits for its routes"
             self._diary.tell(
@@ -615,9 +681,7 @@ class Core(Ends):
             if fed.is_congested and caller.id not in fed.feeders:
                 fed.feeders[caller.id] = caller
                 if caller.link is None:
-                    caller.feeds[fed.id] = fed
-                    if len(caller.feeds) == 1:
-                        self._turned.append(caller)
+                    self._hold_up(caller, fed.id, fed.feeders)
         self._fed.clear()
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
@@ -846,8 +910,8 @@ class Core(Ends):
         """The peer is no more."""
         peer.forget()
         self._release(peer, now)
-        for fed in peer.feeds.values():
-            del fed.feeders[peer.id]
+        for feeders in peer.feeds.values():
+            feeders.pop(peer.id, None)
         peer.feeds = {}
         peer.look_at = NEVER
         self.crowd.leave(peer)

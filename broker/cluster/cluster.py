@@ -252,6 +252,12 @@ class Cluster(Watcher):
         """This broker is about to go: the others send nothing new here, and clients look for another one."""
         self._set_leaving(True, now)
 
+    def say_state(self, route: Route, now: float) -> None:
+        """The state of one of our own routes has changed: the others shall know at once."""
+        if self.handshakes.up:
+            self.replica.say_state(route, now)
+            self.flush()
+
     def _set_leaving(self, is_leaving: bool, now: float) -> None:
         self.roster.is_leaving = is_leaving
         self.roster.say(now)

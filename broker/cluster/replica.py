@@ -38,6 +38,7 @@ STATE: Final = Key.extension(BROKER_EXTENSION, 1)
 MAX_STAMP_MS: Final = 1 << 52  # in 140,000 years: a later one could never be outdone
 IS_DRAINING: Final = b"d"  # it gets no new requests
 IS_CONGESTED: Final = b"c"  # it gets some only when nobody else is left
+IS_BEHIND: Final = b"w"  # it has much to read: callers that send it more wait, as those do that its own broker has
 
 
 class News:
@@ -55,6 +56,7 @@ class Replica:
 
     __slots__ = (
         "_congested_seen",
+        "_congestions_seen",
         "_diary",
         "_drains",
         "_drains_seen",
@@ -102,6 +104,7 @@ class Replica:
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
+        self._congestions_seen = 0
         self._losing = ""  # why routes leave just now; empty: because their broker says so
         self._outbids = b""  # the Route Id whose connection is ended just now for one at another broker
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
@@ -163,15 +166,23 @@ class Replica:
             masks.drains == self._drains_seen
             and leaving == self._was_leaving
             and masks.congested.equals(self._congested_seen)
+            and self._engine.congestions_n == self._congestions_seen
         ):
             return
         self._drains_seen = masks.drains
         self._was_leaving = leaving
         self._congested_seen = masks.congested.copy()
+        self._congestions_seen = self._engine.congestions_n
         for route_id, said in list(self._said.items()):
             route = self._table.find(route_id)
             if route is not None and isinstance(route.owner, Peer) and self._state_of(route) != said:
                 self.say_route(route, now)
+
+    def say_state(self, route: Route, now: float) -> None:
+        """Tells of one of our own routes at once, if its state has changed."""
+        said = self._said.get(route.id)
+        if said is not None and self._table.find(route.id) is route and self._state_of(route) != said:
+            self.say_route(route, now)
 
     # Of brokers and redirects
 
@@ -281,6 +292,7 @@ class Replica:
     def _mask(self, route: Route, state: bytes, now: float) -> None:
         """Whether its own broker wants it to get requests."""
         route.load.is_leaving = IS_DRAINING in state
+        route.load.is_behind = IS_BEHIND in state
         was_draining = self._table.masks.draining.has(route.slot)
         self._drains.mask(route)
         masks = self._table.masks
@@ -349,6 +361,9 @@ class Replica:
             state += IS_DRAINING
         if masks.congested.has(route.slot) or self._drains.is_leaving:  # D-54: not while somebody else has it
             state += IS_CONGESTED
+        owner = route.owner
+        if isinstance(owner, Peer) and owner.is_congested:
+            state += IS_BEHIND
         return state
 
 

@@ -56,6 +56,8 @@ class Departures(Tries):
             text = f"no way leads to the broker {remote.name}, which has the route"
             desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
+        if route.load.is_behind:
+            desk.fed_routes.append(route)
         if not link.version:
             return server
         mimes = desk.mimes[request.mimes]

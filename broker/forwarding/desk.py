@@ -81,6 +81,7 @@ class Desk(Asks):
         "_scratch",
         "drops",
         "fanouts",
+        "fed_routes",
         "flows",
         "mimes",
         "order",
@@ -96,6 +97,8 @@ class Desk(Asks):
         self.singles: Final = Singles(query, settings.single_requests)
         self.flows: Final = FlowTable(self.singles)
         self.drops: Final = Drops()
+        # Routes of other brokers that are behind and were just sent requests; bounded by what one peer sends in a turn.
+        self.fed_routes: Final[list[Route]] = []
         self.fanouts: Final = Fanouts()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0

@@ -74,6 +74,7 @@ class Engine(Desk):
         "_request",
         "announced",
         "breakers",
+        "congestions_n",
         "departures",
         "hops",
         "ignored",
@@ -100,6 +101,7 @@ class Engine(Desk):
         )
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
         self._looked_at = 0  # generation of the masks when the waiting requests were looked at
+        self.congestions_n = 0  # times that a peer became congested, or was relieved
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._request: Final = Request()

@@ -139,6 +139,7 @@ class Peer:
         "session",
         "settings",
         "streams",
+        "told_until",
         "unsent_bytes",
         "waiting_bytes",
         "waiting_n",
@@ -205,7 +206,10 @@ class Peer:
         self.is_fed = False  # it is in `_fed`, for one of both reasons
         # By id: callers not read from until it does, and links, which are; bounded by the connections.
         self.feeders: dict[int, Peer] = {}
-        self.feeds: dict[int, Peer] = {}  # congested peers that it feeds, by id; it is not read from meanwhile
+        # The `feeders` of congested peers that it feeds, by the peer's id, and of other brokers' routes that are behind,
+        # by the route's number below 0; it is not read from meanwhile.
+        self.feeds: dict[int, dict[int, Peer]] = {}
+        self.told_until = 0.0  # other brokers were told that it is congested; not again before that, seconds, monotonic
         self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
         self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`

@@ -91,6 +91,8 @@ class Spreads:
                 routes_n += 1
             elif isinstance(owner, Remote) and goes(owner):
                 groups.add(owner)
+                if route.load.is_behind:
+                    desk.fed_routes.append(route)
                 routes_n += 1
         far = groups.all()
         if not local and not far:

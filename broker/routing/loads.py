@@ -50,6 +50,7 @@ class Load:
         "ewma_at",
         "ewma_us",
         "in_flight",
+        "is_behind",
         "is_leaving",
         "is_measured",
         "joined_at",
@@ -75,6 +76,7 @@ class Load:
         self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
         self.relieved_at = 0.0  # when its latest ejection was over
+        self.is_behind = False  # its own broker, another one, says that callers that send it more had better wait
         self.is_leaving = False  # its own broker, another one, says that it gets no new requests
         self.is_measured = False  # somebody chooses by its latency
         self.ewma_us = 0.0  # of request/responses, as it was at `ewma_at`

@@ -303,6 +303,7 @@ class FarHistory(History):
         for wire in self.wires:
             if not wire.is_lost:
                 self.congest(wire, False)
+        self.wait(1.0)  # other brokers hear that routes are no longer behind
 
     def check_over(self) -> None:
         self.wait(6.0)
