@@ -2,8 +2,8 @@
 
 Decides nothing about RSocket. Every peer's output is written once per turn of the loop, whatever number of frames it
 is; at once where one peer is read from at a time, since waiting would gather nothing. A peer that does not take what is
-written to it is `congested`: callers that send it requests are not read from until it is relieved. It is ended if more
-than `max_pending_bytes` wait for it, or if it takes nothing for `stuck_s`.
+written to it is `congested`: callers that send it requests are not read from until it is relieved. It is ended if it
+takes nothing for `stuck_s`. Of what one connection sends so much is worked off in a turn that the others have theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from broker.core import Core
+from broker.edge.memory import Memory
 from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
@@ -33,9 +34,7 @@ WEIGH_PARTS = 20  # a part of them with each tick
 # Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
 SLICE_FRAMES = 32  # worked off before the time is looked at
 TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
-TURN_BYTES = (
-    128 << 10
-)  # read at once: after so many nothing more is read in this turn; libuv would read 32 times 256,000
+TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
@@ -142,6 +141,7 @@ class Shell:
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._closing: deque[Closing] = deque()  # whose last bytes are awaited, by when they are looked at
         self._behind: dict[int, Behind] = {}  # by peer id
+        self._memory = Memory()
         self._is_catching_up = False
         self._messages_n = 0  # of one connection in this turn, one after another
         self._messages_of: Peer | None = None  # of whom
@@ -404,6 +404,7 @@ class Shell:
             self._look_at_unsent()
         if self.core.crowd.weigh_part(WEIGH_PARTS):
             self._weigh()
+        self._memory.look(self.core.crowd.buffered_bytes)
         self._move()
         self._turn()
         self.wake()

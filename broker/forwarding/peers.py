@@ -206,8 +206,8 @@ class Peer:
         self.is_fed = False  # it is in `_fed`, for one of both reasons
         # By id: callers not read from until it does, and links, which are; bounded by the connections.
         self.feeders: dict[int, Peer] = {}
-        # The `feeders` of congested peers that it feeds, by the peer's id, and of other brokers' routes that are behind,
-        # by the route's number below 0; it is not read from meanwhile.
+        # The `feeders` of congested peers that it feeds, by the peer's id, and of far routes that are behind, by the
+        # route's number below 0; it is not read from meanwhile.
         self.feeds: dict[int, dict[int, Peer]] = {}
         self.told_until = 0.0  # other brokers were told that it is congested; not again before that, seconds, monotonic
         self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included

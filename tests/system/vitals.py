@@ -56,10 +56,7 @@ class Vitals:
 
     def resident_kib(self) -> int:
         """Memory."""
-        for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1])
-        raise AssertionError("the broker is gone")
+        return resident_kib(self._pid)
 
     def threads(self) -> int:
         """Of the process."""
@@ -77,3 +74,11 @@ class Vitals:
             self.slowest_s = max(self.slowest_s, time.monotonic() - began_at)
             self.answers += 1
             await asyncio.sleep(ASK_S)
+
+
+def resident_kib(pid: int) -> int:
+    """Memory of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise AssertionError(f"the process {pid} is gone")
