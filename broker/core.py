@@ -127,7 +127,6 @@ class Core(Ends):
         "_suspects",
         "_turned",
         "_offers",
-        "_outbound",
         "_over",
         "added",
         "broker_id",
@@ -139,6 +138,7 @@ class Core(Ends):
         "frames_in",
         "id_text",
         "lag",
+        "outbound",
         "protection",
         "query",
         "sessions",
@@ -179,8 +179,8 @@ class Core(Ends):
         self._congested: Final[list[Peer]] = []  # peers that have just become so
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
-        self._outbound: Final = Total(settings.max_buffered_bytes)
-        self._over: Final = self._outbound.over
+        self.outbound: Final = Total(settings.max_buffered_bytes)
+        self._over: Final = self.outbound.over
         self._deadlines: Final = Deadlines()
         self.crowd: Final = Crowd(settings, self)
         self.farewell: Final = Farewell(broker_id, settings.drain_grace_s, self.table, self._diary, self)
@@ -428,7 +428,7 @@ class Core(Ends):
 
     def _shed(self, now: float) -> None:
         """Too much waits for some peers, or for all: the requests that hold most end until the rest fits. D-72"""
-        total = self._outbound
+        total = self.outbound
         limit = self.settings.max_pending_bytes
         for peer_id in total.over:
             queue = total.queues.get(peer_id)
@@ -659,7 +659,7 @@ class Core(Ends):
     def _make_peer(self, name: str, framed: bool, now: float, begins: int) -> Peer:
         number = self.crowd.accepted_n + 1
         at_ms = self._diary.wall(now)
-        return Peer(number, name, framed, self.settings, self._dirty, self._fed, self._outbound, now, at_ms, begins)
+        return Peer(number, name, framed, self.settings, self._dirty, self._fed, self.outbound, now, at_ms, begins)
 
     def _let_be(self, now: float) -> None:
         """Congested peers were sent requests that no caller has just sent: nobody is to blame for that."""

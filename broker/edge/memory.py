@@ -22,9 +22,9 @@ class Memory:
         self._trim = trim if trim is not None else _system_trim()
         self._most_bytes = 0  # that were held since memory was given back
 
-    def look(self, held_bytes: int) -> None:
-        """So much waits now: when half of the most has gone, what is free goes back."""
-        self._most_bytes = max(self._most_bytes, held_bytes)
+    def look(self, held_bytes: int, most_bytes: int) -> None:
+        """So much waits now, and waited at most since the last look: when half of that has gone, memory goes back."""
+        self._most_bytes = max(self._most_bytes, most_bytes, held_bytes)
         if held_bytes * 2 <= self._most_bytes and self._most_bytes - held_bytes >= TRIM_BYTES:
             self._most_bytes = held_bytes
             self._trim()

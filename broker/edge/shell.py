@@ -404,7 +404,8 @@ class Shell:
             self._look_at_unsent()
         if self.core.crowd.weigh_part(WEIGH_PARTS):
             self._weigh()
-        self._memory.look(self.core.crowd.buffered_bytes)
+        queued = self.core.outbound
+        self._memory.look(max(self.core.crowd.buffered_bytes, queued.used_bytes), queued.take_most())
         self._move()
         self._turn()
         self.wake()

@@ -26,15 +26,28 @@ PIECE_BYTES: Final = 256 << 10  # of a large frame's content at a time: what a t
 class Total:
     """What waits for all peers of one broker."""
 
-    __slots__ = ("limit_bytes", "over", "queues", "used_bytes")
+    __slots__ = ("_most_bytes", "limit_bytes", "over", "queues", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes: Final = limit_bytes
         self.used_bytes = 0  # with FRAME_COST for each frame
+        self._most_bytes = 0  # since `take_most`
         self.queues: Final[dict[int, Outbound]] = {}  # in which something waits, by the peer's id
         self.over: Final[
             list[int]
         ] = []  # ids of peers for which too much waits, by one limit or the other; for the core
+
+    def add(self, held_bytes: int) -> None:
+        """So much more waits."""
+        self.used_bytes += held_bytes
+        if self.used_bytes > self._most_bytes:
+            self._most_bytes = self.used_bytes
+
+    def take_most(self) -> int:
+        """The most that has waited since this was asked the last time."""
+        most_bytes = self._most_bytes
+        self._most_bytes = self.used_bytes
+        return most_bytes
 
     def find_largest(self) -> int:
         """The id of the peer for which most waits; 0: nothing waits."""
@@ -105,7 +118,7 @@ class Outbound:
             self._total.queues[self._peer_id] = self
         self.wire_bytes += size + 3 if self._is_framed else size
         self.held_bytes += cost
-        self._total.used_bytes += cost
+        self._total.add(cost)
         if not stream_id:
             self._control.append(waiting)
             return

@@ -28,8 +28,15 @@ def test_memory_is_given_back_when_half_of_much_has_gone(held: list[int], trims_
     trims: list[int] = []
     memory = Memory(lambda: trims.append(1))
     for each in held:
-        memory.look(each)
+        memory.look(each, each)
     assert len(trims) == trims_n
+
+
+def test_what_has_come_and_gone_between_two_looks_counts() -> None:
+    trims: list[int] = []
+    memory = Memory(lambda: trims.append(1))
+    memory.look(0, 2 * TRIM_BYTES)
+    assert len(trims) == 1
 
 
 async def test_a_process_holds_no_more_after_slow_readers_than_before(start_broker: StartBroker) -> None:
