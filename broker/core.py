@@ -40,6 +40,7 @@ from broker.life.durations import Durations
 from broker.life.ends import Ends
 from broker.life.farewell import Farewell
 from broker.life.guards import SPENT, Rate
+from broker.life.last_ends import LastEnds
 from broker.life.offers import Offers
 from broker.life.protection import Protection
 from broker.life.route_events import tell_slow
@@ -79,6 +80,7 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.framing import LENGTH_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN
+from broker.rsocket.notices import Notice, client_id_of
 from broker.wire.frames import ADDRESS, BROKER_INFO
 from broker.wire.ids import id_text
 
@@ -120,6 +122,7 @@ class Core(Ends):
         "_flow_from",
         "_fragments",
         "_keepalives",
+        "_last_ends",
         "_refused",
         "_relays",
         "_small_bytes",
@@ -183,6 +186,7 @@ class Core(Ends):
         self._over: Final = self.outbound.over
         self._deadlines: Final = Deadlines()
         self.crowd: Final = Crowd(settings, self)
+        self._last_ends: Final = LastEnds()
         self.farewell: Final = Farewell(broker_id, settings.drain_grace_s, self.table, self._diary, self)
         self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.farewell, self.crowd.peers)
         self.cluster: Final = Cluster(
@@ -521,6 +525,8 @@ class Core(Ends):
         if is_suspended:
             self.crowd.set_away(peer, False)
         refusal = Refusal(word, text)
+        if peer.is_blocked and peer.client_id:
+            self._last_ends.remember(peer.client_id, refusal.message, now)
         peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
         self._let_go(peer, now)
@@ -852,6 +858,11 @@ class Core(Ends):
                 self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
             if not peer.is_ending:
                 self.farewell.greet(peer, setup.metadata_mime, metadata)
+                peer.client_id = client_id_of(metadata)
+                last_end = self._last_ends.take(peer.client_id, frame.now) if peer.client_id else ""
+                if last_end:
+                    told = Notice(self.farewell.urls, False, 0, last_end)
+                    peer.send(told.encode(self.broker_id, self._diary.wall(frame.now)))
 
     def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
         """A RESUME as the first frame: the peer that it means goes on with this transport."""

@@ -107,6 +107,17 @@ class Client:
         return self._keeper.brokers.urls
 
     @property
+    def last_end(self) -> str:
+        """Why the broker ended the connection before this one, if it could not say so then; else empty.
+
+        It cannot where the client has read nothing for too long.
+
+        >>> client.last_end
+        ''
+        """
+        return self._keeper.brokers.last_end
+
+    @property
     def is_connected(self) -> bool:
         """Calls can be made now.
 

@@ -6,6 +6,7 @@ specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the 
 
 import asyncio
 import logging
+import os
 import random
 import ssl as tls
 import uuid
@@ -15,7 +16,7 @@ from typing import Final
 from broker.errors import BrokerError
 from broker.rsocket.frames import Setup
 from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.notices import MAY_BE_TOLD_ENTRY
+from broker.rsocket.notices import CLIENT_ID_BYTES, client_entry
 from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
 from broker.wire.ids import parse_id
 from client_sdk.calls.calls import Calls, Defaults
@@ -214,7 +215,7 @@ def connect(
         OCTET_STREAM_MIME,
         max(1, round(keepalive_s * 1000)),
         max(1, round(lifetime_s * 1000)),
-        MAY_BE_TOLD_ENTRY,
+        client_entry(os.urandom(CLIENT_ID_BYTES)),
     )
 
     def make() -> Client:

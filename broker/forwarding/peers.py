@@ -94,6 +94,7 @@ class Peer:
         "begun",
         "bytes_in",
         "caller_service",
+        "client_id",
         "connected_at",
         "connected_at_ms",
         "connection",
@@ -212,6 +213,7 @@ class Peer:
         self.told_until = 0.0  # other brokers were told that it is congested; not again before that, seconds, monotonic
         self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
+        self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
         self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`
         self.principal = ""
         # When its buckets are full again, seconds, monotonic; see `guards.Rate`.

@@ -60,10 +60,10 @@ class Farewell:
         "_quiet_at",
         "_table",
         "_travellers",
-        "_urls",
         "_within_ms",
         "is_leaving",
         "is_over",
+        "urls",
     )
 
     def __init__(self, broker_id: bytes, grace_s: float, table: Table, diary: Diary, ends: Ends) -> None:
@@ -73,7 +73,7 @@ class Farewell:
         self._diary: Final = diary
         self._ends: Final = ends
         self._grace_s = grace_s
-        self._urls: list[str] = []  # where clients reach other brokers; bounded by MAX_NOTICE_URLS
+        self.urls: list[str] = []  # where clients reach other brokers; bounded by MAX_NOTICE_URLS
         self._push = b""  # what clients are told; empty before anything is known
         # By number of the connection; both are bounded by the connections.
         self._travellers: dict[int, Peer] = {}  # clients that may be told, and have not moved
@@ -92,7 +92,7 @@ class Farewell:
         """A SETUP was accepted."""
         if metadata_mime == COMPOSITE_MIME and said_by_client(metadata) == MAY_BE_TOLD:
             self._travellers[peer.id] = peer
-            if self._urls:
+            if self.urls:
                 peer.send(self._push)
 
     def forget(self, peer: Peer, now: float) -> None:
@@ -115,8 +115,8 @@ class Farewell:
         """Where clients reach other brokers, the best first: such that can be reached and do not leave."""
         self._look_at = now + TELL_EVERY_S
         urls = urls[:MAX_NOTICE_URLS]
-        if urls != self._urls:
-            self._urls = urls
+        if urls != self.urls:
+            self.urls = urls
             self._tell_all(now)
 
     # Leaving
@@ -124,7 +124,7 @@ class Farewell:
     def begin(self, within_s: float, grace_s: float, now: float) -> bool:
         """The broker is about to leave: asks its clients to move within that time; False when nobody can."""
         self._grace_s = grace_s
-        if not self._urls or not self._travellers:
+        if not self.urls or not self._travellers:
             return False
         self.is_leaving = True
         self.is_over = False
@@ -195,7 +195,7 @@ class Farewell:
 
     def _tell_all(self, now: float) -> None:
         """In this tick and the next ones."""
-        notice = Notice(self._urls, self.is_leaving, self._within_ms if self.is_leaving else 0)
+        notice = Notice(self.urls, self.is_leaving, self._within_ms if self.is_leaving else 0)
         self._push = notice.encode(self._broker_id, self._diary.wall(now))
         self._due = list(self._travellers)
 

@@ -8,6 +8,7 @@ Decides which broker is tried when. D-54 of our decisions.
 """
 
 import asyncio
+import logging
 import random
 import socket
 import ssl as tls
@@ -23,6 +24,7 @@ from client_sdk.services.offer import Offer
 
 MAX_LEARNED_URLS: Final = MAX_NOTICE_URLS  # of brokers that were told; the others are not needed
 MAX_ADDRESSES: Final = 16  # of one name that are tried, one after the other
+_log: Final = logging.getLogger("client_sdk")
 _ENCRYPTED: Final = ("tls", "wss")
 
 
@@ -60,6 +62,7 @@ class Brokers:
         self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
         self._reached: Target | None = None  # None until the first connection
         self._address = ""  # of its host, where it was reached; empty when nobody looked
+        self.last_end = ""  # why the broker ended the connection before this one, if it could not say so then
 
     @property
     def url(self) -> str:
@@ -118,6 +121,9 @@ class Brokers:
         notice = find_notice(metadata)
         if notice is None:
             return False
+        if notice.last_end:
+            self.last_end = notice.last_end
+            _log.warning("the broker ended the connection before this one: %s", notice.last_end)
         if not connection.is_retired:
             learned = [target for target in map(self._target_of, notice.urls) if target is not None]
             # A broker that knows of no other one says nothing against those that were there.

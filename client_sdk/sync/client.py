@@ -102,6 +102,17 @@ class Client:
         return self._client.brokers
 
     @property
+    def last_end(self) -> str:
+        """Why the broker ended the connection before this one, if it could not say so then; else empty.
+
+        >>> from client_sdk import sync
+        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+        ...     print(repr(client.last_end))
+        ''
+        """
+        return self._client.last_end
+
+    @property
     def is_connected(self) -> bool:
         """Calls can be made now.
 

@@ -101,7 +101,7 @@ class Peer:
         self.setup.parse(frame, 0)
         if self.setup.metadata:
             items = entries_of(bytes(self.setup.metadata))
-            self.may_be_told = items.get(CLIENT_MIME) == b"\x01"
+            self.may_be_told = items.get(CLIENT_MIME, b"")[:2] == b"\x01\x02"  # and who it is
             if items.keys() & set(MIME_TYPES):
                 found = broker_frame(bytes(self.setup.metadata))
                 assert isinstance(found, RouteSetup)

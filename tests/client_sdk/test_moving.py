@@ -400,3 +400,18 @@ def test_what_a_client_says_is_read_among_other_entries() -> None:
         entry(mime, b"\x01")[:-1],
     ):
         assert said_by_client(raw) == NOTHING
+
+
+async def test_a_client_hears_why_the_connection_before_this_one_ended(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    why = "slow-peer: nothing was read for 10 s"
+    async with connect(broker.url) as client:
+        assert client.last_end == ""
+        peer = await broker.peer(0)
+        peer.send(Notice([], False, 0, why).encode(bytes(16), 1))
+        async with asyncio.timeout(5.0):
+            while not client.last_end:
+                await asyncio.sleep(0)
+        assert client.last_end == why
+    assert f"the broker ended the connection before this one: {why}" in caplog.text
