@@ -222,8 +222,6 @@ class Server:
         self.shell.stop()
         await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S, FORCED_WRITES_S)
         self.shell.abort_all()
-        if self._dialer is not None:
-            await self._dialer.close()
         await self._close_listeners()
         await self._stop_events()
         self._say_stopped(left)

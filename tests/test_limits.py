@@ -56,6 +56,7 @@ def modules() -> list[str]:
     paths += [
         "client_sdk/connection/engine.py",
         "client_sdk/connection/links.py",
+        "client_sdk/connection/websocket.py",
         "client_sdk/connection/answers.py",
         "client_sdk/connection/handling.py",
         "client_sdk/connection/streams.py",

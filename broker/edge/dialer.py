@@ -16,12 +16,10 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import aiohttp
-
 from broker.edge.resolver import Found, Resolver, look_up
 from broker.edge.shell import Shell
 from broker.edge.tcp import TcpLink
-from broker.edge.websocket import DialledSocket
+from broker.edge.websocket import Dialled
 from broker.errors import BrokerError
 from broker.listen import PeerUrl
 
@@ -85,7 +83,6 @@ class Dialer:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by URL; bounded by MAX_DIALS
         # Of a URL that fails: since when, and what was logged of it; bounded by MAX_SAID.
         self._said: dict[str, tuple[float, str]] = {}
-        self._served: set[asyncio.Task[None]] = set()  # WebSockets that are there; bounded by max_links
         self._timer: asyncio.TimerHandle | None = None  # None before `start` and after `stop`
 
     def start(self) -> None:
@@ -102,12 +99,6 @@ class Dialer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def close(self) -> None:
-        """Ends what is left of connections whose transports are gone."""
-        for task in self._served:
-            task.cancel()
-        await asyncio.gather(*self._served, return_exceptions=True)
 
     def failed_lookups(self) -> list[Source]:
         """Names for which nothing was found the last time."""
@@ -136,7 +127,7 @@ class Dialer:
             self._fail(url, f"no connection within {CONNECT_S:g} s")
         except BrokerError as error:
             self._fail(url, error.text)
-        except (OSError, aiohttp.ClientError, ValueError) as error:  # ValueError: a host that is no name
+        except (OSError, ValueError) as error:  # ValueError: a host that is no name
             self._fail(url, _reason(error))
         finally:
             del self._tasks[url]
@@ -149,11 +140,10 @@ class Dialer:
         loop = asyncio.get_running_loop()
         context = self._context if place.is_tls else None
         if place.scheme in ("ws", "wss"):
-            dialled = DialledSocket(self._shell, url, context)
-            await dialled.connect()
-            task = loop.create_task(dialled.run())
-            self._served.add(task)
-            task.add_done_callback(self._served.discard)
+            dialled = Dialled(self._shell, url)
+            name = place.host if context is not None else None
+            await loop.create_connection(lambda: dialled, place.host, place.port, ssl=context, server_hostname=name)
+            await dialled.opened()
             return
         link = TcpLink(self._shell, place.scheme, url)
         if place.scheme == "unix":
@@ -217,6 +207,6 @@ class Dialer:
 def _reason(error: Exception) -> str:
     if isinstance(error, socket.gaierror):  # its number is none of the system's
         return (error.strerror or "the name is unknown").lower()
-    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError | aiohttp.ClientError):
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

@@ -216,6 +216,11 @@ class Shell:
             self.wake()
         self._busy_at = time.monotonic()
 
+    def rest(self, peer: Peer) -> None:
+        """A link has read much that gave few frames: the peer is read from again in the next turn."""
+        if peer.id not in self._behind:
+            self._fall_behind(peer, False, time.monotonic())
+
     def _work_off(self, peer: Peer, until: float) -> bool:
         """Frames of what was received, until that time; True when there are more."""
         now = time.monotonic()

@@ -1,193 +1,215 @@
-"""RSocket over WebSocket: one binary message is one frame. aiohttp speaks WebSocket.
+"""RSocket over WebSocket: bytes between a transport and the shell, with `rsocket.websocket` between them.
 
-Decides only what the core cannot see: how long a connection may take to become a WebSocket, how many are about to, and
-how much of a first message is read.
+Decides what the core cannot see: how long a connection may take to become a WebSocket, how many are about to, and how
+one is closed.
 
-    accepted ── Arrival: has until setup_timeout_s ──upgrade──> WebSocketLink: the core waits for its SETUP ──> a peer
-                └── bytes are counted up to here ──────────────────────────────────────────── first message ┘
+    accepted ── Arrival: HTTP, until setup_timeout_s ──101──> WebSocketLink: the core waits for its SETUP ──> a peer
+    dialled ── Dialled: HTTP ─────────────────────────101──> WebSocketLink
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import ssl
-from collections.abc import Callable
-from typing import cast
-
-import aiohttp
-from aiohttp import WSCloseCode, WSMsgType, web
+from http import HTTPStatus
+from typing import Final, cast
 
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import MAX_SETUP_BYTES, Peer
+from broker.forwarding.peers import Peer
 from broker.life.guards import Census
-from broker.rsocket.framing import MAX_FRAME_BYTES
+from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
-LARGE_BYTES = 64 << 10  # of a message; smaller ones are taken together
-HEARTBEAT_S = None  # RSocket has its own KEEPALIVE; a WebSocket ping would be a second opinion
-GOODBYE_S = 1.0  # for the other end to say it, too
-MAX_HEAD_BYTES = 64 << 10  # of an HTTP request, and of a WebSocket message's header; browsers send a tenth of it
+GOODBYE_S: Final = 1.0  # for the other end to say CLOSE, too, and to take what is left
+MAX_SHOWN: Final = 200  # characters of what a stranger has sent, in a line of the log
 
-
-AnySocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+_log: Final = logging.getLogger(__name__)
 
 
-class WebSocketLink:
-    """One WebSocket; a task of its own writes, because aiohttp's sending waits."""
+class WebSocketLink(asyncio.Protocol):
+    """One WebSocket, once it is one."""
 
-    def __init__(self, shell: Shell, ws: AnySocket, transport: asyncio.Transport) -> None:
+    def __init__(self, shell: Shell, transport: asyncio.Transport, is_from_client: bool) -> None:
+        """`is_from_client`: the other end is the client."""
         self._shell = shell
-        self._ws = ws
-        self.peer: Peer | None = None  # None until the shell has made one, and when its peer has another link
-        self.is_readable = asyncio.Event()
-        self.is_readable.set()
-        self._is_congested = False
         self._transport = transport
-        self._messages: list[Piece] = []  # bounded by the shell's max_pending_bytes and one turn's output
-        self._waiting_bytes = 0
-        self._is_closing = False
-        self._wake = asyncio.Event()
+        self._reader = MessageReader(is_from_client)
+        self._writer = MessageWriter(b"" if is_from_client else os.urandom(SEED_BYTES))
+        self._peer: Peer | None = None  # None until `begin`, and when its peer has another link
+        self._is_congested = False
+        self._is_closing = False  # CLOSE was said: nothing more is
+        self._deadline: asyncio.TimerHandle | None = None  # None until it is closing, and when that is done
+
+    def begin(self, scheme: str, url: str, rest: bytes) -> None:
+        """Takes the transport over. `url`: where another broker was dialled; empty when the connection was accepted.
+
+        `rest`: what came behind the HTTP.
+        """
+        transport = self._transport
+        transport.set_protocol(self)
+        transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
+        name, origin = _name_of(scheme, transport), origin_of(transport)
+        if url:
+            self._peer = self._shell.dialled(name, True, self, url, origin)
+        else:
+            self._peer = self._shell.connected(name, True, self, origin)
+        if rest:
+            self.data_received(rest)
+
+    def data_received(self, data: bytes) -> None:
+        peer = self._peer
+        if peer is None:
+            return
+        reader = self._reader
+        frames = reader.feed(data, peer.frame.max_bytes)
+        if frames and not self._is_closing:
+            self._shell.received(peer, frames)
+        if len(data) >= TURN_BYTES > len(frames):  # PINGs, or pieces of a message: the shell has not seen how many
+            self._shell.rest(peer)
+        if reader.has_news:
+            self._look_at_news(reader)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._peer is not None:
+            self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+
+    def pause_writing(self) -> None:
+        self._is_congested = True
+        if self._peer is not None:
+            self._shell.congested(self._peer)
+
+    def resume_writing(self) -> None:
+        self._is_congested = False
+        if self._reader.pong is not None:
+            self._answer_ping()
+        if self._peer is not None:
+            self._shell.relieved(self._peer)
 
     def serve(self, peer: Peer | None) -> None:
-        self.peer = peer
-
-    def pending_bytes(self) -> int:
-        return self._waiting_bytes
-
-    def write(self, pieces: list[Piece]) -> None:
-        self._messages += pieces
-        self._waiting_bytes += sum(map(len, pieces))
-        self._wake.set()
-        if self._waiting_bytes > HIGH_MARK_BYTES and not self._is_congested and self.peer is not None:
-            self._is_congested = True
-            self._shell.congested(self.peer)
+        self._peer = peer
 
     def pause(self) -> None:
-        self.is_readable.clear()
+        if not self._transport.is_closing() and not self._is_closing:
+            self._transport.pause_reading()
 
     def resume(self) -> None:
-        self.is_readable.set()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def pending_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def write(self, pieces: list[Piece]) -> None:
+        if self._is_closing:
+            return
+        for piece in pieces:  # one, but of what has waited: large pieces are never copied
+            behind = self._writer.pass_on(len(piece)) if isinstance(piece, memoryview) else None
+            if behind is None:
+                self._transport.write(self._writer.encode(bytes(piece)))
+                continue
+            self._transport.write(piece)
+            if behind:
+                self._transport.write(behind)
 
     def close(self) -> None:
-        self._is_closing = True
-        self._wake.set()
+        self._say_close(self._reader.close_code if self._reader.fault else NORMAL)
 
     def abort(self) -> None:
         self._transport.abort()
 
-    async def serve_until_closed(self, on_first: Callable[[], None] | None = None) -> None:
-        """Reads and writes until the socket closes; then the shell has lost it. `on_first`: when a message is there."""
-        writer = asyncio.create_task(self._write())
-        reason = "the peer closed the connection"
-        try:
-            async for message in self._ws:
-                if on_first is not None:
-                    on_first()
-                    on_first = None
-                if self.peer is None:
-                    break
-                if message.type is WSMsgType.BINARY:
-                    self._shell.received(self.peer, message.data)
-                    if len(message.data) > LARGE_BYTES:
-                        await asyncio.sleep(0)  # it is written before the next one is taken
-                    await self.is_readable.wait()  # aiohttp stops reading when nobody takes its messages
-                elif message.type is WSMsgType.TEXT:
-                    text = f"a text message of {len(message.data)} characters: a frame is a binary message"
-                    self._shell.refuse(self.peer, "bad-frame", text)
-                elif message.type is WSMsgType.ERROR:
-                    reason = str(self._ws.exception())
-        finally:
-            if self.peer is not None:
-                self._shell.lost(self.peer, reason)
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+    def _look_at_news(self, reader: MessageReader) -> None:
+        """The other end has sent more than messages."""
+        reader.has_news = False
+        if reader.pong is not None and not self._is_congested:
+            self._answer_ping()
+        if reader.is_closed:
+            self._say_close(reader.close_code)
+            self._transport.close()
+        elif reader.fault and self._peer is not None:
+            self._shell.refuse(self._peer, "bad-frame", reader.fault)
 
-    async def end(self) -> None:
-        """Says goodbye where that was not done yet, and gives back what aiohttp keeps of the socket."""
-        await self._ws.close()
-        self.abort()
+    def _answer_ping(self) -> None:
+        """Only the latest one, and none while the other end takes nothing (section 5.5.3): they cannot pile up."""
+        said, self._reader.pong = self._reader.pong, None
+        if said is not None and not self._is_closing:
+            self._transport.write(self._writer.control(PONG, said))
 
-    async def _write(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            messages, self._messages = self._messages, []
-            for message in messages:
-                await self._ws.send_bytes(bytes(message))
-                self._waiting_bytes -= len(message)
-                if self._is_congested and self._waiting_bytes < LOW_MARK_BYTES and self.peer is not None:
-                    self._is_congested = False
-                    self._shell.relieved(self.peer)
-            if self._is_closing and not self._messages:
-                await self._ws.close(code=WSCloseCode.OK)
-                return
+    def _say_close(self, code: int) -> None:
+        """Then it is the other end's turn, for GOODBYE_S."""
+        if self._is_closing or self._transport.is_closing():
+            return
+        self._is_closing = True
+        self._transport.write(self._writer.control(CLOSE, code.to_bytes(2, "big") if code else b""))
+        self._transport.resume_reading()
+        # Not abort(): what waits may take longer, and the shell ends who does not take it.
+        self._deadline = asyncio.get_running_loop().call_later(GOODBYE_S, self._transport.close)
 
 
 class Arrival(asyncio.Protocol):
-    """A connection before its first message: aiohttp's protocol with a deadline and a bound on what is read.
-
-    aiohttp itself waits an hour for a request and reads a message whole, whatever its length. When the first message is
-    there aiohttp's protocol takes the transport over, so that forwarding pays nothing for this.
-    """
+    """A connection that was accepted and is no WebSocket yet."""
 
     def __init__(self, listener: WebSocketListener) -> None:
         self._listener = listener
-        self._inner: web.RequestHandler | None = None  # aiohttp's; None until it was let in
+        self._head = Head()
         self._transport: asyncio.Transport | None = None  # None until it is there
-        self._deadline: asyncio.TimerHandle | None = None  # None before the transport is there and after the upgrade
-        self._left_bytes = MAX_HEAD_BYTES + MAX_SETUP_BYTES
+        self._deadline: asyncio.TimerHandle | None = None  # None before it was let in, and after all is answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._inner = self._listener.arrived(self._transport, self)
-        if self._inner is None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
+        if not self._listener.arrived(self._transport):
             self._transport.abort()  # it has no WebSocket yet in which it could be told why
             return
-        self._deadline = asyncio.get_running_loop().call_later(self._listener.setup_timeout_s, self._transport.abort)
-        self._inner.connection_made(transport)
+        timeout_s = self._listener.setup_timeout_s
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        if self._inner is None:
+        if self._deadline is None or self._transport is None or self._transport.is_closing():
             return
-        self._left_bytes -= len(data)
-        self._inner.data_received(data)
-        if self._left_bytes < 0 and self._transport is not None and not self._transport.is_closing():
-            # If the first message is in what was read, aiohttp reads on when it is taken; else its time runs out.
-            self._inner.pause_reading()
-
-    def eof_received(self) -> bool | None:
-        if self._inner is not None:
-            self._inner.eof_received()
-        return None
-
-    def pause_writing(self) -> None:
-        if self._inner is not None:
-            self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        if self._inner is not None:
-            self._inner.resume_writing()
+        head = self._head.feed(data)
+        if head:
+            self._answer(self._transport, head)
+        elif self._head.is_too_long:
+            text = f"a request of more than {MAX_HEAD_BYTES} bytes"
+            self._refuse(self._transport, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.upgraded()
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
+        self._leave()
 
-    def upgraded(self) -> None:
+    def _answer(self, transport: asyncio.Transport, head: bytes) -> None:
+        asked = Asked(head)
+        refused = self._listener.refusal_of(asked)
+        if refused is not None:
+            self._refuse(transport, *refused)
+            return
+        raw, fault = asked.accept()
+        if fault:
+            self._listener.say_refused(transport, fault)
+        transport.write(raw)
+        if fault:
+            transport.close()
+        else:
+            self._leave()
+            self._listener.begin(transport, self._head.rest)
+
+    def _refuse(self, transport: asyncio.Transport, status: HTTPStatus, text: str) -> None:
+        self._listener.say_refused(transport, text)
+        transport.write(refusal(status, text))
+        transport.close()  # its time goes on: one that does not read is not waited for
+
+    def _leave(self) -> None:
         """It is a WebSocket, or gone: the listener need not count it any more."""
         if self._deadline is not None and self._transport is not None:
             self._deadline.cancel()
             self._deadline = None
             self._listener.left(self._transport)
-
-    def begun(self) -> None:
-        """Its first message is there."""
-        assert self._transport is not None  # the message came through both
-        assert self._inner is not None
-        if not self._transport.is_closing():
-            self._transport.set_protocol(self._inner)
 
 
 class WebSocketListener:
@@ -208,9 +230,8 @@ class WebSocketListener:
         self._scheme = scheme
         self._path = path  # empty: any
         self._max_arrivals = max_arrivals
-        self._arrivals: dict[asyncio.Transport, Arrival] = {}  # not upgraded yet
+        self._arrivals: set[asyncio.Transport] = set()  # not upgraded yet
         self._by_address = Census(max_arrivals_per_address)
-        self._runner: web.AppRunner | None = None  # None until it listens
         self._server: asyncio.Server | None = None  # None until it listens
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None, shares_port: bool = False) -> int:
@@ -218,30 +239,42 @@ class WebSocketListener:
 
         `shares_port`: see `accept`.
         """
-        app = web.Application()
-        app.router.add_get(self._path or "/{any:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await self._runner.setup()
         self._server, bound = await accept(
             lambda: Arrival(self), [host], port, context, self.setup_timeout_s, shares_port
         )
         return bound
 
-    def arrived(self, transport: asyncio.Transport, arrival: Arrival) -> web.RequestHandler | None:
-        """A connection was accepted; aiohttp's protocol for it, None when it is one too many."""
+    def arrived(self, transport: asyncio.Transport) -> bool:
+        """A connection was accepted; False when it is one too many."""
         address = _address_of(transport)
         if not self._by_address.enter(address) or len(self._arrivals) >= self._max_arrivals:
             self._by_address.leave(address)
-            return None
-        assert self._runner is not None  # `listen` has set them up
-        assert self._runner.server is not None
-        self._arrivals[transport] = arrival
-        return self._runner.server()
+            return False
+        self._arrivals.add(transport)
+        return True
 
     def left(self, transport: asyncio.Transport) -> None:
         """It is a WebSocket now, or gone."""
-        if self._arrivals.pop(transport, None) is not None:
-            self._by_address.leave(_address_of(transport))
+        self._arrivals.remove(transport)
+        self._by_address.leave(_address_of(transport))
+
+    def refusal_of(self, asked: Asked) -> tuple[HTTPStatus, str] | None:
+        """How it is answered when it gets no WebSocket whatever else it says."""
+        if asked.fault:
+            return HTTPStatus.BAD_REQUEST, f"no HTTP: {asked.fault}"
+        if self._path and asked.path != self._path:
+            return HTTPStatus.NOT_FOUND, f"nothing is at {asked.path}"
+        if not asked.wants_websocket:
+            return HTTPStatus.UPGRADE_REQUIRED, "This port speaks RSocket over WebSocket."
+        return None
+
+    def begin(self, transport: asyncio.Transport, rest: bytes) -> None:
+        """It is a WebSocket."""
+        WebSocketLink(self._shell, transport, is_from_client=True).begin(self._scheme, "", rest)
+
+    def say_refused(self, transport: asyncio.Transport, text: str) -> None:
+        """In the log: what came is no WebSocket. The only line about it."""
+        _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
 
     async def stop_accepting(self) -> None:
         """No new connections; those that are there go on."""
@@ -253,76 +286,61 @@ class WebSocketListener:
         await self.stop_accepting()
         for transport in list(self._arrivals):
             transport.abort()
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
-        ws = web.WebSocketResponse(
-            protocols=("rsocket",), max_msg_size=MAX_FRAME_BYTES + 1, compress=False, heartbeat=HEARTBEAT_S
-        )
-        if not ws.can_prepare(request).ok:
-            return web.Response(
-                status=426, text="This port speaks RSocket over WebSocket.\n", headers={"Upgrade": "websocket"}
-            )
-        transport = request.transport
-        arrival = self._arrivals.get(transport) if transport is not None else None
-        if transport is None or arrival is None:
-            return web.Response(status=408)  # it is gone, or its time ran out a moment ago: nobody reads this
-        await ws.prepare(request)
-        arrival.upgraded()
-        link = WebSocketLink(self._shell, ws, transport)
-        link.serve(self._shell.connected(_name_of(self._scheme, transport), False, link, origin_of(transport)))
-        await link.serve_until_closed(arrival.begun)
-        return ws
 
 
-class DialledSocket:
-    """A WebSocket to another broker, with the aiohttp session that it came from."""
+class Dialled(asyncio.Protocol):
+    """A connection to another broker that is no WebSocket yet."""
 
-    def __init__(self, shell: Shell, url: str, context: ssl.SSLContext | None) -> None:
-        """`context`: for wss."""
+    def __init__(self, shell: Shell, url: str) -> None:
         self._shell = shell
         self._url = url
-        self._context = context
-        self._session = aiohttp.ClientSession()
-        self._link: WebSocketLink | None = None  # None until it is there
+        self._opening = Opening(url)
+        self._transport: asyncio.Transport | None = None  # None until it is there
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def connect(self) -> None:
-        """Returns when the shell has it; OSError, aiohttp.ClientError."""
+    async def opened(self) -> None:
+        """Returns when the shell has it; OSError."""
         try:
-            ws = await self._session.ws_connect(
-                self._url,
-                ssl=self._context if self._context is not None else True,
-                max_msg_size=MAX_FRAME_BYTES + 1,
-                compress=0,
-                heartbeat=HEARTBEAT_S,
-                timeout=aiohttp.ClientWSTimeout(ws_close=GOODBYE_S),
-            )
+            await self._opened
         except BaseException:
-            await self._session.close()
+            if self._transport is not None:
+                self._transport.abort()
             raise
-        transport = ws._writer.transport  # aiohttp has no public way to break off
-        self._link = WebSocketLink(self._shell, ws, transport)
-        name = _name_of(self._url.partition(":")[0], transport)
-        self._link.serve(self._shell.dialled(name, False, self._link, self._url, origin_of(transport)))
 
-    async def run(self) -> None:
-        """Reads and writes until the socket closes."""
-        assert self._link is not None  # `connect` has set it
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._opening.request())
+
+    def data_received(self, data: bytes) -> None:
+        if self._opened.done() or self._transport is None:
+            return
         try:
-            await self._link.serve_until_closed()
-        finally:
-            await self._link.end()
-            await self._session.close()
+            rest = self._opening.feed(data)
+        except ConnectionError as error:
+            self._fail(error)
+            return
+        if rest is not None:
+            self._opened.set_result(None)
+            link = WebSocketLink(self._shell, self._transport, is_from_client=False)
+            link.begin(self._url.partition(":")[0], self._url, rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._opened.done():
+            text = "the other side closed the connection" if exc is None else str(exc)
+            self._fail(ConnectionError(f"WebSocket: {text}"))
+
+    def _fail(self, error: ConnectionError) -> None:
+        self._opened.set_exception(error)
+        self._opened.exception()  # whoever dialled may have given up
 
 
-def _name_of(scheme: str, transport: asyncio.Transport) -> str:
+def _name_of(scheme: str, transport: asyncio.BaseTransport) -> str:
     """`ws 10.0.0.4:5123`."""
     host = transport.get_extra_info("peername")
     return f"{scheme} {host[0]}:{host[1]}" if host else scheme
 
 
-def _address_of(transport: asyncio.Transport) -> str:
+def _address_of(transport: asyncio.BaseTransport) -> str:
     """The same for one transport, always: the name is remembered with it."""
     name = transport.get_extra_info("peername")
     return address_of(name[0]) if isinstance(name, tuple) else ""

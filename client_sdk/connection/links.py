@@ -2,8 +2,9 @@
 
     connection ── write(pieces) ──► Link ──► socket          connection ◄── receive lost paused resumed ── Link
 
-    SocketLink   TCP, TLS, Unix sockets: an asyncio protocol, no task
-    PipeLink     anything with `receive` and `send` (WebSocket): a task for each direction
+    SocketLink      TCP, TLS, Unix sockets: an asyncio protocol, no task
+    WebSocketLink   likewise (`websocket`)
+    PipeLink        anything with `receive` and `send`: a task for each direction
 
 Decides when the other side does not take what is written. Knows no frames.
 """

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from client_sdk.connection.transports import StreamWire, Target, WebSocketWire, Wire, dial
+from client_sdk.connection.transports import StreamWire, Target, Wire, dial
 from client_sdk.rsocket_py.faces import TheirTransport
 
 if TYPE_CHECKING:
@@ -39,14 +39,33 @@ async def wire_of(transport: Any) -> Wire:
     return wire
 
 
-class BorrowedWire(WebSocketWire):
-    """A WebSocket that the program has opened, and closes itself."""
+class BorrowedWire:
+    """A WebSocket of aiohttp that the program has opened, and closes itself. Empty messages and texts are no frames."""
+
+    is_framed = False
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        super().__init__(aiohttp.ClientSession(), socket)
+        self._socket: Final = socket
+
+    async def receive(self) -> bytes:
+        while True:
+            message = await self._socket.receive()
+            if message.type is aiohttp.WSMsgType.BINARY:
+                data = message.data
+                assert isinstance(data, bytes)  # what aiohttp gives for BINARY
+                if data:
+                    return data
+            elif message.type is aiohttp.WSMsgType.ERROR:
+                raise ConnectionError(f"WebSocket: {self._socket.exception()}")
+            elif message.type is not aiohttp.WSMsgType.TEXT:
+                return b""
+
+    async def send(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            await self._socket.send_bytes(frame)
 
     async def close(self) -> None:
-        await self._session.close()
+        """Not ours to close."""
 
 
 class FrameWire:

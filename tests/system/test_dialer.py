@@ -87,8 +87,6 @@ class Bench:
         self.shell.stop()
         self.shell.abort_all()
         await until(lambda: self.shell.links_open() == 0)
-        if self.dialer is not None:
-            await self.dialer.close()
 
 
 @pytest.fixture
@@ -171,7 +169,7 @@ async def test_a_websocket_is_dialled_and_hears_a_setup(bench: Bench, other: Oth
     bench.dial(f"ws://127.0.0.1:{port}/rsocket")
     assert await other.kind() == SETUP
     peer = await bench.peer()
-    assert (peer.name, peer.is_framed, peer.begins) == (f"ws 127.0.0.1:{port}", False, 0)
+    assert (peer.name, peer.is_framed, peer.begins) == (f"ws 127.0.0.1:{port}", True, 0)
     await bench.end()
     await runner.cleanup()
 
@@ -242,6 +240,7 @@ def test_a_certificate_that_is_none_is_told_with_its_file(tmp_path: Path) -> Non
     "url, text",
     [
         (NOBODY, "connection refused"),
+        ("ws://127.0.0.1:1/x", "connection refused"),
         ("unix:///run/nobody/is/here.sock", "no such file or directory"),
         ("dns+tcp://a:1", "dns+tcp://a:1 has to be looked up, which is for cluster.peers only"),
         ("tcp://a:0", '"tcp://a:0" has port 0, at which nobody can be reached'),
@@ -261,14 +260,32 @@ def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver() -> None
     assert dialer_module._reason(error) == "name or service not known"
 
 
-async def test_a_websocket_that_nobody_has_is_told(bench: Bench) -> None:
-    bench.dial("ws://127.0.0.1:1/x")
-    url, text = await bench.failure()
-    assert (url, "127.0.0.1:1" in text) == ("ws://127.0.0.1:1/x", True)
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "WebSocket: the answer is HTTP/1.1 403 Forbidden"),
+        (b"HTTP/1.1 101 Yes\r\n\r\n", "WebSocket: missing Connection header"),
+        (b"SSH-2.0-x\r\n\r\n", "WebSocket: invalid HTTP status line: SSH-2.0-x"),
+        (b"HTTP/1.1 101 Yes\r\nX: " + bytes(70_000), "WebSocket: an answer of more than 65536 bytes"),
+        (b"", "WebSocket: the other side closed the connection"),
+    ],
+    ids=["a refusal", "no upgrade", "no HTTP", "no end", "nothing"],
+)
+async def test_an_answer_that_is_no_websocket_is_told(bench: Bench, answer: bytes, text: str) -> None:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(say, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{port_of(server)}/x"
+        bench.dial(url)
+        assert await bench.failure() == (url, text)
 
 
+@pytest.mark.parametrize("scheme", ["tls", "ws", "wss"])
 async def test_who_does_not_become_a_connection_in_time_is_given_up(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.setattr(dialer_module, "CONNECT_S", 0.05)
 
@@ -277,7 +294,7 @@ async def test_who_does_not_become_a_connection_in_time_is_given_up(
         writer.close()
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
-        url = f"tls://127.0.0.1:{port_of(server)}"
+        url = f"{scheme}://127.0.0.1:{port_of(server)}"
         bench.dial(url)
         assert await bench.failure() == (url, "no connection within 0.05 s")
         assert bench.shell.links_open() == 0

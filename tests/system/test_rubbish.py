@@ -122,7 +122,7 @@ async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: 
         async with session.get(url) as answer:
             assert (answer.status, await answer.text()) == (426, "This port speaks RSocket over WebSocket.\n")
         async with session.post(url, data=b"hello") as answer:
-            assert answer.status in (404, 405, 426)
+            assert answer.status == 400  # it has a body
 
 
 async def test_rubbish_to_the_websocket_port(server: Server) -> None:
@@ -168,7 +168,7 @@ async def test_a_text_message_is_told_that_frames_are_binary(server: Server) -> 
     wire = await Wire.caller(url_of(server, "ws"))
     await wire.messages.ws.send_str("grüße")
     (frame,) = await wire.rest()
-    assert frame.text == "bad-frame: a text message of 5 characters: a frame is a binary message"
+    assert frame.text == "bad-frame: a text message: a frame is a binary message"
     await wire.close()
 
 
