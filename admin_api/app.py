@@ -14,6 +14,7 @@ from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import Changes
 from admin_api.endpoints import Endpoints
 from admin_api.errors import Handler, problems
+from admin_api.guards import known_host_only
 from admin_api.parameters import AFTER, ARCHIVED, BROKER, PART, SERVICE, SOURCE, reject_unknown
 
 __all__ = ["Admin", "CHANGES", "ENDPOINTS", "make_app", "start_admin"]
@@ -90,7 +91,7 @@ CHANGES: Final = (
 
 def make_app(admin: Admin) -> web.Application:
     """The application of one broker."""
-    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(middlewares=[problems, known_host_only(admin.config)], client_max_size=MAX_BODY_BYTES)
     endpoints = Endpoints(admin)
     for endpoint in ENDPOINTS:
         app.router.add_get(endpoint.path, _handler(endpoints, endpoint))

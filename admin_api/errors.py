@@ -36,6 +36,7 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "no-such-event-file": (404, "There is no such event file"),
     "method-not-allowed": (405, "The method cannot be used here"),
     "over-limit": (409, "A limit of the broker is reached"),
+    "wrong-host": (421, "The request is for another host"),
     "bad-request": (400, "The request cannot be understood"),
     "internal": (500, "The broker made a mistake"),
     "not-ready": (503, "The broker takes no requests or changes now"),

@@ -34,6 +34,7 @@ from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import guard
 from admin_api.errors import AdminError, Handler, problems, shown
 from admin_api.event_files import EventFiles
+from admin_api.guards import known_host_only
 from admin_api.page import index_page
 from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
 from admin_api.schemas import Health, Items, json_response
@@ -381,7 +382,7 @@ class WorkersApi:
 
 def make_workers_app(workers: Workers) -> web.Application:
     """The application of all workers."""
-    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(middlewares=[problems, known_host_only(workers.config)], client_max_size=MAX_BODY_BYTES)
     api = WorkersApi(workers)
     workers.on_return = api.returned
     for endpoint in ENDPOINTS:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from broker.cluster_config import cluster_mistakes
 from broker.errors import BrokerError
+from broker.hosts import read_name, read_origin
 from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
 from broker.options import (
     MAX_NAME_BYTES,
@@ -344,6 +345,12 @@ def _read_item(form: str, item: object) -> object:
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is no printable text")
         return item
+    if form in ("origin", "name"):
+        if not isinstance(item, str):
+            raise BrokerError(
+                "bad-config", f"{shown_value(item)} is no {'origin' if form == 'origin' else 'name of a host'}"
+            )
+        return read_origin(item) if form == "origin" else read_name(item)
     if not isinstance(item, str):
         schemes = DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES
         raise BrokerError("bad-config", f"{shown_value(item)} is no URL of {either(schemes)}")

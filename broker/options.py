@@ -72,6 +72,22 @@ class ServerOptions:
         flag="--listen",
         form="URL",
     )
+    origins: tuple[str, ...] = option(
+        (),
+        "Web pages that may open a WebSocket here beside those from the same host and port: where they are from, as "
+        "browsers say it. Any other page could ask and answer in the name of whoever looks at it. A program that is no "
+        "browser says no origin, and may.",
+        '["https://shop.example", "http://localhost:3000"]',
+        form="origin",
+    )
+    names: tuple[str, ...] = option(
+        (),
+        "Names by which browsers and users of the REST API reach this broker, beside the machine's own and those in "
+        "listen, admin.listen, cluster.advertise and cluster.client_urls. Addresses and names without a dot are always "
+        "taken; any other name could be that of a stranger's page, made to lead here.",
+        '["broker.shop.example"]',
+        form="name",
+    )
     workers: int = option(
         1,
         "Processes that accept on the same ports and are brokers of one cluster inside this machine: one core carries "
@@ -683,6 +699,8 @@ class OptionDoc:
             "URL": f"a list of {'' if self.may_be_empty else 'one or more '}URLs",
             "dial": "a list of URLs",
             "subject": "a list of printable texts",
+            "origin": 'a list of origins, or "null"',
+            "name": "a list of host names",
         }
         return forms[self.option.form]
 

@@ -29,6 +29,7 @@ from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.singles import SingleRequests
+from broker.hosts import own_names
 from broker.listen import Listen
 from broker.log import Refusals, log_event
 from broker.options import SERVICE_KEYS, Config, EventOptions, one_of_requests
@@ -318,6 +319,8 @@ class Server:
                     limits.setup_timeout_s,
                     limits.max_connections,
                     limits.max_connections_per_address,
+                    self.config.server.origins,
+                    own_names(self.config),
                 )
                 self._websockets.append(websocket)
                 port = await websocket.listen(listen.host, listen.port, used, shares_port)

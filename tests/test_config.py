@@ -639,6 +639,18 @@ def test_the_file_of_all_defaults_gives_the_defaults(folder: Path) -> None:
     assert sum(len(section) for section in tomllib.loads(options_toml()).values()) == len(describe())
 
 
+def test_origins_and_names_are_read_as_browsers_say_them(folder: Path) -> None:
+    text = '[server]\norigins = ["HTTPS://Shop.example:443", "null"]\nnames = ["Broker.Shop.example"]\n'
+    server = of_file(folder, text).server
+    assert (server.origins, server.names) == (("https://shop.example", "null"), ("broker.shop.example",))
+    assert mistakes_of(folder, '[server]\norigins = ["shop.example", 3]\nnames = ["a:1", 4]\n') == [
+        'broker.toml:2: server.origins: "shop.example" is no origin like "https://shop.example:8443"',
+        "broker.toml:2: server.origins: 3 is no origin",
+        'broker.toml:3: server.names: "a:1" is no name of a host',
+        "broker.toml:3: server.names: 4 is no name of a host",
+    ]
+
+
 def test_the_document_holds_the_options_as_they_are() -> None:
     """Should it fail: put what `options_markdown()` gives between the two comments of the document."""
     text = DOCUMENT.read_text(encoding="utf-8")

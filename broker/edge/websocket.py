@@ -1,7 +1,7 @@
 """RSocket over WebSocket: bytes between a transport and the shell, with `rsocket.websocket` between them.
 
-Decides what the core cannot see: how long a connection may take to become a WebSocket, how many are about to, and how
-one is closed.
+Decides what the core cannot see: how long a connection may take to become a WebSocket, how many are about to, who may
+have one, and how one is closed.
 
     accepted ── Arrival: HTTP, until setup_timeout_s ──101──> WebSocketLink: the core waits for its SETUP ──> a peer
     dialled ── Dialled: HTTP ─────────────────────────101──> WebSocketLink
@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import ssl
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -22,6 +23,7 @@ from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
+from broker.hosts import may_open
 from broker.life.guards import Census
 from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
@@ -223,13 +225,20 @@ class WebSocketListener:
         setup_timeout_s: float,
         max_arrivals: int,
         max_arrivals_per_address: int,
+        origins: Collection[str],
+        names: Collection[str],
     ) -> None:
-        """`max_arrivals…`: connections that are no WebSockets yet; one more is closed at once."""
+        """`max_arrivals…`: connections that are no WebSockets yet; one more is closed at once.
+
+        `origins`, `names`: see `hosts.may_open`.
+        """
         self.setup_timeout_s = setup_timeout_s
         self._shell = shell
         self._scheme = scheme
         self._path = path  # empty: any
         self._max_arrivals = max_arrivals
+        self._origins = origins
+        self._names = names
         self._arrivals: set[asyncio.Transport] = set()  # not upgraded yet
         self._by_address = Census(max_arrivals_per_address)
         self._server: asyncio.Server | None = None  # None until it listens
@@ -266,6 +275,9 @@ class WebSocketListener:
             return HTTPStatus.NOT_FOUND, f"nothing is at {asked.path}"
         if not asked.wants_websocket:
             return HTTPStatus.UPGRADE_REQUIRED, "This port speaks RSocket over WebSocket."
+        if asked.origin and not may_open(asked.origin, asked.host, self._origins, self._names):
+            text = f"a page of {asked.origin} at {asked.host}: see server.origins and server.names"
+            return HTTPStatus.FORBIDDEN, text
         return None
 
     def begin(self, transport: asyncio.Transport, rest: bytes) -> None:

@@ -14,7 +14,7 @@ from admin_api.app import ENDPOINTS, EVENTS, make_app, start_admin
 from admin_api.errors import PROBLEMS
 from broker import VERSION, views
 from broker.edge.event_pipe import PipeState
-from broker.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions
+from broker.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions, ServerOptions
 from broker.routing.policies import Policy
 from broker.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
@@ -54,6 +54,24 @@ async def problem(client: TestClient[Any, Any], path: str, method: str = "GET") 
 
 
 # Health
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:7070", "localhost", "broker:7070", "[::1]:7070", "admin.shop.example"])
+async def test_a_broker_is_asked_by_its_names(admin: FakeAdmin, host: str) -> None:
+    admin.config = Config(server=ServerOptions(names=("admin.shop.example",)))
+    async with (
+        TestClient(TestServer(make_app(admin))) as client,
+        client.get("/livez", headers={"Host": host}) as answer,
+    ):
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nothing/is/here"])
+async def test_who_asks_for_another_host_is_told_nothing(client: TestClient[Any, Any], path: str) -> None:
+    async with client.get(path, headers={"Host": "evil.example:7070"}) as answer:
+        body = await answer.json()
+    assert (answer.status, body["code"]) == (421, "wrong-host")
+    assert body["detail"] == "evil.example:7070 is no name of this broker; server.names can hold it"
 
 
 async def test_livez(client: TestClient[Any, Any]) -> None:

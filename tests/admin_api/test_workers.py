@@ -127,6 +127,11 @@ def numbers(*routes: int) -> list[str]:
     return [f"00000000-0000-0000-0000-{number:012d}" for number in routes]
 
 
+async def test_who_asks_for_another_host_is_told_nothing(workers: Workers) -> None:
+    async with workers.client.get("/api/v1/status", headers={"Host": "evil.example"}) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (421, "wrong-host")
+
+
 def test_every_path_of_a_broker_has_an_answer_of_all_workers(socket_folder: Path) -> None:
     """A path that is added to the API of one broker needs a rule here."""
     api = WorkersApi(FakeSupervisor(socket_folder))

@@ -29,7 +29,7 @@ from broker.rsocket.websocket import (
     MessageWriter,
 )
 from broker.server import Server
-from tests.conftest import StartBroker
+from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame
 from tests.rsocket.test_websocket import FIN, said
 from tests.system.waits import soon, until
@@ -226,6 +226,41 @@ async def test_a_listener_with_a_path_serves_no_other(start_broker: StartBroker)
         raw = await Raw.connect(broker.url("ws"), upgrades=False)
         assert (await raw.ask(path))[0].split()[1] == status
         raw.abort()
+
+
+# --- pages
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        ("", "", "101"),
+        ("", "evil.example:7001", "101"),  # no browser: any name
+        ("http://{host}", "", "101"),
+        ("http://localhost:1", "localhost:1", "101"),
+        ("https://shop.example", "", "101"),
+        ("https://shop.example", "evil.example", "101"),
+        ("http://broker.shop.example:7001", "broker.shop.example:7001", "101"),
+        ("http://evil.example", "", "403"),
+        ("http://evil.example:7001", "evil.example:7001", "403"),
+        ("http://127.0.0.1:1", "", "403"),
+        ("null", "", "403"),
+    ],
+)
+async def test_pages_of_other_sites_get_no_websocket(
+    make_server: MakeServer, origin: str, host: str, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = await make_server(
+        **{"server.origins": "https://shop.example", "server.names": "broker.shop.example"},
+    )
+    raw = await Raw.connect(next(url for url in server.listeners if url.startswith("ws")), upgrades=False)
+    asked = {"Origin": origin.format(host=raw.host), "Host": host or raw.host}
+    assert (await raw.ask(**asked))[0].split()[1] == status
+    said_now = [each.message.partition(": ")[2] for each in caplog.records if each.name == module.__name__]
+    text = f"no WebSocket: a page of {origin} at {asked['Host']}: see server.origins and server.names"
+    assert said_now == ([text] if status == "403" else [])
+    raw.abort()
 
 
 # --- messages

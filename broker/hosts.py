@@ -1,0 +1,84 @@
+"""By which names a broker may be asked over HTTP, and from where web pages may open a WebSocket (D-61).
+
+A page in a browser reaches what its machine reaches, a broker on 127.0.0.1, too. The browser says from where the page
+is (`Origin`) and which name it has asked for (`Host`). Pages of other sites are told from the broker's own by comparing
+the two. But a site may let its own name stand for 127.0.0.1 ("DNS rebinding"), and then they are equal: so the name
+counts, too. Known are those that need no name server of a stranger (an address, a name without a dot, one below
+`localhost`) and those that the configuration and the machine give.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+from broker.errors import BrokerError
+from broker.options import Config
+from broker.toml_lines import shown_value
+
+NULL: Final = "null"  # the origin of files, and of pages in a sandbox
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}  # which browsers leave out
+
+
+def is_known_host(host: str, names: Collection[str]) -> bool:
+    """The `Host` of a request is a name of this broker. `names`: its own beside the usual ones, in small letters."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:  # brackets that hold no address
+        return False
+    if not name:
+        return False
+    return "." not in name or name in names or name.endswith(".localhost") or _is_address(name)
+
+
+def may_open(origin: str, host: str, origins: Collection[str], names: Collection[str]) -> bool:
+    """A page of that `Origin` may open a WebSocket at that `Host`. `origins`: those that always may."""
+    origin = origin.lower()
+    if origin in origins:
+        return True
+    scheme, _, place = origin.partition("://")
+    return scheme in _DEFAULT_PORTS and place == host.lower() and is_known_host(host, names)
+
+
+def own_names(config: Config) -> frozenset[str]:
+    """The names that the configuration and the machine give, in small letters."""
+    places = [*config.server.listen, *config.cluster.advertise, *config.cluster.client_urls]
+    if config.admin.listen is not None:
+        places.append(config.admin.listen)
+    names = [place.host for place in places] + [socket.gethostname(), *config.server.names]
+    return frozenset(name.lower().removesuffix(".") for name in names if name)
+
+
+def read_origin(text: str) -> str:
+    """An origin as browsers say it, `https://shop.example`; BrokerError "bad-config" when it is none."""
+    if text == NULL:
+        return text
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:  # a port or an address that can be none
+        parts, port = urlsplit(""), None
+    is_whole = text.isascii() and "@" not in text and text.lower() == f"{parts.scheme}://{parts.netloc}".lower()
+    if not (is_whole and parts.scheme and parts.hostname):
+        raise BrokerError("bad-config", f'{shown_value(text)} is no origin like "https://shop.example:8443"')
+    if port is not None and port == _DEFAULT_PORTS.get(parts.scheme):
+        return text.lower().rpartition(":")[0]
+    return text.lower()
+
+
+def read_name(text: str) -> str:
+    """A name of a host as it stands in `Host`, without a port; BrokerError "bad-config" when it is none."""
+    if not _NAME.fullmatch(text):
+        raise BrokerError("bad-config", f"{shown_value(text)} is no name of a host")
+    return text.lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
