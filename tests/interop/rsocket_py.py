@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from aiohttp import ClientWebSocketResponse
 from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import DefaultSubscriber, Subscriber
 from reactivestreams.subscription import Subscription
@@ -213,11 +214,12 @@ async def dial(
     mime: str = COMPOSITE,
     data_mime: str = "text/plain",
     setup: bytes | None = None,
+    websocket: ClientWebSocketResponse | None = None,
 ) -> AsyncIterator[RSocketClient]:
-    """A connection; `setup` is the metadata of its SETUP."""
+    """A connection; `setup` is the metadata of its SETUP. `websocket`: the program's own, to be used."""
     parts = urlsplit(url)
     if parts.scheme == "ws":
-        transport: Any = TransportAioHttpClient(url)
+        transport: Any = TransportAioHttpClient(url, websocket)
     elif parts.scheme == "unix":
         transport = TransportTCP(*await asyncio.open_unix_connection(parts.path))
     else:

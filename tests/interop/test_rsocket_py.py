@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 
+import aiohttp
 import pytest
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
@@ -31,6 +32,7 @@ from tests.interop.rsocket_py import (
     text,
 )
 from tests.system.waits import soon, until
+from tests.system.wires import Wire
 
 pytestmark = pytest.mark.interop
 
@@ -380,3 +382,30 @@ async def test_a_stopping_broker_says_so(server: Server) -> None:
         await server.stop()
         await until(lambda: handler.errors)
     assert handler.errors[0].startswith("broker-stopped:")
+
+
+async def test_messages_beyond_4_mib_pass_only_on_a_websocket_that_the_program_opens(server: Server) -> None:
+    """rsocket-py leaves aiohttp's bound on a message as it is."""
+    url = url_of(server, "ws")
+    service = await Wire.service(url_of(server, "tcp"), "orders", 1)
+    large = bytes(5 << 20)
+
+    async def answer() -> None:
+        service.answer(await service.receive(), large)
+
+    asked = payload(address(service="orders"), "a large one")
+    async with dial(url) as caller:
+        asking = asyncio.ensure_future(caller.request_response(asked))
+        await answer()
+        await until(lambda: len(server.core.peers()) == 1)  # it has closed its connection
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, max_msg_size=0) as websocket,
+        dial(url, websocket=websocket) as caller,
+    ):
+        asking = asyncio.ensure_future(caller.request_response(asked))
+        await answer()
+        assert len((await soon(asking)).data) == len(large)
+    await service.close()
