@@ -444,7 +444,8 @@ def test_connections_of_one_address_are_counted_until_they_are_lost() -> None:
     world = World(CoreSettings(max_connections_per_address=2))
     first, second, third = (connect(world, "10.0.0.4") for _ in range(3))
     other = connect(world, "10.0.0.5")
-    assert third.received() == refused("2 connections of 10.0.0.4 are open, the limit is 2")
+    text = "2 connections of this address are open, limits.max_connections_per_address is 2"
+    assert third.received() == refused(text)
     assert third.is_closed
     assert (first.received(), second.received(), other.received()) == ([], [], [])
     third.lose()
@@ -467,7 +468,8 @@ def test_connections_of_one_principal_are_counted_wherever_they_come_from() -> N
     world = World(CoreSettings(max_connections_per_principal=1))
     connect(world, "10.0.0.4", "commonName=orders")
     surplus = connect(world, "10.0.0.5", "commonName=orders")
-    assert surplus.received() == refused("1 connections of commonName=orders are open, the limit is 1")
+    text = "1 connections of commonName=orders are open, limits.max_connections_per_principal is 1"
+    assert surplus.received() == refused(text)
     assert connect(world, "10.0.0.5", "commonName=billing").received() == []
     assert connect(world, "10.0.0.5").received() == []
 

@@ -723,13 +723,13 @@ def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
 @pytest.mark.parametrize("origin", [("10.0.0.4", ""), ("", "uid 7")])
 def test_suspended_peers_keep_their_places_among_those_of_their_origin(origin: tuple[str, str]) -> None:
     world = World(CoreSettings(max_connections_per_address=2, max_connections_per_principal=2))
-    name = "".join(origin)
+    who, option = ("this address", "address") if origin[0] else ("uid 7", "principal")
     clients = [Client(world, bytes([at]), origin=origin) for at in (1, 2)]
     for client in clients:
         client.wire.lose()
     strangers = [world.connect(origin=origin) for _ in range(2)]  # they could be the ones that come back
     assert [wire.is_closed for wire in strangers] == [False, False]
-    text = f"over-limit: 4 connections of {name} are open, the limit is 2"
+    text = f"over-limit: 4 connections of {who} are open, limits.max_connections_per_{option} is 2"
     assert world.connect(origin=origin).one() == error(0, REJECTED_SETUP, text)
     strangers[0].send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode())
     assert strangers[0].received()[0].code == REJECTED_SETUP

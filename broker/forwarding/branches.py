@@ -115,8 +115,9 @@ class Branch(Stream):
 
     @property
     def service(self) -> str:
-        """Whose answer it is, for people."""
-        return self.route.service if self.route is not None else self.server.name
+        """Whose answer it is, for the caller."""
+        assert self.route is not None  # or it is a copy
+        return self.route.service
 
     def complete(self) -> None:
         """Its answer is whole."""

@@ -4,6 +4,8 @@ The broker at the other end makes one stream of what its routes, and those behin
 like any other, without a route of its own.
 """
 
+from typing import Final
+
 from broker.forwarding.branches import Branch, Trunk
 from broker.forwarding.peers import Peer
 from broker.forwarding.retries import STALE, is_refused
@@ -14,11 +16,16 @@ from broker.rsocket.framing import FrameCursor
 class Copy(Branch):
     """A branch towards other brokers. That nobody is there (any more) is no answer: then it has left."""
 
-    __slots__ = ("_is_heard",)
+    __slots__ = ("_broker", "_is_heard")
 
     def __init__(self, trunk: Trunk, number: int, server: Peer, is_deaf: bool) -> None:
         super().__init__(trunk, number, server, None, is_deaf)
+        self._broker: Final = server.link.name if server.link is not None else ""  # no address: callers get to see it
         self._is_heard = False
+
+    @property
+    def service(self) -> str:
+        return self._broker
 
     def from_route(self, frame: FrameCursor) -> None:
         if not self._is_heard:

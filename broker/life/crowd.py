@@ -37,8 +37,13 @@ class Crowd:
         self.buffered_bytes = 0  # of all connections, when they were weighed the last time
         self._settings: Final = settings
         self._ends: Final = ends
-        self._by_address: Final = Census(settings.max_connections_per_address)
-        self._by_principal: Final = Census(settings.max_connections_per_principal)
+        # Addresses stay here: behind a proxy even one's own is somebody else's.
+        self._by_address: Final = Census(
+            settings.max_connections_per_address, "limits.max_connections_per_address", "this address"
+        )
+        self._by_principal: Final = Census(
+            settings.max_connections_per_principal, "limits.max_connections_per_principal"
+        )
         self._unweighed: list[Peer] = []  # whom this weighing has still to look at
         self._part_n = 1  # of them at a time
         self._weight = 0  # of those that it has looked at

@@ -45,17 +45,22 @@ class Census:
     theirs: whoever then asks for a connection of its own is measured again (`is_over`).
     """
 
-    __slots__ = ("_away", "_numbers", "limit")
+    __slots__ = ("_away", "_numbers", "_option", "_shown", "limit")
 
-    def __init__(self, limit: int) -> None:
-        """`limit` connections of one origin; 0 is no bound."""
+    def __init__(self, limit: int, option: str = "", shown: str = "") -> None:
+        """`limit` connections of one origin; 0 is no bound. `option`: its name, for texts. `shown`: what stands in
+        them for the names of origins; empty: they do themselves.
+        """
         self.limit: Final = limit
+        self._option: Final = option
+        self._shown: Final = shown
         self._numbers: dict[str, int] = {}  # bounded by the connections
         self._away: dict[str, int] = {}  # of them, without a socket
 
     def crowd_of(self, name: str) -> str:
         """What one is told that is too many."""
-        return f"{self.number_of(name) - 1} connections of {name} are open, the limit is {self.limit}"
+        who = self._shown or name
+        return f"{self.number_of(name) - 1} connections of {who} are open, {self._option} is {self.limit}"
 
     def enter(self, name: str) -> bool:
         """One more, which counts until it leaves; False when it is one too many."""

@@ -119,7 +119,7 @@ def test_a_link_that_is_lost_leaves_the_stream() -> None:
     star = Star(CoreSettings(multicast_on_leave="error"))
     star.ask(REQUEST_STREAM)
     star.left.lose()
-    text = "route-lost: a connection of tcp b2 went away in the middle of the multicast"
+    text = "route-lost: a connection of b2 went away in the middle of the multicast"
     assert star.caller.received() == [error(1, CANCELED, text)]
     assert star.broker.left_over() == []
 

@@ -54,7 +54,8 @@ async def test_one_connection_too_many_of_an_address_is_refused_and_those_that_l
     server = await make_server(**{"limits.max_connections_per_address": 2})
     first, second = [await Wire.caller(url_of(server, each)) for each in ("tcp", "ws")]
     url = url_of(server, scheme)
-    assert await refusal(url) == "over-limit: 2 connections of 127.0.0.1 are open, the limit is 2"
+    text = "over-limit: 2 connections of this address are open, limits.max_connections_per_address is 2"
+    assert await refusal(url) == text
     await first.close()
     await second.ping()
     while len(server.core.peers()) > 1:
@@ -77,7 +78,7 @@ async def test_a_unix_socket_has_the_user_for_principal_and_no_address(make_serv
     limits = {"limits.max_connections_per_principal": 1, "limits.max_connections_per_address": 1}
     server = await make_server(**limits)
     wires = [await Wire.caller(url_of(server, scheme)) for scheme in ("tcp", "unix")]
-    text = f"over-limit: 1 connections of uid {os.getuid()} are open, the limit is 1"
+    text = f"over-limit: 1 connections of uid {os.getuid()} are open, limits.max_connections_per_principal is 1"
     assert await refusal(url_of(server, "unix")) == text
     assert server.core.crowd.origins() == (1, 1)
     for wire in wires:
@@ -98,7 +99,8 @@ async def test_a_verified_certificate_is_a_principal(
     url = broker.url(scheme)
     first = await Wire.caller(url, authority.client_context("orders"))
     surplus = await Wire.connect(url, authority.client_context("orders"))
-    assert await refusal(url, surplus) == "over-limit: 1 connections of commonName=orders are open, the limit is 1"
+    text = "over-limit: 1 connections of commonName=orders are open, limits.max_connections_per_principal is 1"
+    assert await refusal(url, surplus) == text
     other = await Wire.caller(url, authority.client_context("billing"))
     for wire in (first, other):
         await wire.close()
