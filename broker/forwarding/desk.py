@@ -95,7 +95,7 @@ class Desk(Asks):
         self.settings: Final = settings
         self.query: Final = query
         self.singles: Final = Singles(query, settings.single_requests)
-        self.flows: Final = FlowTable(self.singles)
+        self.flows: Final = FlowTable(self.singles, query.services)
         self.drops: Final = Drops()
         # Routes of other brokers that are behind and were just sent requests; bounded by what one peer sends in a turn.
         self.fed_routes: Final[list[Route]] = []

@@ -91,7 +91,7 @@ class Engine(Desk):
         self.spreads: Final = Spreads(self, self.hops)
         self.departures: Final = Departures(self, self.hops)
         self.relays: Final = Relays(self, self.hops, self.spreads)
-        self.breakers: Final = Breakers()
+        self.breakers: Final = Breakers(query.services)
         self.waiting: Final = WaitingRoom(
             self,
             self.timers,

@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.events import NO_KEY, FlowRecord, bucket_of
 from broker.forwarding.singles import Singles, address_text
+from broker.routing.loads import ServiceLoad
 
 # Interaction models: the type of their first frame (METADATA_PUSH among them).
 MODEL_NAMES: Final[dict[int, str]] = {
@@ -30,7 +31,9 @@ OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lo
 MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
 MAX_REFUSED_TOTALS: Final = 1_000  # combinations of refused requests in the totals
 MAX_ADDRESS_BYTES: Final = 16 << 20  # of ADDRESSes that the flows of one interval keep; later ones keep none
-MAX_TOTALS: Final = 10_000  # combinations in the totals; service names come from peers, later ones are counted without
+# Combinations in the totals; service names come from peers, later ones are counted without. Who has no route any more
+# gives its name to one that has.
+MAX_TOTALS: Final = 10_000
 
 
 class Counts:
@@ -62,6 +65,19 @@ class Counts:
         self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them, see `settle`
         self.bucket = 0  # the latest one; its requests are counted here first, as they come in runs
         self.bucket_n = 0
+
+    def add(self, more: "Counts") -> None:
+        """Adds other counts, whose histogram is whole."""
+        self.requests += more.requests
+        self.branches += more.branches
+        self.items_in += more.items_in
+        self.items_out += more.items_out
+        self.bytes_in += more.bytes_in
+        self.bytes_out += more.bytes_out
+        self.latency_sum_us += more.latency_sum_us
+        self.latency_max_us = max(self.latency_max_us, more.latency_max_us)
+        for bucket, number in more.histogram.items():
+            self.histogram[bucket] = self.histogram.get(bucket, 0) + number
 
     def settle(self) -> None:
         """Makes the histogram whole."""
@@ -202,10 +218,24 @@ class Uncounted(Flow):
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
 
-    __slots__ = ("_crowd", "_refused", "active", "address_bytes", "opened", "relayed", "singles", "totals")
+    __slots__ = (
+        "_crowd",
+        "_folded",
+        "_refused",
+        "_there",
+        "active",
+        "address_bytes",
+        "opened",
+        "relayed",
+        "singles",
+        "totals",
+    )
 
-    def __init__(self, singles: Singles) -> None:
+    def __init__(self, singles: Singles, there: dict[str, ServiceLoad] | None = None) -> None:
+        """`there`: the services that have routes, by name."""
         self.singles: Final = singles
+        self._there: Final[dict[str, ServiceLoad]] = there if there is not None else {}
+        self._folded: list[bool] = []  # in this interval: totals of services that are gone, refused ones or others
         self.address_bytes = 0  # of the flows made in this interval
         self.active: list[Flow] = []  # those that counted something in this interval
         self.opened = 0  # flows made in this interval
@@ -266,6 +296,7 @@ class FlowTable:
         self.active = []
         self.opened = 0
         self.address_bytes = 0
+        self._folded = []
         for flow in active:
             flow.owner.pop(flow.key, None)
             self.singles.forget(flow)
@@ -288,26 +319,41 @@ class FlowTable:
         total = self.totals.get(key)
         if total is None:
             # Callers make up the names of services that nobody has: they must not crowd out those that are there.
-            is_full = (
-                self._refused >= MAX_REFUSED_TOTALS if flow.word else len(self.totals) - self._refused >= MAX_TOTALS
-            )
-            if is_full:
+            is_refused = flow.word != ""
+            if self._is_full(is_refused) and flow.service in self._there and is_refused not in self._folded:
+                self._folded.append(is_refused)
+                self._fold(is_refused)
+            if self._is_full(is_refused):
                 key = ("", key[1], key[2], key[3], key[4])
-                total = self.totals.get(key)
-            if total is None:
-                total = self.totals[key] = Counts()
-                if flow.word:
-                    self._refused += 1
-        total.requests += counts.requests
-        total.branches += counts.branches
-        total.items_in += counts.items_in
-        total.items_out += counts.items_out
-        total.bytes_in += counts.bytes_in
-        total.bytes_out += counts.bytes_out
-        total.latency_sum_us += counts.latency_sum_us
-        total.latency_max_us = max(total.latency_max_us, counts.latency_max_us)
-        for bucket, number in counts.histogram.items():
-            total.histogram[bucket] = total.histogram.get(bucket, 0) + number
+            total = self._total(key)
+        total.add(counts)
+
+    def _is_full(self, is_refused: bool) -> bool:
+        if is_refused:
+            return self._refused >= MAX_REFUSED_TOTALS
+        return len(self.totals) - self._refused >= MAX_TOTALS
+
+    def _total(self, key: tuple[str, str, str, str, str]) -> Counts:
+        """The total under this key, made now if need be."""
+        total = self.totals.get(key)
+        if total is None:
+            total = self.totals[key] = Counts()
+            if key[4]:
+                self._refused += 1
+        return total
+
+    def _fold(self, is_refused: bool) -> None:
+        """Adds the totals of services that have no routes to those without a name, so that who has some has room.
+
+        No sum over them changes.
+        """
+        for key, total in list(self.totals.items()):
+            if not key[0] or (key[4] != "") != is_refused or key[0] in self._there:
+                continue
+            del self.totals[key]
+            if is_refused:
+                self._refused -= 1
+            self._total(("", key[1], key[2], key[3], key[4])).add(total)
 
 
 def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, interval_ms: int) -> FlowRecord:

@@ -12,7 +12,9 @@ from broker.routing.loads import ServiceLoad
 
 NEVER: Final = float("inf")
 QUIET_S: Final = 1.0  # without a refusal; a service at its limit refuses many a second, and each is not news
-MAX_SERVICES: Final = 1_000  # whose refusals are counted by name; those of later ones are counted together, without
+# Whose refusals are counted by name; those of later ones are counted together, without. Who has no route any more gives
+# its name to one that has.
+MAX_SERVICES: Final = 1_000
 
 
 class News:
@@ -41,15 +43,18 @@ class Open:
 class Breakers:
     """The breakers of one table's services."""
 
-    __slots__ = ("_look_at", "_open", "opened", "refused", "news")
+    __slots__ = ("_fold_at", "_look_at", "_open", "_there", "opened", "refused", "news")
 
-    def __init__(self) -> None:
+    def __init__(self, there: dict[str, ServiceLoad]) -> None:
+        """`there`: the services that have routes."""
+        self._there: Final = there
         self.news: Final[list[News]] = []  # opened since somebody emptied it: bounded by `_open`
         self.opened = 0  # ever
         self.refused: dict[str, int] = {}  # requests, ever, by service, see MAX_SERVICES
         # By name. Each had a route that was full within the last QUIET_S.
         self._open: dict[str, Open] = {}
         self._look_at = NEVER  # not later than the first of them may close
+        self._fold_at = 0.0  # seconds, monotonic: before that nobody looks for names of services that are gone
 
     def refuse(self, service: ServiceLoad, refusal: Refusal, now: float) -> None:
         """A request to this service is refused for a limit in flight; `refusal` says which."""
@@ -62,8 +67,21 @@ class Breakers:
             self._look_at = min(self._look_at, now + QUIET_S)
         breaker.refused_n += 1
         breaker.latest_at = now
-        counted = name if name in self.refused or len(self.refused) < MAX_SERVICES else ""
+        if name not in self.refused and self._is_full() and now >= self._fold_at:
+            self._fold_at = now + QUIET_S
+            self._fold()
+        counted = name if name in self.refused or not self._is_full() else ""
         self.refused[counted] = self.refused.get(counted, 0) + 1
+
+    def _is_full(self) -> bool:
+        """No more services are counted by name."""
+        return len(self.refused) - (1 if "" in self.refused else 0) >= MAX_SERVICES
+
+    def _fold(self) -> None:
+        """Counts those of services that are gone together, so that those that are there have room."""
+        for name in list(self.refused):
+            if name and name not in self._there:
+                self.refused[""] = self.refused.get("", 0) + self.refused.pop(name)
 
     def close(self, now: float) -> list[News]:
         """Those that have refused nothing for `QUIET_S`, in the order in which they opened."""

@@ -78,6 +78,11 @@ class Query:
         self.panics = 0  # requests whose candidates were chosen from as if none was ejected or unhealthy
 
     @property
+    def services(self) -> dict[str, ServiceLoad]:
+        """Those that have routes, by name; do not change it."""
+        return self.table.loads.services
+
+    @property
     def unknown_methods(self) -> int:
         """Hints (LBMethod, ShardMethod) that name no method of ours, once for each address: the default was taken."""
         return self._addresses.unknown_methods

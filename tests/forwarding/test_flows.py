@@ -20,6 +20,8 @@ from broker.forwarding.flows import (
 )
 from broker.forwarding.singles import Singles
 from broker.routing.dice import Dice
+from broker.routing.loads import ServiceLoad
+from broker.routing.policies import Policy
 from broker.routing.query import Query
 from broker.routing.table import Table
 from broker.rsocket.frames import (
@@ -344,6 +346,48 @@ def test_totals_beyond_the_bound_are_counted_without_the_service() -> None:
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_TOTALS + 1
     assert table.totals["", "fire_and_forget", "unicast", "completed", ""].requests == 3
+
+
+def test_services_that_are_gone_give_their_names_in_the_totals_to_those_that_are_there() -> None:
+    services: dict[str, ServiceLoad] = {}
+    table = FlowTable(NO_SINGLES, services)
+    owner: dict[int, Flow] = {}
+    services["service-7"] = ServiceLoad("service-7", Policy())  # the only one of them that still has a route
+    for key in range(MAX_TOTALS):
+        opened(table, owner, key, f"service-{key}").count(COMPLETED, 5, 1, 2, 10, 20, 0.0, 1, 1)
+    table.take_records(1, 0, 1000)
+    services["payments"] = ServiceLoad("payments", Policy())
+    for key, name in enumerate(("gone-too", "payments", "gone-as-well")):
+        opened(table, owner, key, name).count(FAILED, 7, 1, 0, 10, 0, 0.0, 1, 1)
+    table.take_records(2, 0, 1000)
+    what = ("fire_and_forget", "unicast")
+    assert list(table.totals) == [
+        ("service-7", *what, "completed", ""),
+        ("", *what, "error", ""),
+        ("", *what, "completed", ""),
+        ("payments", *what, "error", ""),
+        ("gone-as-well", *what, "error", ""),
+    ]
+    rest = table.totals["", *what, "completed", ""]
+    gone_n = MAX_TOTALS - 1
+    assert (rest.requests, rest.items_out, rest.bytes_out) == (gone_n, 2 * gone_n, 20 * gone_n)
+    assert (rest.histogram, rest.latency_sum_us) == ({bucket_of(5): gone_n}, 5 * gone_n)
+    assert sum(counts.requests for counts in table.totals.values()) == MAX_TOTALS + 3
+
+
+def test_names_that_were_only_refused_are_given_to_services_that_are_there() -> None:
+    services: dict[str, ServiceLoad] = {}
+    table = FlowTable(NO_SINGLES, services)
+    owner: dict[int, Flow] = {}
+    for key in range(MAX_REFUSED_TOTALS):
+        flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
+        flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+    table.take_records(1, 0, 1000)
+    services["payments"] = ServiceLoad("payments", Policy())
+    flow = table.open(owner, 1, "", "", "", "payments", "", REQUEST_FNF, "unicast", "over-limit")
+    flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+    table.take_records(2, 0, 1000)
+    assert {key[0]: counts.requests for key, counts in table.totals.items()} == {"": MAX_REFUSED_TOTALS, "payments": 1}
 
 
 def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there() -> None:

@@ -21,7 +21,7 @@ def load_of(name: str, awaited_n: int = 0) -> ServiceLoad:
 
 
 def test_the_first_refusal_opens_it_and_the_others_are_counted() -> None:
-    breakers, orders = Breakers(), load_of("orders")
+    breakers, orders = Breakers({}), load_of("orders")
     assert (breakers.is_open("orders"), breakers.next_at()) == (False, NEVER)
     for moment in (100.0, 100.5, 100.75):
         breakers.refuse(orders, FULL, moment)
@@ -30,7 +30,7 @@ def test_the_first_refusal_opens_it_and_the_others_are_counted() -> None:
 
 
 def test_it_closes_when_nothing_was_refused_for_a_second() -> None:
-    breakers, orders = Breakers(), load_of("orders", 1)
+    breakers, orders = Breakers({}), load_of("orders", 1)
     breakers.refuse(orders, FULL, 100.0)
     breakers.refuse(orders, FULL, 100.75)
     assert breakers.next_at() == 101.0
@@ -42,7 +42,7 @@ def test_it_closes_when_nothing_was_refused_for_a_second() -> None:
 
 
 def test_the_next_refusal_opens_it_again() -> None:
-    breakers, orders = Breakers(), load_of("orders")
+    breakers, orders = Breakers({}), load_of("orders")
     breakers.refuse(orders, FULL, 100.0)
     breakers.close(101.0)
     breakers.refuse(orders, FULL, 102.0)
@@ -52,7 +52,7 @@ def test_the_next_refusal_opens_it_again() -> None:
 
 
 def test_services_have_breakers_of_their_own() -> None:
-    breakers = Breakers()
+    breakers = Breakers({})
     breakers.refuse(load_of("orders"), FULL, 100.0)
     breakers.refuse(load_of("billing"), FULL, 100.5)
     assert [each.service for each in breakers.news] == ["orders", "billing"]
@@ -62,9 +62,37 @@ def test_services_have_breakers_of_their_own() -> None:
 
 
 def test_refusals_beyond_the_bound_on_names_are_counted_together() -> None:
-    breakers = Breakers()
-    for number in range(MAX_SERVICES + 2):
-        breakers.refuse(load_of(f"service-{number}"), FULL, 100.0)
+    there = {f"service-{number}": load_of(f"service-{number}") for number in range(MAX_SERVICES + 2)}
+    breakers = Breakers(there)
+    for load in there.values():
+        breakers.refuse(load, FULL, 100.0)
     breakers.refuse(load_of("service-7"), FULL, 100.0)
     assert len(breakers.refused) == MAX_SERVICES + 1
     assert (breakers.refused["service-7"], breakers.refused[""]) == (2, 2)
+
+
+def test_services_that_are_gone_give_their_names_to_those_that_are_there() -> None:
+    there: dict[str, ServiceLoad] = {}
+    breakers = Breakers(there)
+    for number in range(MAX_SERVICES):
+        breakers.refuse(load_of(f"service-{number}"), FULL, 100.0)
+    there["service-7"] = load_of("service-7")
+    for name, moment in (("orders", 100.5), ("orders", 101.0), ("billing", 101.5)):
+        there[name] = load_of(name)
+        breakers.refuse(there[name], FULL, moment)
+    assert breakers.refused == {"service-7": 1, "": MAX_SERVICES - 1, "orders": 2, "billing": 1}
+
+
+def test_who_is_there_is_looked_at_once_a_second_where_all_are() -> None:
+    """Each of these requests is refused: none of them may cost a look at all names."""
+    there = {f"service-{number}": load_of(f"service-{number}") for number in range(MAX_SERVICES)}
+    breakers = Breakers(there)
+    for load in list(there.values()):
+        breakers.refuse(load, FULL, 100.0)
+    there["orders"] = load_of("orders")
+    breakers.refuse(there["orders"], FULL, 100.0)
+    del there["service-7"]
+    breakers.refuse(there["orders"], FULL, 100.5)
+    assert (breakers.refused.get("orders"), breakers.refused[""]) == (None, 2)
+    breakers.refuse(there["orders"], FULL, 101.0)
+    assert (breakers.refused["orders"], breakers.refused[""]) == (1, 3)
