@@ -3,10 +3,10 @@
 Names: `broker_` noun, unit in the name, `_total` for what only grows. Requests and their bytes, items and latencies are
 those of ended requests, added up at the end of each flow interval, as in `/api/v1/traffic`.
 
-Service names come from peers, and every label value costs lines in each answer (and memory in Prometheus), so only the
-first `MAX_SERVICES` of them have their own; the rest are counted together as `(other)`. Names that were only ever asked
-for in vain are bounded by themselves (`MAX_REFUSED`): a caller that makes names up cannot take the places of services.
-Which names are first never changes in a run, so counters never go back.
+Service names come from peers, and every label value costs lines in each answer (and memory in Prometheus), so only
+`MAX_SERVICES` of them have their own; the rest are counted together as `(other)`. Names that were only ever asked for
+in vain are bounded by themselves (`MAX_REFUSED`): a caller that makes names up cannot take the places of services.
+`_Places` says who has lines, and how counters never go back when a service gives its own to another one.
 
 A broker with 300 services has some 15 000 lines, for which prometheus-client needs 100 ms. So they are written in
 pieces of a few ms, and the loop forwards in between; no piece looks at what another one was looking at.
@@ -18,7 +18,8 @@ which both agree exactly.
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from io import BytesIO
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -86,21 +87,24 @@ class BrokerCollector(Collector):
 
     def __init__(self, admin: Admin) -> None:
         self._admin: Final = admin
+        self._places: Final = _Places()
 
     def collect(self) -> Iterator[Metric]:
         """All families. Other things may happen between two of them."""
         admin = self._admin
         core = admin.core
+        places = self._places
+        places.settle(core)
         build = {"version": VERSION, "core": views.CORE}
         yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
         ready = state_of(admin) == "ready"
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
         yield from _work(core)
-        yield from _routing(core)
+        yield from _routing(core, places)
         yield from _cluster(core)
-        yield from _requests(core)
-        yield from _volumes(core)
+        yield from _requests(core, places)
+        yield from _volumes(core, places)
         yield from _events(core, admin.event_state())
 
 
@@ -116,7 +120,8 @@ class _Piece(Collector):
 
 def _without_comments(text: bytes) -> bytes:
     """Samples only: the family's HELP and TYPE were already said. A sample begins with its name, never with #."""
-    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
+    # By line feeds only, which names have escaped: `splitlines` would take a carriage return in a name for an end, too.
+    return b"".join(line for line in BytesIO(text) if not line.startswith(b"#"))
 
 
 def _connections(core: Core) -> Iterator[Metric]:
@@ -171,7 +176,7 @@ def _work(core: Core) -> Iterator[Metric]:
     yield _measured("broker_loop_lag_seconds", "How late the broker's timer was", core.lag)
 
 
-def _routing(core: Core) -> Iterator[Metric]:
+def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
     query = core.query
     routes = views.service_routes(core)
     yield GaugeMetricFamily("broker_routes", "Routes", core.table.size())
@@ -187,7 +192,7 @@ def _routing(core: Core) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "broker_route_ejections_spared", "Times that too many were ejected for one more", protection.spared
     )
-    yield _refusals(views.refused(core))
+    yield _refusals(core, places)
     yield CounterMetricFamily(
         "broker_panics", "Requests whose routes were chosen as if none was ejected or unhealthy", protection.panics
     )
@@ -197,7 +202,7 @@ def _routing(core: Core) -> Iterator[Metric]:
     yield GaugeMetricFamily("broker_waiting_bytes", "Bytes of their frames", waiting.bytes)
     yield CounterMetricFamily("broker_waited_requests", "Requests that ever waited for a route", waiting.waited)
     yield GaugeMetricFamily("broker_services", "Services that have a route", len(routes))
-    yield _gauges("broker_service_routes", "Routes of each service", "service", _first(routes))
+    yield _gauges("broker_service_routes", "Routes of each service", "service", places.first(routes))
     yield GaugeMetricFamily("broker_routing_tags", "Different tags that routes carry", core.table.index.size())
     yield GaugeMetricFamily(
         "broker_routing_generation", "Number of the routing table's last change", core.table.generation
@@ -247,25 +252,20 @@ def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
 
 
-def _refusals(refused: dict[str, int]) -> CounterMetricFamily:
-    """Services in the order of their first refusal, so that a counter never goes back."""
+def _refusals(core: Core, places: "_Places") -> CounterMetricFamily:
     family = CounterMetricFamily(
         "broker_breaker_refusals", "Requests refused because too many were in flight", labels=["service"]
     )
-    numbers = _first({name: number for name, number in refused.items() if name})
-    if "" in refused:  # those whose services are too many to be told apart
-        numbers[OTHER] = numbers.get(OTHER, 0) + refused[""]
-    for name, number in numbers.items():
+    for name, number in places.refusals(core).items():
         family.add_metric([name], number)
     return family
 
 
-def _requests(core: Core) -> Iterator[Metric]:
+def _requests(core: Core, places: "_Places") -> Iterator[Metric]:
     numbers: dict[TotalKey, int] = {}
-    places = _Places()
-    for (name, model, routing, outcome, code), total in views.totals(core):
-        key = (places.label(name, outcome), model, routing, outcome, code)
-        numbers[key] = numbers.get(key, 0) + total.requests
+    for part in places.parts(core):
+        key = (part.label, *part.key[1:])
+        numbers[key] = numbers.get(key, 0) + part.sign * part.total.requests
     labels = ["service", "model", "routing", "outcome", "code"]
     for piece in _pieces(list(numbers.items()), 1):
         family = CounterMetricFamily("broker_requests", "Ended requests; code: the broker's own error", labels=labels)
@@ -274,25 +274,24 @@ def _requests(core: Core) -> Iterator[Metric]:
         yield family
 
 
-def _volumes(core: Core) -> Iterator[Metric]:
+def _volumes(core: Core, places: "_Places") -> Iterator[Metric]:
     """Items, bytes and latencies. Refused requests moved nothing."""
-    groups: dict[tuple[str, str], list[Total]] = {}
-    places = _Places()
-    for (name, model, _, outcome, _), total in views.totals(core):
-        if outcome != REFUSED:
-            groups.setdefault((places.label(name, outcome), model), []).append(total)
+    groups: dict[tuple[str, str], list[_Part]] = {}
+    for part in places.parts(core):
+        if part.key[3] != REFUSED:
+            groups.setdefault((part.label, part.key[1]), []).append(part)
     labels = ["service", "model", "direction"]
     for piece in _pieces(list(groups.items()), 2):
         family = CounterMetricFamily("broker_items", "Payloads: in from callers, out from routes", labels=labels)
         for pair, group in piece:
-            family.add_metric([*pair, "in"], sum(total.items_in for total in group))
-            family.add_metric([*pair, "out"], sum(total.items_out for total in group))
+            family.add_metric([*pair, "in"], sum(part.sign * part.total.items_in for part in group))
+            family.add_metric([*pair, "out"], sum(part.sign * part.total.items_out for part in group))
         yield family
     for piece in _pieces(list(groups.items()), 2):
         family = CounterMetricFamily("broker_bytes", "Bytes of frames: in from callers, out from routes", labels=labels)
         for pair, group in piece:
-            family.add_metric([*pair, "in"], sum(total.bytes_in for total in group))
-            family.add_metric([*pair, "out"], sum(total.bytes_out for total in group))
+            family.add_metric([*pair, "in"], sum(part.sign * part.total.bytes_in for part in group))
+            family.add_metric([*pair, "out"], sum(part.sign * part.total.bytes_out for part in group))
         yield family
     answered = [(pair, group) for pair, group in groups.items() if pair[1] in WITH_ANSWER]
     for piece in _pieces(answered, len(_BOUNDS) + 2):
@@ -304,7 +303,8 @@ def _volumes(core: Core) -> Iterator[Metric]:
                     yield _latencies()  # an empty piece: only the loop's turn, `(other)` may have thousands of totals
                 _add_buckets(numbers, group[at : at + PIECE_TOTALS])
             buckets = list(zip(_BOUNDS, accumulate(numbers), strict=True))
-            latencies.add_metric(pair, buckets, sum(total.latency_sum_us for total in group) / 1e6)
+            sum_us = sum(part.sign * part.total.latency_sum_us for part in group)
+            latencies.add_metric(pair, buckets, sum_us / 1e6)
         yield latencies
 
 
@@ -357,29 +357,139 @@ def _events(core: Core, files: EventFilesView | None) -> Iterator[Metric]:
     yield dropped
 
 
+class _Part:
+    """A total as it counts under a label; `sign` -1: it is taken off again."""
+
+    __slots__ = ("key", "label", "sign", "total")
+
+    def __init__(self, label: str, key: TotalKey, sign: int, total: Total) -> None:
+        self.label: Final = label
+        self.key: Final = key
+        self.sign: Final = sign
+        self.total: Final = total
+
+
 class _Places:
-    """Which services have lines of their own: the first ones, in the order of their first request."""
+    """Which services have lines of their own, from one look at the metrics to the next.
+
+    The first MAX_SERVICES that were served, or refused while they had routes; and the first MAX_REFUSED of which
+    requests were only refused, which no service had. Who has routes and comes later takes the place of one that has
+    none any more, the one that had it for longest.
+
+    Counters never go back: who gives a place back is counted among `(other)` from then on, with all that it has; who
+    gets one and was among `(other)` before begins at 0, and what it had until then stays there. So no sum over
+    services changes by it.
+    """
 
     def __init__(self) -> None:
-        self._served: Final[set[str]] = set()
-        self._refused: Final[set[str]] = set()
+        self._served: Final[dict[str, None]] = {}  # in the order in which they got their places
+        self._refused: Final[dict[str, None]] = {}
+        self._others: set[str] = set()  # services counted among `(other)` when somebody looked; bounded by the totals
+        # Of services that were among them before they got a place: their totals, and what these were at that moment.
+        self._bases: dict[TotalKey, tuple[Total, Total]] = {}
+        self._refusals: dict[str, int] = {}  # the same of the refusals of their breakers
 
-    def label(self, name: str, outcome: str) -> str:
-        """The name while there are places."""
-        names, limit = (self._refused, MAX_REFUSED) if outcome == REFUSED else (self._served, MAX_SERVICES)
-        if name in names:
+    def settle(self, core: Core) -> None:
+        """Gives and takes places, once for each look."""
+        totals = views.totals(core)
+        refused = views.refused(core)
+        there = core.table.loads.services
+        # Services in the order of their first request; True: requests of it were served, or its breaker refused some.
+        names: dict[str, bool] = {}
+        for key, _ in totals:
+            names[key[0]] = names.get(key[0], False) or key[3] != REFUSED
+        names |= dict.fromkeys(refused, True)
+        for place in (self._served, self._refused):
+            for name in [name for name in place if name not in names]:  # the broker counts them without name now
+                del place[name]
+                self._drop(name)
+        gone = iter([name for name in self._served if name not in there])
+        for name in sorted(names, key=lambda name: name not in there):  # who has routes comes first
+            was_served = names[name]
+            if name in ("", OTHER) or name in self._served:
+                continue
+            if was_served or name in there:
+                if len(self._served) >= MAX_SERVICES:
+                    given = next(gone, None) if name in there else None
+                    if given is None:
+                        continue  # it may have one of the refused, and keeps it
+                    del self._served[given]
+                    self._drop(given)
+                is_new = name not in self._refused
+                self._refused.pop(name, None)
+                self._served[name] = None
+            elif name not in self._refused and len(self._refused) < MAX_REFUSED:
+                is_new = True
+                self._refused[name] = None
+            else:
+                continue
+            if is_new and name in self._others:
+                self._note(name, totals, refused)
+        self._others = {name for name in names if self._is_other(name)}
+        kept = {key: total for key, total in totals if key in self._bases}
+        self._bases = {key: base for key, base in self._bases.items() if kept.get(key) is base[0]}
+
+    def parts(self, core: Core) -> list[_Part]:
+        """All totals, by label."""
+        parts: list[_Part] = []
+        for key, total in views.totals(core):
+            label = self._label(key[0])
+            parts.append(_Part(label, key, 1, total))
+            base = self._bases.get(key)
+            if base is not None and base[0] is total:
+                parts += [_Part(label, key, -1, base[1]), _Part(OTHER, key, 1, base[1])]
+        return parts
+
+    def refusals(self, core: Core) -> dict[str, int]:
+        """Requests that breakers refused, by label."""
+        numbers: dict[str, int] = {}
+        for name, number in views.refused(core).items():
+            label = self._label(name) if name else OTHER
+            base = min(number, self._refusals.get(name, 0))
+            numbers[label] = numbers.get(label, 0) + number - base
+            if base:
+                numbers[OTHER] = numbers.get(OTHER, 0) + base
+        return numbers
+
+    def first(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Of services: those with places and, up to MAX_SERVICES, the first of the others; the rest together."""
+        names = [name for name in numbers if name in self._served]
+        names += [name for name in numbers if name not in self._served and name != OTHER][: MAX_SERVICES - len(names)]
+        first = {name: numbers[name] for name in names}
+        rest = sum(numbers.values()) - sum(first.values())
+        return {**first, OTHER: rest} if rest else first
+
+    def _label(self, name: str) -> str:
+        if not self._is_other(name):
             return name
-        if len(names) >= limit:
-            return OTHER
-        names.add(name)
-        return name
+        self._others.add(name)
+        return OTHER
+
+    def _is_other(self, name: str) -> bool:
+        return name != "" and name not in self._served and name not in self._refused
+
+    def _note(self, name: str, totals: list[tuple[TotalKey, Total]], refused: Mapping[str, int]) -> None:
+        """What a service has when it leaves `(other)` stays there."""
+        for key, total in totals:
+            if key[0] == name:
+                base = Total()
+                base.add(total)
+                self._bases[key] = (total, base)
+        if name in refused:
+            self._refusals[name] = refused[name]
+
+    def _drop(self, name: str) -> None:
+        """The service has no lines any more: all that it has is among `(other)`."""
+        for key in [key for key in self._bases if key[0] == name]:
+            del self._bases[key]
+        self._refusals.pop(name, None)
 
 
-def _add_buckets(numbers: list[int], group: list[Total]) -> None:
+def _add_buckets(numbers: list[int], group: list[_Part]) -> None:
     """Adds the histograms up by position among the bounds."""
-    for total in group:
-        for bucket, number in total.histogram.items():
-            numbers[_POSITIONS[bucket]] += number
+    for part in group:
+        for bucket, number in part.total.histogram.items():
+            numbers[_POSITIONS[bucket]] += part.sign * number
 
 
 def _pieces(items: list[T], lines: int) -> Iterator[list[T]]:
@@ -387,13 +497,6 @@ def _pieces(items: list[T], lines: int) -> Iterator[list[T]]:
     size = PIECE_LINES // lines
     for at in range(0, max(1, len(items)), size):
         yield items[at : at + size]
-
-
-def _first(numbers: dict[str, int]) -> dict[str, int]:
-    """The first MAX_SERVICES of them, and the sum of the rest."""
-    first = dict(islice(numbers.items(), MAX_SERVICES))
-    rest = sum(numbers.values()) - sum(first.values())
-    return {**first, OTHER: rest} if rest else first
 
 
 def _counters(name: str, text: str, label: str, numbers: Mapping[str, int]) -> CounterMetricFamily:

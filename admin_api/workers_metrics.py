@@ -8,6 +8,10 @@ A sum of counters must never go back, or Prometheus takes it for a restart of ev
 So what a worker had counted when it was last asked stays in the sums when it is gone, and its successor's is added;
 what it counted after that is lost. A worker that does not answer this time counts as it did the last time. Gauges are
 of those that answer.
+
+A service that has lines at one worker may have none at another, which gave its place away and counts it among the
+others (see `metrics`). What that worker had told of it stays in the sum of the service for as long as any worker has
+lines of it, and is taken off the others meanwhile; so neither goes back, and nothing counts twice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +23,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from admin_api.metrics import OTHER
 from admin_api.workers_merge import ALIKE_STATES
 
 SampleKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels in their order
@@ -43,6 +48,7 @@ LARGEST: Final = frozenset(
 )
 ROUTES: Final = "broker_routes"
 REMOTE: Final = "broker_remote_routes"
+_SINKS: Final = (OTHER, "")  # services among which those without lines of their own are counted
 _GROWING: Final = frozenset({"counter", "histogram"})
 _ENDINGS: Final = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}  # of the names of samples
 
@@ -50,11 +56,40 @@ _ENDINGS: Final = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_
 class Counted:
     """What the run of one worker has counted."""
 
-    __slots__ = ("run", "values")
+    __slots__ = ("kept", "run", "values")
 
     def __init__(self, run: int) -> None:
         self.run = run  # number of its process
         self.values: dict[SampleKey, float] = {}
+        # Of services that lost their lines there: what they had, and among which others it counts now.
+        self.kept: dict[SampleKey, dict[SampleKey, float]] = {}
+
+    def take(self, values: dict[SampleKey, float]) -> None:
+        """What the worker says now."""
+        grown: dict[SampleKey, float] = {}  # others, by how much; as far as nobody has accounted for it
+        for key, old in self.values.items():
+            if not _is_placed(key):
+                values.setdefault(key, old)
+            elif values.get(key, -1.0) < old:  # it may have lines again, which begin anew
+                left = old
+                for sink in [_renamed(key, name) for name in _SINKS]:
+                    more = grown.setdefault(sink, values.get(sink, 0.0) - self.values.get(sink, 0.0))
+                    moved = min(left, more)
+                    if moved > 0.0:
+                        grown[sink] = more - moved
+                        left -= moved
+                        amounts = self.kept.setdefault(key, {})
+                        amounts[sink] = amounts.get(sink, 0.0) + moved
+        self.values = values
+
+    def sums(self) -> dict[SampleKey, float]:
+        """All of it."""
+        sums = dict(self.values)
+        for key, amounts in self.kept.items():
+            for sink, amount in amounts.items():
+                sums[key] = sums.get(key, 0.0) + amount
+                sums[sink] = sums.get(sink, 0.0) - amount
+        return sums
 
 
 class WorkersMetrics:
@@ -77,18 +112,21 @@ class WorkersMetrics:
         seen: dict[str, float] = {}  # routes as each worker counts them, added up
         for worker, (run, text) in texts.items():
             counted = self._begin(worker, run)
+            values: dict[SampleKey, float] = {}
             for family in text_string_to_metric_families(text):
                 families.setdefault(family.name, family)
                 for sample in family.samples:
                     key = (sample.name, tuple(sample.labels.items()))
                     if family.type in _GROWING:
-                        counted.values[key] = float(sample.value)
+                        values[key] = float(sample.value)
                     elif sample.name in LARGEST or sample.labels.get("state") in ALIKE_STATES:
                         gauges[key] = max(gauges.get(key, float("-inf")), float(sample.value))
                     else:
                         gauges[key] = gauges.get(key, 0.0) + float(sample.value)
                     if sample.name in (ROUTES, REMOTE):
                         seen[sample.name] = seen.get(sample.name, 0.0) + float(sample.value)
+            counted.take(values)
+        self._forget()
         if (REMOTE, ()) in gauges:  # those that no worker has
             gauges[REMOTE, ()] = max(0.0, gauges[ROUTES, ()] - (seen[ROUTES] - seen[REMOTE]))
         registry = CollectorRegistry()
@@ -101,16 +139,23 @@ class WorkersMetrics:
         latest = self._latest.get(worker)
         if latest is None or latest.run != run:
             if latest is not None:
-                for key, value in latest.values.items():
-                    self._gone[key] = self._gone.get(key, 0.0) + value
+                _add(self._gone, latest.sums())
             latest = self._latest[worker] = Counted(run)
         return latest
+
+    def _forget(self) -> None:
+        """Services of which no worker has lines any more are among the others for good: else their names were kept."""
+        live = {key for counted in self._latest.values() for key in counted.values}
+        for key in [key for key in self._gone if key not in live and _is_placed(key)]:
+            _add(self._gone, {_renamed(key, OTHER): self._gone.pop(key)})
+        for counted in self._latest.values():
+            for key in [key for key in counted.kept if key not in live]:
+                del counted.kept[key]
 
     def _joined(self, families: Mapping[str, Metric], gauges: dict[SampleKey, float]) -> list[Metric]:
         sums = dict(self._gone)
         for counted in self._latest.values():
-            for key, value in counted.values.items():
-                sums[key] = sums.get(key, 0.0) + value
+            _add(sums, counted.sums())
         by_name: dict[str, list[tuple[SampleKey, float]]] = {}
         for key, value in (*sums.items(), *gauges.items()):
             by_name.setdefault(key[0], []).append((key, value))
@@ -137,6 +182,21 @@ def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Me
     for worker, number in restarts.items():
         ended.add_metric([str(worker)], number)
     return [workers, ended]
+
+
+def _add(sums: dict[SampleKey, float], more: Mapping[SampleKey, float]) -> None:
+    for key, value in more.items():
+        sums[key] = sums.get(key, 0.0) + value
+
+
+def _is_placed(key: SampleKey) -> bool:
+    """It is of one service, whose lines may go."""
+    return dict(key[1]).get("service", OTHER) not in _SINKS
+
+
+def _renamed(key: SampleKey, service: str) -> SampleKey:
+    """The same sample of another service."""
+    return key[0], tuple((name, service if name == "service" else value) for name, value in key[1])
 
 
 def _by_series(rows: list[tuple[SampleKey, float]], name: str) -> list[tuple[SampleKey, float]]:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from broker.log import one_line
 from broker.terminal import (
     EXIT_APPLICATION,
     EXIT_DEADLINE,
@@ -229,7 +230,7 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
         elif answer.error is not None:
             complain(f"{answer.service} {answer.route_id}: {answer.error}")
         else:
-            put_line(f"{answer.service} {answer.route_id}: ".encode() + answer.data)
+            put_line(f"{one_line(answer.service)} {answer.route_id}: ".encode() + answer.data)
     if not gathering.is_complete and wanted.take_n is None:
         complain(f"not all have answered within {wanted.timeout_s:g} s")
         status = status or EXIT_DEADLINE

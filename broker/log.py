@@ -38,6 +38,7 @@ from broker.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
 OUR_LOGGERS: Final = ("broker", "admin_api", "spark_sink", "client_sdk")  # what `level` is about; others: warnings
+INDENT: Final = "    "  # of the lines of a traceback
 MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
 
 # Ways to go that are nobody's fault; any other code word is a warning.
@@ -79,12 +80,15 @@ def is_refusal(event: LifecycleEvent) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """Moment (UTC), level, text; a traceback follows on lines of its own."""
+    """Moment (UTC), level, text; a traceback follows on lines of its own, indented: what an exception says may come
+    from strangers, and have lines that look like ours.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_moment(record)} {record.levelname.lower():<7} {one_line(record.getMessage())}"
         if record.exc_info:
-            line = f"{line}\n{self.formatException(record.exc_info)}"
+            traceback = self.formatException(record.exc_info).split("\n")
+            line = "\n".join([line, *(f"{INDENT}{one_line(each)}" for each in traceback)])
         return line
 
 

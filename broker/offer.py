@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from broker.log import one_line
 from broker.terminal import (
     STATUSES,
     checked_json,
@@ -73,7 +74,7 @@ class Desk:
             shown = {"model": request.model, "route": request.route, "data": data.decode(errors="replace")}
             put_line(msgspec.json.encode(shown))
         else:
-            put_line(f"{request.model} {request.route or '-'}: ".encode() + data)
+            put_line(f"{request.model} {one_line(request.route or '-')}: ".encode() + data)
         if self._left_n is not None:
             self._left_n -= 1
             if self._left_n <= 0:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
+from broker.log import one_line
 from client_sdk import (
     ApplicationError,
     BadRequest,
@@ -107,8 +108,8 @@ def _why(error: OSError) -> str:
 
 
 def complain(text: str) -> None:
-    """One line on standard error."""
-    click.echo(f"rsocket-broker: {text}", err=True)
+    """One line on standard error; peers may have had a word in it."""
+    click.echo(f"rsocket-broker: {one_line(text)}", err=True)
 
 
 def split_pair(option: str, text: str) -> tuple[str, str]:

@@ -242,8 +242,21 @@ def test_a_traceback_follows_its_line() -> None:
     except OSError:
         failed.exc_info = sys.exc_info()
     lines = TextFormatter().format(failed).splitlines()
-    assert (lines[0], lines[-1]) == ("2026-03-01T08:30:00.125Z error   edge: broke", "OSError: no space")
+    assert (lines[0], lines[-1]) == ("2026-03-01T08:30:00.125Z error   edge: broke", "    OSError: no space")
     assert json.loads(JsonFormatter().format(failed))["traceback"].endswith("OSError: no space")
+
+
+def test_a_stranger_cannot_write_a_line_of_its_own_into_a_traceback() -> None:
+    failed = record("edge: broke", logging.ERROR)
+    fake = "2026-03-01T08:30:00.125Z info    route x (orders): joined"
+    try:
+        raise ValueError(f"no header: 'a\n{fake}\r{fake}\u2028\x1b[2J'")
+    except ValueError:
+        failed.exc_info = sys.exc_info()
+    lines = TextFormatter().format(failed).splitlines()
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert lines[-1] == f"    {fake}\\r{fake}\\u2028\\x1b[2J'"
+    assert len(JsonFormatter().format(failed).splitlines()) == 1
 
 
 def test_a_json_line_holds_the_event_without_its_empty_fields() -> None:

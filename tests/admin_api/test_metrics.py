@@ -3,6 +3,8 @@
 import asyncio
 import io
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -34,9 +36,9 @@ from tests.fakes import World, address, route_id
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-async def samples(admin: FakeAdmin, prefix: str) -> dict[str, float]:
+async def samples(of: FakeAdmin | Metrics, prefix: str) -> dict[str, float]:
     """`name{label="value"}` and its value, of all names with this prefix."""
-    text, _ = await Metrics(admin).render("")
+    text, _ = await (of if isinstance(of, Metrics) else Metrics(of)).render("")
     lines = [line.rpartition(" ") for line in text.decode().splitlines() if line.startswith(prefix)]
     found = {name: float(value) for name, _, value in lines}
     assert len(found) == len(lines), "a sample is there twice"
@@ -53,14 +55,21 @@ def parse_openmetrics(text: str) -> list[Metric]:
     return list(openmetrics.text_fd_to_metric_families(io.StringIO(text)))  # type: ignore[no-untyped-call]
 
 
-def count(world: World, service: str, outcome: str = "completed", latencies_us: tuple[int, ...] = (100,)) -> None:
-    """Counts a request for each latency."""
-    counts = Counts()
+def total(found: dict[str, float], prefix: str) -> float:
+    """The sum of all samples with that prefix."""
+    return sum(value for name, value in found.items() if name.startswith(prefix))
+
+
+def count(world: World, service: str, outcome: str = "completed", latencies_us: tuple[int, ...] = (100,)) -> Counts:
+    """So many requests were counted by now, one of each latency."""
+    totals = world.core.engine.flows.totals
+    counts = totals.setdefault((service, "request_response", "unicast", outcome, ""), Counts())
+    counts.histogram.clear()
     counts.requests = len(latencies_us)
     counts.latency_sum_us = sum(latencies_us)
     for us in latencies_us:
         counts.histogram[bucket_of(us)] = counts.histogram.get(bucket_of(us), 0) + 1
-    world.core.engine.flows.totals[service, "request_response", "unicast", outcome, ""] = counts
+    return counts
 
 
 async def test_the_broker_in_numbers() -> None:
@@ -282,6 +291,140 @@ async def test_both_formats_are_well_formed_however_many_pieces_there_are(servic
     families = {family.name: family for family in parse_openmetrics(text.decode())}  # fails when one comes twice
     names = {sample.labels["service"] for sample in families["broker_requests"].samples}
     assert len(names) == min(services, MAX_SERVICES + 1)
+
+
+LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # of somebody: `str.splitlines` takes all of them for one
+
+
+@pytest.mark.parametrize("accept, parse", [("", parse_text), (OPENMETRICS, parse_openmetrics)])
+async def test_names_of_services_cannot_tear_lines(accept: str, parse: Callable[[str], list[Metric]]) -> None:
+    world = World()
+    names = {f'{end}#{number}{end}# EOF{end}\\"{{}} ' for number in range(PIECE_LINES // 10) for end in LINE_ENDS}
+    for name in names:
+        count(world, name)
+    text, _ = await Metrics(FakeAdmin(world)).render(accept)
+    families = {family.name: family for family in parse(text.decode())}
+    for family in ("broker_requests", "broker_items", "broker_bytes", "broker_request_duration_seconds"):
+        assert {sample.labels["service"] for sample in families[family].samples} == names
+
+
+# Places
+
+
+def served(found: dict[str, float], service: str) -> float | None:
+    """Completed requests under a label; None: it has no line."""
+    return found.get(_requests(service, "request_response", "completed"))
+
+
+async def test_who_has_routes_takes_the_place_of_one_that_has_none_any_more_and_no_sum_shrinks() -> None:
+    """By default 300 names that were served once and left made all later services `(other)` until the broker ended."""
+    world = World()
+    admin = FakeAdmin(world)
+    metrics = Metrics(admin)
+    world.service("s0", 1)  # the only one of them that stays
+    for number in range(MAX_SERVICES):
+        count(world, f"s{number}", latencies_us=(100, 200))
+    first = await samples(metrics, "broker_")
+    count(world, "nobody-any-more")
+    count(world, "payments", latencies_us=(100, 300, 300))
+    second = await samples(metrics, "broker_")
+    assert [served(second, name) for name in ("payments", "nobody-any-more", OTHER)] == [None, None, 4]
+    world.service("payments", 2)
+    third = await samples(metrics, "broker_")
+    assert [served(third, name) for name in ("s0", "s1", "payments", OTHER)] == [2, None, 0, 6]
+    payments = count(world, "payments", latencies_us=(100, 300, 300, 400))
+    fourth = await samples(metrics, "broker_")
+    assert [served(fourth, name) for name in ("s0", "payments", OTHER)] == [2, 1, 6]
+    latency = 'broker_request_duration_seconds_bucket{{le="{}",model="request_response",service="{}"}}'
+    bounds = ("0.000128", "0.000256", "0.000512", "+Inf")
+    assert [fourth[latency.format(bound, "payments")] for bound in bounds] == [0, 0, 1, 1]
+    assert [fourth[latency.format(bound, OTHER)] for bound in bounds] == [3, 4, 6, 6]
+    for before, after in pairwise((first, second, third, fourth)):
+        for prefix in ("broker_requests_total", "broker_items_total", "broker_bytes_total", "broker_request_duration"):
+            assert total(before, prefix) <= total(after, prefix)
+            assert before.keys() - after.keys() == {
+                name for name in before if name.startswith("broker_") and 'service="s1"' in name and after is third
+            }
+    assert payments.requests == 4
+
+
+async def test_a_place_that_was_given_back_and_is_given_again_begins_anew() -> None:
+    world = World()
+    metrics = Metrics(FakeAdmin(world))
+    for number in range(MAX_SERVICES):
+        count(world, f"s{number}")
+    orders = world.service("orders", 1)
+    count(world, "orders")
+    found = await samples(metrics, "broker_")
+    assert [served(found, name) for name in ("s0", "orders", OTHER)] == [1, 1, 1]
+    assert served(found, f"s{MAX_SERVICES - 1}") is None
+    orders.lose()
+    last = f"s{MAX_SERVICES - 1}"
+    back = world.service(last, 2)
+    found = await samples(metrics, "broker_")
+    assert [served(found, name) for name in (last, "orders", "s0", OTHER)] == [0, None, 1, 2]
+    count(world, last, latencies_us=(1, 2, 3))
+    assert served(await samples(metrics, "broker_"), last) == 2
+    back.lose()
+    world.service("orders", 3)
+    found = await samples(metrics, "broker_")
+    assert [served(found, name) for name in ("orders", "s0", last, OTHER)] == [0, None, 2, 3]
+
+
+async def test_totals_that_the_broker_counts_without_name_leave_their_place() -> None:
+    world = World()
+    metrics = Metrics(FakeAdmin(world))
+    for number in range(MAX_SERVICES + 1):
+        count(world, f"s{number}")
+    await samples(metrics, "broker_")
+    count(world, "", latencies_us=(100,))
+    del world.core.engine.flows.totals["s7", "request_response", "unicast", "completed", ""]
+    found = await samples(metrics, "broker_")
+    assert [served(found, name) for name in ("s7", f"s{MAX_SERVICES}", "", OTHER)] == [None, 0, 1, 1]
+
+
+async def test_a_name_that_was_refused_has_a_place_of_a_service_once_it_has_routes() -> None:
+    world = World()
+    metrics = Metrics(FakeAdmin(world))
+    for number in range(MAX_REFUSED + 1):
+        count(world, f"made-up-{number}", "rejected")
+    last = f"made-up-{MAX_REFUSED}"
+    found = await samples(metrics, "broker_")
+    assert found.get(_requests(last, "request_response", "rejected")) is None
+    world.service("made-up-0", 1)
+    world.service(last, 2)
+    found = await samples(metrics, "broker_")
+    assert found[_requests("made-up-0", "request_response", "rejected")] == 1
+    assert found[_requests(last, "request_response", "rejected")] == 0
+    assert found[_requests(OTHER, "request_response", "rejected")] == 1
+
+
+async def test_a_service_that_is_called_like_the_others_counts_among_them() -> None:
+    world = World()
+    world.service(OTHER, 1)
+    world.service("orders", 2)
+    count(world, OTHER)
+    found = await samples(FakeAdmin(world), "broker_")
+    assert served(found, OTHER) == 1
+    assert found[f'broker_service_routes{{service="{OTHER}"}}'] == 1
+
+
+async def test_refusals_of_breakers_have_the_places_of_their_services() -> None:
+    world = World()
+    metrics = Metrics(FakeAdmin(world))
+    refused = views.refused(world.core)
+    for number in range(MAX_SERVICES):
+        count(world, f"s{number}")
+    refused["payments"] = 5
+    count(world, "payments")
+    name = 'broker_breaker_refusals_total{{service="{}"}}'
+    assert await samples(metrics, "broker_breaker_refusals_total") == {name.format(OTHER): 5}
+    world.service("payments", 1)
+    found = await samples(metrics, "broker_breaker_refusals_total")
+    assert found == {name.format("payments"): 0, name.format(OTHER): 5}
+    refused["payments"] = 7
+    found = await samples(metrics, "broker_breaker_refusals_total")
+    assert found == {name.format("payments"): 2, name.format(OTHER): 5}
 
 
 async def test_the_process_is_told_too() -> None:

@@ -8,7 +8,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from admin_api.metrics import BrokerCollector, Metrics
+from admin_api.metrics import OTHER, BrokerCollector, Metrics
 from admin_api.workers_merge import ALIKE_STATES
 from admin_api.workers_metrics import LARGEST, WorkersMetrics, own_families
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
@@ -87,6 +87,51 @@ def test_labels_that_only_one_worker_has_are_there() -> None:
         'broker_requests_total{service="orders"} 1.0',
         'broker_requests_total{service="billing"} 1.0',
     ]
+
+
+def of_services(**numbers: int) -> str:
+    """What a worker says of services; `others` have no lines of their own, `nameless` no name."""
+    names = {"others": OTHER, "nameless": ""}
+    lines = [f'broker_requests_total{{service="{names.get(name, name)}"}} {number}' for name, number in numbers.items()]
+    return "\n".join(["# TYPE broker_requests_total counter", *lines, ""])
+
+
+def by_service(metrics: WorkersMetrics, *texts: tuple[int, str]) -> dict[str, float]:
+    found = [line.rpartition(" ") for line in rendered(metrics, dict(enumerate(texts, 1)))]
+    return {name.split('"')[1]: float(value) for name, _, value in found}
+
+
+def test_a_service_that_lost_its_lines_at_one_worker_keeps_its_sum_while_another_has_some() -> None:
+    metrics = WorkersMetrics()
+    assert by_service(metrics, (1, of_services(a=5, others=1)), (2, of_services(a=7))) == {"a": 12, OTHER: 1}
+    # At worker 1 it had counted 6 when its place went to b; so 5 of the 6 are of `a` here.
+    one = of_services(b=2, others=7)
+    assert by_service(metrics, (1, one), (2, of_services(a=8))) == {"b": 2, "a": 13, OTHER: 2}
+    one = of_services(b=2, a=3, others=7)  # a place again, and it begins at 0
+    assert by_service(metrics, (1, one), (2, of_services(a=8))) == {"b": 2, "a": 16, OTHER: 2}
+    one = of_services(b=2, a=1, others=10)  # lost and got again between two looks
+    assert by_service(metrics, (1, one), (2, of_services(a=8))) == {"b": 2, "a": 17, OTHER: 2}
+    restarted = of_services(a=1)
+    assert by_service(metrics, (11, restarted), (2, of_services(a=8))) == {"a": 18, OTHER: 4}
+    assert by_service(metrics, (11, of_services(others=2)), (2, of_services(others=9))) == {OTHER: 24}
+    assert by_service(metrics, (11, of_services(others=2)), (2, of_services(others=9, a=1))) == {"a": 1, OTHER: 24}
+
+
+def test_services_that_the_broker_counts_without_name_are_taken_off_those_without() -> None:
+    metrics = WorkersMetrics()
+    texts = (1, of_services(a=5, others=1, nameless=1)), (2, of_services(a=7))
+    assert by_service(metrics, *texts) == {"a": 12, OTHER: 1, "": 1}
+    texts = (1, of_services(others=1, nameless=7)), (2, of_services(a=7))
+    assert by_service(metrics, *texts) == {"a": 12, OTHER: 1, "": 2}
+
+
+def test_names_that_no_worker_has_any_more_are_not_kept() -> None:
+    metrics = WorkersMetrics()
+    for number in range(100):
+        texts = {1: (number // 10, of_services(**{f"s{number}": 1, "others": number}))}
+        rendered(metrics, texts)
+    assert len(metrics._gone) == 1
+    assert sum(len(counted.kept) for counted in metrics._latest.values()) == 0
 
 
 def test_what_the_supervisor_counts_stands_beside_it() -> None:

@@ -229,6 +229,21 @@ def test_gather_says_who_answered(broker: SyncLocalBroker) -> None:
 # At a terminal
 
 
+def test_names_of_others_cannot_move_the_cursor() -> None:
+    service = Service("x\r\x1b[2Jy", tags={"shared": "yes"})
+
+    @service.request_response("works")
+    async def works(data: bytes) -> bytes:
+        return b"tea"
+
+    with sync_local_broker() as url, sync.connect(url, service=service):
+        result = run("call", url, "--tag", "shared=yes", "--gather", "--route", "works")
+        assert (result.exit_code, result.stdout.startswith("x\\r\\x1b[2Jy ")) == (0, True)
+        result = run("call", url, "--tag", "shared=yes", "--route", "missing")
+        assert "service 'x\\r\\x1b[2Jy'" in result.stderr
+        assert (result.stderr.count("\n"), "\x1b" in result.stderr, "\r" in result.stderr) == (1, False, False)
+
+
 def test_items_are_written_as_they_come_and_interrupt_cancels(broker: SyncLocalBroker, orders: Orders) -> None:
     with Command("call", broker, "--service", "orders", "--route", "ticks", "--stream") as command:
         assert command.line() == b"the first\n"  # and no other will ever come
