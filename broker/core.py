@@ -24,7 +24,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.forwarding.engine import MAX_MIMES, Engine
+from broker.forwarding.engine import Engine
 from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.outbound import Total
@@ -245,7 +245,7 @@ class Core(Ends):
         self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)
         peer.connection.begin(setup)
-        peer.mimes = self.engine.number_mimes(setup)
+        self.engine.set_mimes(peer, setup)
         peer.frame.max_bytes = self.settings.max_frame_bytes
         peer.send(setup.encode())
         self._watch(peer, now + peer.connection.lifetime_s)
@@ -823,12 +823,7 @@ class Core(Ends):
         if peer.is_extra and self.crowd.is_over(peer):  # the suspended ones keep their places
             self.end(peer, "over-limit", self.crowd.refusal_of(peer), frame.now, REJECTED_SETUP)
             return
-        number = self.engine.number_mimes(setup)
-        if number < 0:
-            text = f"{MAX_MIMES} different pairs of mime types were met, more are not told apart"
-            self.end(peer, "over-limit", text, frame.now, REJECTED_SETUP)
-            return
-        peer.mimes = number
+        self.engine.set_mimes(peer, setup)
         peer.frame.max_bytes = self.settings.max_frame_bytes
         metadata = setup.metadata or b""
         at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
@@ -960,6 +955,7 @@ class Core(Ends):
             else:
                 del peer.streams[stream_id]
                 stream.route_lost(stream_id, peer, now)
+        self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
             uptime_ms = max(0, at_ms - peer.connected_at_ms)
             self._diary.tell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from broker.cluster.settings import ClusterSettings
@@ -285,6 +286,12 @@ class World:
                     found.append(f"{name}={value} at peer {peer.id}")
             if isinstance(peer.route, Route):
                 self.routes.add(peer.route)
+        engine = self.core.engine
+        users = Counter(peer.mimes for peer in self.core.peers() if peer.mimes >= 0)
+        users.update([engine.relays.link_mimes, *engine.relays.mimes_by_raw.values()])
+        counted = {number: mimes.users_n for number, mimes in engine.mimes.items()}
+        if counted != users:
+            found.append(f"users of pairs of mime types: {counted}, there are {users}")
         found += [
             f"in_flight={route.load.in_flight} of {route.id_text}"
             for route in self.routes

@@ -39,7 +39,7 @@ from broker.rsocket.frames import (
     encode_resume_ok,
     has_position,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
 from broker.rsocket.resumption import FRAME_COST
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import Frame, World, address, addressed, composite, error, moved, route_id, tags_of
@@ -718,6 +718,22 @@ def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
     stranger.lose()
     assert clients[0].resume() == [resumed(0)]
     assert world.connect().is_closed
+
+
+def test_a_suspended_peer_keeps_its_pair_of_mime_types() -> None:
+    world = World()
+    mimes = world.core.engine.mimes
+    client = Client(world, b"token", "orders", 1)
+    caller = world.caller(data_mime="application/xml")
+    client.wire.lose()
+    world.caller(data_mime="a/b").lose()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    frames = client.resume()
+    assert frames[-1].metadata == addressed(ORDERS) + encode_well_known_entry(0x7A, b"\x8a")
+    client.wire.lose()
+    before_n = len(mimes)
+    world.advance(world.core.settings.resume_ttl_s + 1)
+    assert len(mimes) == before_n - 1
 
 
 @pytest.mark.parametrize("origin", [("10.0.0.4", ""), ("", "uid 7")])

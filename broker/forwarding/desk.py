@@ -11,6 +11,7 @@ from broker.forwarding.drops import Drops
 from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import REJECTED, Flow, FlowTable
 from broker.forwarding.gathering import MAX_FRAMES, Asks, Gathering
+from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import Singles
@@ -37,7 +38,6 @@ from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
 
 LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
-MAX_MIMES: Final = 4096  # pairs of mime types that are told apart; a SETUP with one more pair is refused
 
 _WORDS: Final[list[str]] = list(CODE_WORDS)
 
@@ -77,12 +77,12 @@ class Desk(Asks):
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
     __slots__ = (
-        "_mimes_by_pair",
         "_scratch",
         "drops",
         "fanouts",
         "fed_routes",
         "flows",
+        "mime_pairs",
         "mimes",
         "order",
         "query",
@@ -103,8 +103,8 @@ class Desk(Asks):
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0
         self.timers: Final = Timers()
-        self.mimes: Final[list[Mimes]] = []  # by number, bounded by MAX_MIMES
-        self._mimes_by_pair: dict[tuple[str, str], int] = {}
+        self.mime_pairs: Final = MimePairs()
+        self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
 
     def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
@@ -116,21 +116,15 @@ class Desk(Asks):
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         """Gives the request to a route of this broker or of another one."""
 
-    def number_mimes(self, setup: Setup) -> int:
-        """The number of a connection's pair of mime types; -1 when it is a new pair and there are MAX_MIMES of them."""
-        return self.number_pair(setup.metadata_mime, setup.data_mime)
+    def set_mimes(self, peer: Peer, setup: Setup) -> None:
+        """The peer has the pair of mime types of its SETUP, until `forget_mimes`."""
+        peer.mimes = self.mime_pairs.take(setup.metadata_mime, setup.data_mime)
 
-    def number_pair(self, metadata_mime: str, data_mime: str) -> int:
-        """The number of a pair of mime types, as `number_mimes`."""
-        pair = (metadata_mime, data_mime)
-        number = self._mimes_by_pair.get(pair, -1)
-        if number < 0:
-            number = len(self.mimes)
-            if number >= MAX_MIMES:
-                return -1
-            self.mimes.append(Mimes(number, metadata_mime, data_mime))
-            self._mimes_by_pair[pair] = number
-        return number
+    def forget_mimes(self, peer: Peer) -> None:
+        """The peer asks nothing and serves nobody any more."""
+        if peer.mimes >= 0:
+            self.mime_pairs.give_back(peer.mimes)
+            peer.mimes = -1
 
     def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
         """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""

@@ -10,7 +10,6 @@ from typing import Final
 from broker.errors import REJECTED as REJECTED_CODE
 from broker.errors import BrokerError, Refusal
 from broker.forwarding.departures import Departures
-from broker.forwarding.desk import MAX_MIMES as MAX_MIMES
 from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at, is_cut
 from broker.forwarding.fanouts import Fanout
 from broker.forwarding.flows import COMPLETED

@@ -39,6 +39,9 @@ MAX_NEAR_BYTES: Final = 2048  # of a request's metadata, to the end of its ADDRE
 MAX_MIME_BYTES: Final = 128  # of a metadata mime type, as it fits in an entry's head
 MAX_PATHS: Final = 1024  # that are told apart; requests on later ones are counted together
 
+_KEY_BITS: Final = 41  # of a prefix's key: the number of a pair of mime types, of which a broker never meets 2^40
+_KEY_MASK: Final = (1 << _KEY_BITS) - 1
+
 NO_ROUTE: Final = b""  # a section that names none
 WORD: Final = "bad-annotations"
 
@@ -177,13 +180,13 @@ class Hops:
         `is_like_ours`: see that function.
         """
         # How the broker is called is part of the key, as a route remembers what was in front of its latest request.
-        key = (self._naming << 13) | (mimes.number << 1) | (1 if is_streaming else 0)  # mimes: 12 bits, MAX_MIMES
+        key = (self._naming << _KEY_BITS) | (mimes.number << 1) | (1 if is_streaming else 0)
         if key == route.prefix_key and not redirected and not is_like_ours:
             return route.prefix
         if redirected or is_like_ours:
             to = f"service:{redirected} route:{route.id_text}" if redirected else f"route:{route.id_text}"
             return self.named_prefix(to, is_streaming, mimes, is_like_ours)
-        full_key = (route.number << 13) | (key & 0x1FFF)
+        full_key = (route.number << _KEY_BITS) | (key & _KEY_MASK)
         prefix = self._prefixes.get(full_key)
         if prefix is None:
             prefix = self._made(f"route:{route.id_text}", is_streaming, mimes, False)

@@ -56,6 +56,8 @@ from broker.wire.ints import u24_at
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
     from mypy_extensions import i64
 
+MAX_CALLER_MIMES: Final = 4096  # pairs of mime types of callers at other brokers that are remembered
+
 _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
 _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
@@ -70,13 +72,13 @@ class Relays:
         "_desk",
         "_full_bytes",
         "_keeps_section",
-        "_link_mimes",
-        "_mimes_by_raw",
         "_query",
         "_relayed",
         "_spreads",
         "_table",
         "hops",
+        "link_mimes",
+        "mimes_by_raw",
     )
 
     def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
@@ -88,8 +90,9 @@ class Relays:
         self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
         self._relayed: Final = desk.flows.relayed
         self._full_bytes: Final = desk.settings.max_pending_bytes // 2  # waiting for a peer: it gets no more from links
-        self._link_mimes = -1  # number of the pair that links have; -1 until it is needed
-        self._mimes_by_raw: dict[bytes, int] = {}  # by what says them; bounded by MAX_MIMES
+        self.link_mimes: Final = desk.mime_pairs.take(COMPOSITE_MIME, DATA_MIME)  # of links
+        # Pairs of callers at other brokers, by what says them, each with a use; bounded by MAX_CALLER_MIMES.
+        self.mimes_by_raw: Final[dict[bytes, int]] = {}
 
     # From clients
 
@@ -640,9 +643,7 @@ class Relays:
         to = request.metadata_to
         head_to = at + _MIMES_HEAD_BYTES
         if section is None or head_to + 3 > to or data[at] != _MIMES_FIRST or data[at:head_to] != CALLER_MIMES_HEAD:
-            request.mimes = self._link_mimes if peer.link is not None else peer.mimes
-            if request.mimes < 0:
-                request.mimes = self._link_mimes = max(0, self._desk.number_pair(COMPOSITE_MIME, DATA_MIME))
+            request.mimes = self.link_mimes if peer.link is not None else peer.mimes
             return at
         end = head_to + 3 + u24_at(data, head_to)
         if end > to:
@@ -650,21 +651,25 @@ class Relays:
                 self._refuse(peer, frame, "malformed", Refusal(WORD, _BREAKS_OFF))
             return -1
         raw = data[head_to + 3 : end]
-        number = self._mimes_by_raw.get(raw, -1)
+        number = self.mimes_by_raw.get(raw, -1)
         if number < 0:
             try:
                 pair = decode_caller_mimes(raw)
             except InvalidFrame as error:
                 self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
                 return -1
-            number = self._desk.number_pair(pair[0], pair[1])
-            if number < 0:
-                text = "too many different pairs of mime types were met, more are not told apart"
-                self._refuse(peer, frame, "", Refusal("over-limit", text))
-                return -1
-            self._mimes_by_raw[raw] = number
+            if len(self.mimes_by_raw) >= MAX_CALLER_MIMES:
+                self._forget_mimes()
+            number = self._desk.mime_pairs.take(pair[0], pair[1])
+            self.mimes_by_raw[raw] = number
         request.mimes = number
         return end
+
+    def _forget_mimes(self) -> None:
+        """Forgets the pairs of callers at other brokers: those that come again are read again."""
+        for number in self.mimes_by_raw.values():
+            self._desk.mime_pairs.give_back(number)
+        self.mimes_by_raw.clear()
 
     def _renamed(self, peer: Peer, frame: FrameCursor, section: Section, to_override: str) -> bytes:
         """The annotations that go on; empty, and refused, when they have no room for one more name."""

@@ -36,13 +36,14 @@ OTHER: Final = 3
 class Mimes:
     """The pair of mime types of a connection. Equal pairs are one object, with one number."""
 
-    __slots__ = ("data_mime", "kind", "metadata_mime", "number")
+    __slots__ = ("data_mime", "kind", "metadata_mime", "number", "users_n")
 
     def __init__(self, number: int, metadata_mime: str, data_mime: str) -> None:
         self.number: Final = number
         self.metadata_mime: Final = metadata_mime
         self.data_mime: Final = data_mime
         self.kind: Final = kind_of(metadata_mime)
+        self.users_n = 0  # see `mime_pairs`
 
 
 def kind_of(metadata_mime: str) -> int:

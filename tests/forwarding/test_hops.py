@@ -6,6 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.errors import INVALID, REJECTED
+from broker.forwarding.relays import MAX_CALLER_MIMES
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     COMPLETE,
@@ -19,7 +20,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, encode_well_known_entry
+from broker.rsocket.mimes import encode_mime
 from broker.wire.annotations import STREAMING, Annotations
 from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
 from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
@@ -92,6 +94,34 @@ def test_mime_types_that_links_do_not_have_are_said(metadata_mime: str, data_mim
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     behind = MIME_TYPE if metadata_mime == COMPOSITE_MIME else metadata_mime
     assert apart(link.one())[1] == [caller_mimes(metadata_mime, data_mime), (behind, ORDERS)]
+
+
+def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_and_gone() -> None:
+    broker = Broker()
+    link = broker.link("b2")
+    broker.far(broker.remote("b2", link), "orders", 7)
+    for number in range(3):
+        caller = broker.caller(data_mime=f"application/x-{number}")
+        for stream_id in (1, 3):
+            caller.request(REQUEST_FNF, stream_id, ORDERS)
+            assert apart(link.one())[1][0] == caller_mimes(COMPOSITE_MIME, f"application/x-{number}")
+        caller.lose()
+
+
+def test_callers_at_other_brokers_have_as_many_mime_types_as_they_like() -> None:
+    """D-16 holds for each; those that come again are known, or read again."""
+    broker = Broker("b2")
+    link = broker.link("b1")
+    service = broker.service("orders", 7, data_mime="text/html")
+    mimes = [f"application/x-{number}" for number in range(MAX_CALLER_MIMES + 2)]
+    for number, mime in enumerate([*mimes, mimes[0], mimes[-1], "text/html", "text/html", mimes[7], "text/html"]):
+        said = annotated(section(to_route(7), "b1"), caller_mimes(COMPOSITE_MIME, mime))
+        link.send(encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
+        more = encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(mime)) if mime != "text/html" else b""
+        assert service.one().metadata == addressed(ORDERS) + more
+    assert len(broker.core.engine.mimes) <= MAX_CALLER_MIMES + 2
+    newcomer = broker.caller(data_mime="application/x-new")
+    assert (newcomer.is_closed, broker.left_over()) == (False, [])
 
 
 def test_a_redirect_stands_before_the_route() -> None:
