@@ -372,7 +372,7 @@ class ProtectionOptions:
     max_in_flight_per_route: int = option(
         1024,
         "Request/responses that may be in flight at one route; one more goes to another route or, when all have as "
-        "many, is refused with over-limit. 0: no limit.",
+        "many, is refused with over-limit. While others ask, one caller gets no more than half. 0: no limit.",
         "64",
         "requests",
         within=(0, 1_000_000),
@@ -381,7 +381,7 @@ class ProtectionOptions:
     max_in_flight_per_service: int = option(
         0,
         "Request/responses that may be in flight at all routes of a service together; one more is refused with "
-        "over-limit. 0: no limit, because the routes have theirs.",
+        "over-limit. While others ask, one caller gets no more than half. 0: no limit, because the routes have theirs.",
         "4096",
         "requests",
         within=(0, 100_000_000),

@@ -21,6 +21,7 @@ from broker.rsocket.frames import (
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
+    REQUEST_RESPONSE,
     REQUEST_STREAM,
     encode_request_n,
     request_parts,
@@ -152,6 +153,9 @@ class Departures(Tries):
             barred.add(splice.route.slot)
         route = desk.query.choose_besides(target, barred, peer.zone, peer.origin, now)
         if route is None:
+            return False
+        is_watched = splice.model == REQUEST_RESPONSE and route.load.is_watched
+        if is_watched and desk.monopoly_of(peer, route.load, now) is not None:
             return False
         desk.order = desk.query.choices
         more_n = splice.more_n

@@ -17,7 +17,9 @@ from broker.forwarding.settings import Settings
 from broker.forwarding.singles import Singles
 from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
+from broker.routing.loads import Load, ServiceLoad
 from broker.routing.query import Query
+from broker.routing.shares import UNKNOWN
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
@@ -37,6 +39,7 @@ from broker.rsocket.frames import (
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
 
+ASKED_N: Final = 16  # full routes that a refused caller is noted at, and gets its share of
 LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
 
 _WORDS: Final[list[str]] = list(CODE_WORDS)
@@ -267,6 +270,35 @@ class Desk(Asks):
                 return
             stream.from_caller(self.cursor(raw, now))
 
+    def monopoly_of(self, peer: Peer, load: Load, now: float) -> Refusal | None:
+        """Why the peer may not have one more request/response in flight at this load, which has room: it has half of
+        all that there may be, and others ask, too (D-68). None: it may. Either way it has asked.
+        """
+        shares = load.shares
+        if shares is not None:
+            shares.ask(peer.id, now)
+            if shares.held(peer.id) == UNKNOWN:
+                shares.know(peer.id, peer.awaited_at(load))
+            if shares.is_over(peer.id, load.awaited_n, now):
+                limit = f"protection.max_in_flight_per_route is {load.service.policy.max_in_flight_per_route}"
+                return _monopoly(shares.held(peer.id), f"a route of {load.service.name}", limit)
+        shares = load.service.shares
+        if shares is not None:
+            shares.ask(peer.id, now)
+            if shares.is_over(peer.id, load.service.awaited_n, now):
+                limit = f"protection.max_in_flight_per_service is {load.service.policy.max_in_flight_per_service}"
+                return _monopoly(shares.held(peer.id), f"service {load.service.name}", limit)
+        return None
+
+    def ask_full(self, peer: Peer, target: Target, service: ServiceLoad, now: float) -> None:
+        """The peer was refused for a limit of this service: what becomes free shall not all go to others (D-68)."""
+        if service.shares is not None:
+            service.shares.ask(peer.id, now)
+        for route in self.query.find_full(target, ASKED_N):
+            shares = route.load.shares
+            if shares is not None:
+                shares.ask(peer.id, now)
+
     def flow(self, peer: Peer, target: Target, route: Route | None, model: int) -> Flow:
         """Where requests like this one are counted."""
         key = (target.number << 36) | ((route.number if route is not None else 0) << 4) | model
@@ -363,6 +395,11 @@ def deadline_at(target: Target, request: Request, now: float) -> float:
 def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
     """More of the request's metadata may follow in fragments."""
     return frame.flags & FOLLOWS != 0 and frame.flags & METADATA != 0 and metadata_to == frame.end
+
+
+def _monopoly(held_n: int, where: str, limit: str) -> Refusal:
+    text = f"{held_n} requests of this connection are in flight at {where}, and others ask, too: {limit}"
+    return Refusal("over-limit", f"{text}, of which nobody gets more than half then")
 
 
 def blocked_of(target: Target) -> Refusal:

@@ -25,6 +25,7 @@ from broker.forwarding.splices import Splice
 from broker.forwarding.spreads import Spreads
 from broker.forwarding.translate import passes
 from broker.forwarding.waiting import WaitingRoom
+from broker.routing.bitmaps import Slots
 from broker.routing.breakers import Breakers
 from broker.routing.query import Query
 from broker.routing.table import Route
@@ -47,8 +48,9 @@ from broker.rsocket.frames import (
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from broker.rsocket.metadata import CUT
 from broker.wire.annotations import ANNOTATIONS_MIME
-from broker.wire.frames import MULTICAST
+from broker.wire.frames import MULTICAST, SHARD
 
+MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
 
 # Why a request may wait for a route: there is none, those that are there are on their way out, or grant nothing now.
@@ -363,10 +365,35 @@ class Engine(Desk):
             return
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
         self.order = self.query.choices
+        if route is not None and frame.kind == REQUEST_RESPONSE and route.load.is_watched:
+            route = self._choose_fairly(peer, target, route, frame.now)
         if route is None:
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         self.give(peer, frame, request, target, route)
+
+    def _choose_fairly(self, peer: Peer, target: Target, route: Route, now: float) -> Route | None:
+        """The route that was chosen or, where this caller has its share of its places, another one (D-68).
+
+        None: there is no other, and `target.blocked` says so.
+        """
+        barred = Slots()
+        found: Route | None = route
+        for _ in range(MAX_CHOICES):
+            if found is None:
+                break
+            load = found.load
+            why = self.monopoly_of(peer, load, now)
+            if why is None:
+                return found
+            barred.add(found.slot)
+            found = None
+            if target.routing != SHARD:  # whose owner is nobody else
+                found = self.query.choose_besides(target, barred, peer.zone, peer.origin, now)
+                self.order = self.query.choices
+            target.blocked = why
+            target.blocked_service = load.service
+        return None
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         owner = route.owner
@@ -475,6 +502,7 @@ class Engine(Desk):
             return
         if why is target.blocked and target.blocked_service is not None:
             self.breakers.refuse(target.blocked_service, why, frame.now)
+            self.ask_full(peer, target, target.blocked_service, frame.now)
         if self.settings.no_route != "wait" or why.word not in WAITED_FOR:
             self.refuse(peer, frame.stream_id, frame.kind, target, why)
             return

@@ -26,6 +26,7 @@ from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import is_request_n, verdict_of
 from broker.forwarding.timers import Timer
+from broker.routing.loads import Load
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,
@@ -130,7 +131,7 @@ class Multicast(Trunk):
 
     def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
         """Begins the request at one route; `frame` is readable for it (see `translate`)."""
-        route.load.began(self.model == REQUEST_RESPONSE)
+        route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
         self._enter_branch(Branch(self, self._opened_n, server, route, self.caller_done), frame)
 
     def open_copy(self, server: Peer, frame: FrameCursor) -> None:
@@ -173,6 +174,15 @@ class Multicast(Trunk):
         self.forget_body()
         if self.model == REQUEST_FNF and self.caller_done:
             self.finish(COMPLETED, now)
+
+    def awaited_at(self, load: Load) -> int:
+        if self.model != REQUEST_RESPONSE:
+            return 0
+        awaited_n = 0
+        for branch in self.branches.values():
+            if branch.route is not None and branch.route.load is load:
+                awaited_n += 1
+        return awaited_n
 
     def from_caller(self, frame: FrameCursor) -> None:
         if frame.kind == PAYLOAD:
@@ -336,7 +346,7 @@ class Multicast(Trunk):
         branch.server.streams.pop(branch.stream_id, None)
         # Its latency says nothing here: the other branches and the caller's credit are in it.
         if branch.route is not None:
-            branch.route.load.ended(self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0)
+            branch.route.load.ended(self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, self.caller.id)
 
 
 class Passing(Step):

@@ -14,6 +14,7 @@ from broker.forwarding.links import Link
 from broker.forwarding.outbound import LARGE_BYTES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
+from broker.routing.loads import Load
 from broker.routing.targets import Target
 from broker.rsocket.connection import OPEN, Connection
 from broker.rsocket.frames import (
@@ -50,6 +51,10 @@ class Stream(Timed):
 
     def from_route(self, frame: FrameCursor) -> None:
         """A frame of the peer that serves the stream."""
+
+    def awaited_at(self, load: Load) -> int:
+        """How many request/responses of it are in flight at this load: more than one of a multicast at most."""
+        return 0
 
     def caller_lost(self, now: float) -> None:
         """The peer that began it is gone."""
@@ -278,6 +283,14 @@ class Peer:
             self._next_id = 1 + self.begins
             self._has_wrapped = True
         return stream_id
+
+    def awaited_at(self, load: Load) -> int:
+        """How many request/responses that it began are in flight at this load. One look at each of its streams."""
+        awaited_n = 0
+        for stream_id, stream in self.streams.items():
+            if stream_id & 1 == self.begins:
+                awaited_n += stream.awaited_at(load)
+        return awaited_n
 
     def forward(self, frame: FrameCursor, stream_id: int) -> None:
         """Writes the frame as it came, with another stream id."""

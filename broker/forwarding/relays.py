@@ -173,7 +173,7 @@ class Relays:
         load = route.load
         if not isinstance(server, Peer) or server.mimes != hops.near_mimes or load.lease is not None:
             return False
-        if load.awaited_n and kind == REQUEST_RESPONSE and load.is_full():
+        if load.is_watched and kind == REQUEST_RESPONSE:
             return False
         if server.pending_bytes > self._full_bytes:
             return False
@@ -351,6 +351,8 @@ class Relays:
             if anew:
                 self._pass_on(peer, frame, request, section, route, owner.via, anew)
         else:
+            if target.blocked_service is not None:
+                self._desk.ask_full(peer, target, target.blocked_service, frame.now)
             self._refuse(peer, frame, "", blocked_of(target))
 
     def _resolve(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> Target | None:
@@ -503,7 +505,7 @@ class Relays:
         if lease is not None and lease.left_n <= 0 and frame.kind != METADATA_PUSH:
             self._refuse(peer, frame, "", Refusal("no-lease", f"the route {route.id_text} has no lease left"))
             return
-        if load.awaited_n and frame.kind == REQUEST_RESPONSE and self._is_busy(peer, frame, route):
+        if load.is_watched and frame.kind == REQUEST_RESPONSE and self._is_busy(peer, frame, route):
             return
         if server.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, route, server)
@@ -712,14 +714,19 @@ class Relays:
             self._desk.wait(gathering)
 
     def _is_busy(self, peer: Peer, frame: FrameCursor, route: Route) -> bool:
-        """The route has as many request/responses as it may have: one more is refused."""
+        """The route has as many request/responses as it may have, or as this link may have there: one more is refused.
+
+        A link is one caller: who asks behind it is not known here, but where they are connected. D-68
+        """
         load = route.load
+        why = self._desk.monopoly_of(peer, load, frame.now)
         limit = load.service.policy.max_in_flight_per_route
-        if not limit or load.awaited_n < limit:
-            return False
-        text = f"the route {route.id_text} has {load.awaited_n} requests in flight, as many as it may"
-        self._refuse(peer, frame, "", Refusal("over-limit", text))
-        return True
+        if limit and load.awaited_n >= limit:
+            text = f"the route {route.id_text} has {load.awaited_n} requests in flight, {load.limit_text}"
+            why = Refusal("over-limit", text)
+        if why is not None:
+            self._refuse(peer, frame, "", why)
+        return why is not None
 
     def _refuse_full(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer) -> None:
         """So much waits for the server that the request is refused: nobody stops reading from a link for it."""

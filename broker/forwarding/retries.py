@@ -100,7 +100,7 @@ class Retriable(Splice):
         self.caller.begun -= 1
         if self.timer is not None:
             self.timer.cancel()
-        self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now)
+        self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now, self.caller.id)
         return raw
 
     def caller_lost(self, now: float) -> None:

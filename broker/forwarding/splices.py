@@ -22,7 +22,7 @@ from broker.errors import CANCELED, INVALID, REJECTED
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.timers import Timer
-from broker.routing.loads import BAD, GOOD, NEITHER
+from broker.routing.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
 from broker.rsocket.frames import (
     CANCEL,
@@ -119,7 +119,7 @@ class Splice(Stream):
         self.caller.streams[self.caller_id] = self
         self.server.streams[self.route_id] = self
         self.caller.begun += 1
-        self.route.load.began(self.model == REQUEST_RESPONSE)
+        self.route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
         if self.model == REQUEST_CHANNEL or frame.flags & FOLLOWS:
             self.begin(frame.flags, frame.end - frame.start)
         else:
@@ -135,6 +135,9 @@ class Splice(Stream):
             return
         self._items_in = 1
         self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
+
+    def awaited_at(self, load: Load) -> int:
+        return 1 if self.model == REQUEST_RESPONSE and self.route.load is load else 0
 
     def from_caller(self, frame: FrameCursor) -> None:
         kind = frame.kind
@@ -280,7 +283,7 @@ class Splice(Stream):
         if self.timer is not None:
             self.timer.cancel()
         latency_us = int((now - self.opened_at) * 1e6)
-        self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now)
+        self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now, self.caller.id)
         self.flow.count(
             outcome,
             latency_us,

@@ -10,11 +10,15 @@ from typing import Final
 from broker.routing.leases import Lease
 from broker.routing.masks import Masks
 from broker.routing.policies import Policies, Policy
+from broker.routing.shares import Shares
 
 # How a request ended, as far as it says something about the route.
 GOOD: Final = 0
 BAD: Final = 1
 NEITHER: Final = 2  # cancelled, or the caller's own fault
+
+NEVER_N: Final = 1 << 60  # more than there can be
+LAZY_N: Final = 128  # places; to count who holds those of a route with fewer costs less than to find it out again
 
 FIRST_SHARE: Final = 0.1  # of a full share, for a route that has just joined and warms up; Envoy's least
 DECAY_S: Final = 10.0  # a latency seen so long ago counts 1/e; Finagle's time for its peak EWMA
@@ -26,7 +30,7 @@ MAX_FAILED_US: Final = 60e6  # up to which errors in a row double a latency: it 
 class ServiceLoad:
     """All routes of one service name together."""
 
-    __slots__ = ("awaited_n", "ejected_n", "name", "policy", "routes_n")
+    __slots__ = ("awaited_n", "ejected_n", "name", "policy", "routes_n", "shares")
 
     def __init__(self, name: str, policy: Policy) -> None:
         self.name: Final = name
@@ -34,14 +38,19 @@ class ServiceLoad:
         self.routes_n = 0  # in the table
         self.ejected_n = 0  # of them
         self.awaited_n = 0  # request/responses in flight
+        limit = policy.max_in_flight_per_service
+        self.shares: Final = Shares(limit, True) if limit > 0 else None  # of them; None: there is no limit
 
 
 class Load:
     """One offered route."""
 
     __slots__ = (
+        "_counts_all",
+        "_half_n",
         "_limit",
         "_slow_start_s",
+        "_watch_n",
         "_loads",
         "awaited_n",
         "ejected_until",
@@ -53,11 +62,13 @@ class Load:
         "is_behind",
         "is_leaving",
         "is_measured",
+        "is_watched",
         "joined_at",
         "lease",
         "relieved_at",
         "requests",
         "service",
+        "shares",
         "slot",
         "warm_at",
         "weight",
@@ -83,12 +94,21 @@ class Load:
         self.ewma_at = 0.0
         self.lease: Lease | None = None  # when its connection grants requests by LEASE
         self._slow_start_s: Final = service.policy.slow_start_s
-        self._limit: Final = service.policy.max_in_flight_per_route
+        limit = service.policy.max_in_flight_per_route
+        self._limit: Final = limit
         self._loads: Final = loads
+        self._half_n: Final = (limit + 1) // 2 if limit > 0 else NEVER_N
+        # Who holds how many of its places is counted once half of them are taken, and until only a quarter is.
+        self._counts_all: Final = 0 < limit < LAZY_N
+        self.shares: Shares | None = Shares(limit, True) if self._counts_all else None
+        # It may be full, or a caller may have its share, of it or of its service: look at `awaited_n` and `shares`.
+        self.is_watched = self._counts_all or service.shares is not None
+        self._watch_n = 0 if self.is_watched else self._half_n  # with so many in flight there is more to do
 
-    def is_full(self) -> bool:
-        """It has as many request/responses in flight as it may have."""
-        return self._limit > 0 and self.awaited_n >= self._limit
+    @property
+    def limit_text(self) -> str:
+        """How many request/responses it may have in flight, and where that is said."""
+        return f"protection.max_in_flight_per_route is {self._limit}"
 
     def take(self) -> None:
         """A request was given to the route that is over with it."""
@@ -96,8 +116,11 @@ class Load:
         if self.lease is not None:
             self.lease.spend()
 
-    def began(self, is_awaited: bool) -> None:
-        """A request was given to the route, and `ended` will follow. `is_awaited`: it is a request/response."""
+    def began(self, is_awaited: bool, caller: int = 0) -> None:
+        """A request was given to the route, and `ended` will follow. `is_awaited`: it is a request/response.
+
+        `caller`: a number that stands for who asks.
+        """
         self.requests += 1
         if self.lease is not None:
             self.lease.spend()
@@ -105,16 +128,16 @@ class Load:
         if is_awaited:
             self.service.awaited_n += 1
             self.awaited_n += 1
-            if self.awaited_n == self._limit:
-                self._loads.masks.put(self._loads.masks.full, self.slot)
+            if self.awaited_n >= self._watch_n:
+                self._count_begun(caller)
 
-    def ended(self, is_awaited: bool, verdict: int, latency_us: int, now: float) -> None:
+    def ended(self, is_awaited: bool, verdict: int, latency_us: int, now: float, caller: int = 0) -> None:
         """A request that it served has ended: GOOD, BAD or NEITHER."""
         self.in_flight -= 1
         if is_awaited:
             self.service.awaited_n -= 1
-            if self.awaited_n == self._limit:
-                self._loads.masks.take(self._loads.masks.full, self.slot)
+            if self.awaited_n >= self._watch_n:
+                self._count_ended(caller)
             self.awaited_n -= 1
             if self.is_measured and (latency_us > 0 or verdict == BAD):
                 self._measure(float(latency_us), verdict, now)
@@ -135,6 +158,31 @@ class Load:
     def latency_us(self, now: float) -> float:
         """Peak EWMA: at least the latest latencies, and less with each moment that brings no new one."""
         return self.ewma_us * exp(min(0.0, self.ewma_at - now) / DECAY_S)
+
+    def _count_begun(self, caller: int) -> None:
+        if self.service.shares is not None:
+            self.service.shares.began(caller)
+        if self.shares is not None:
+            self.shares.began(caller)
+        elif self.awaited_n >= self._half_n:
+            self.shares = Shares(self._limit, False)
+            self._watch_n = 0
+            self.is_watched = True
+        if self.awaited_n == self._limit:
+            self._loads.masks.put(self._loads.masks.full, self.slot)
+
+    def _count_ended(self, caller: int) -> None:
+        if self.service.shares is not None:
+            self.service.shares.ended(caller)
+        if self.shares is not None:
+            self.shares.ended(caller)
+            if not self._counts_all and self.awaited_n - 1 <= self._half_n // 2:
+                self.shares = None
+                if self.service.shares is None:
+                    self._watch_n = self._half_n
+                    self.is_watched = False
+        if self.awaited_n == self._limit:
+            self._loads.masks.take(self._loads.masks.full, self.slot)
 
     def _measure(self, latency_us: float, verdict: int, now: float) -> None:
         """Up at once, down slowly. What was refused or given up early is no sign of speed, only its slowness counts.

@@ -199,7 +199,8 @@ class Query:
         found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
         among = candidates.among(found.slots, False) if found.refusal is None else None
         if among is None:
-            target.blocked = found.refusal
+            assert found.refusal is not None  # or somebody is eligible
+            target.blocked = self._told(target, found.refusal)
             return None
         if target.is_sticky:
             route = self._choose_again(target, among, zone, origin, now)
@@ -240,6 +241,21 @@ class Query:
             self._mask(target, now)
         is_free = target.owner is not None if target.routing == SHARD else target.eligible is not None
         return None if is_free else target.blocked
+
+    def find_full(self, target: Target, most_n: int) -> list[Route]:
+        """Some of the candidates that have as many requests in flight as they may, the first ones; of a shard request
+        the owner.
+        """
+        found: list[Route] = []
+        owner = target.key_owner
+        if target.routing == SHARD:
+            return [owner] if owner is not None and self._masks.full.has(owner.slot) else found
+        candidates = target.candidates
+        if candidates is not None and candidates.slots.meets(self._masks.full):
+            slots = candidates.slots.meet(self._masks.full)
+            for position in range(min(most_n, slots.size())):
+                found.append(self.table.route_at(slots.slot_at(position)))
+        return found
 
     def matching(self, wanted: list[list[Tag]]) -> list[Route]:
         """Routes that carry, of each list, at least one tag: the same AND, for people. All routes for no lists."""
@@ -356,7 +372,7 @@ class Query:
         found = eligible(candidates.slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
         target.is_panic = found.is_panic
         if found.refusal is not None:
-            self._block(target, found.refusal, candidates.route_at(0).load)
+            self._block(target, self._told(target, found.refusal), candidates.route_at(0).load)
             target.eligible = None
             return
         before = target.eligible
@@ -389,13 +405,15 @@ class Query:
         owner = target.key_owner
         masks = self._masks
         if owner is None:
-            self._block(target, blocked(candidates.slots, masks, target.label), candidates.route_at(0).load)
+            why = self._told(target, blocked(candidates.slots, masks, target.label))
+            self._block(target, why, candidates.route_at(0).load)
         elif masks.unleased.has(owner.slot):
             text = f"the route that owns the key among those with {target.label} has no lease left"
             self._block(target, Refusal("no-lease", text), owner.load)
         elif masks.full.has(owner.slot):
             text = f"the route that owns the key among those with {target.label} has {owner.load.awaited_n} requests"
-            self._block(target, Refusal("over-limit", f"{text} in flight, as many as it may"), owner.load)
+            text = f"{text} in flight, {owner.load.limit_text}"
+            self._block(target, Refusal("over-limit", text), owner.load)
         else:
             target.owner = owner
 
@@ -407,6 +425,14 @@ class Query:
         target.blocked = Refusal("over-limit", text)
         target.blocked_service = None
 
+    def _told(self, target: Target, refusal: Refusal) -> Refusal:
+        """The refusal with the number and the option where it is a limit in flight."""
+        if refusal.word != "over-limit":
+            return refusal
+        for route in self.find_full(target, 1):
+            return Refusal(refusal.word, f"{refusal.text}; {route.load.limit_text}")
+        return refusal
+
     def _block(self, target: Target, refusal: Refusal, load: Load) -> None:
         target.blocked = refusal
         target.blocked_service = load.service if refusal.word == "over-limit" else None
@@ -416,7 +442,8 @@ class Query:
         limit = service.policy.max_in_flight_per_service
         if not limit or service.awaited_n < limit:
             return False
-        text = f"{service.awaited_n} requests are in flight at service {service.name}, the limit is {limit}"
+        text = f"{service.awaited_n} requests are in flight at service {service.name}"
+        text = f"{text}, protection.max_in_flight_per_service is {limit}"
         target.blocked = Refusal("over-limit", text)
         target.blocked_service = service
         return True

@@ -262,7 +262,7 @@ def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
     last = Last(b"")
     for number in (21, 23, 25):
         last.link.send(encode_request(REQUEST_RESPONSE, number, b"", HEAD + REST))
-    text = f"over-limit: the route {to_route(7)[6:]} has 2 requests in flight, as many as it may"
+    text = f"over-limit: the route {to_route(7)[6:]} has 2 requests in flight, protection.max_in_flight_per_route is 2"
     assert (len(last.service.received()), last.link.received()) == (2, [error(25, REJECTED, text)])
 
 

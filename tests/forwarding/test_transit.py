@@ -268,8 +268,54 @@ def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None
     link = broker.link("b1")
     for number in (1, 3):
         link.send(encode_request(REQUEST_RESPONSE, number, b"", annotated(section(TO, "b1")) + REST))
-    text = f"over-limit: the route {TO[6:]} has 1 requests in flight, as many as it may"
+    text = f"over-limit: the route {TO[6:]} has 1 requests in flight, protection.max_in_flight_per_route is 1"
     assert (link.received(), len(service.received())) == ([error(3, REJECTED, text)], 1)
+
+
+def ask_over(link: Wire, first: int, count: int) -> list[str]:
+    """So many requests for route 7 over a link; what it is told."""
+    for number in range(first, first + 2 * count, 2):
+        link.send(encode_request(REQUEST_RESPONSE, number, b"", annotated(section(TO, "b1")) + REST))
+    return [frame.text for frame in link.received()]
+
+
+@pytest.mark.parametrize("limit", [8, 200])
+def test_a_link_is_one_caller_among_others_where_places_are_shared(limit: int) -> None:
+    """D-68: who asks behind it is known to the broker where they are connected, and shared there."""
+    broker = Broker("b2", CoreSettings(policy=Policy(max_in_flight_per_route=limit)))
+    service, link, other = broker.service("orders", 7), broker.link("b1"), broker.caller()
+    assert ask_over(link, 1, limit) == []
+    other.request(REQUEST_RESPONSE, 1, ORDERS)
+    assert other.one().text.startswith("over-limit: of 1 routes")
+    for number in (2, 4):
+        service.answer(number, b"")
+    link.received()
+    text = f"over-limit: {limit - 2} requests of this connection are in flight at a route of orders, and others ask, "
+    text += f"too: protection.max_in_flight_per_route is {limit}, of which nobody gets more than half then"
+    assert ask_over(link, 9_001, 1) == [text]
+    for number in (3, 5):
+        other.request(REQUEST_RESPONSE, number, ORDERS)
+    assert other.received() == []
+    for stream_id in list(service.peer.streams)[: limit // 2 - 1]:
+        service.answer(stream_id, b"")
+    link.received()
+    assert ask_over(link, 9_003, 2) == [text.replace(f"{limit - 2} ", f"{limit // 2} ", 1)]
+
+
+def test_places_of_a_route_of_another_broker_are_shared_where_the_callers_are() -> None:
+    broker = Broker("b1", CoreSettings(policy=Policy(max_in_flight_per_route=4)))
+    link = broker.link("b2")
+    broker.far(broker.remote("b2", link), "orders", 7)
+    greedy, other = broker.caller(), broker.caller()
+    for number in (1, 3, 5, 7):
+        greedy.request(REQUEST_RESPONSE, number, ORDERS)
+    other.request(REQUEST_RESPONSE, 1, ORDERS)
+    greedy.cancel(1)
+    greedy.request(REQUEST_RESPONSE, 9, ORDERS)
+    other.request(REQUEST_RESPONSE, 3, ORDERS)
+    assert [frame.text.partition(":")[0] for frame in greedy.received()] == ["over-limit"]
+    assert [frame.stream_id for frame in other.received()] == [1]
+    assert [len(wire.peer.streams) for wire in (greedy, other)] == [3, 1]
 
 
 # What nobody has decided

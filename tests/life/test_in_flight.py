@@ -11,6 +11,7 @@ from broker.errors import APPLICATION_ERROR, REJECTED
 from broker.events import BREAKER_OPENED, ROUTE_EJECTED, LifecycleEvent
 from broker.routing.breakers import QUIET_S
 from broker.routing.policies import Policy
+from broker.routing.shares import ASK_S, UNKNOWN
 from broker.rsocket.frames import (
     FOLLOWS,
     NEXT,
@@ -63,6 +64,7 @@ def test_the_default_lets_a_route_have_1024_in_flight_and_not_one_more() -> None
     ask(caller)
     (frame,) = caller.received()
     text = "over-limit: of 1 routes with service=orders: 1 have as many requests in flight as they may"
+    text += "; protection.max_in_flight_per_route is 1024"
     assert (frame.code, frame.text, service.received()) == (REJECTED, text, [])
 
 
@@ -166,6 +168,7 @@ def test_a_breaker_is_told_at_the_moment_of_the_refusal() -> None:
     world.events()
     ask(caller, 3)
     text = "of 1 routes with service=orders: 1 have as many requests in flight as they may"
+    text += "; protection.max_in_flight_per_route is 1"
     (event,) = world.events()
     expected = LifecycleEvent(
         BREAKER_OPENED, event.seq, START_MS + 250, service="orders", reason="over-limit", detail=text, choices=2
@@ -324,3 +327,218 @@ def test_the_counts_are_those_of_the_open_streams_whatever_happens(
     assert traffic.world.left_over() == []
     assert full(traffic.world) == []
     assert all(load.awaited_n == 0 for load in traffic.world.core.table.loads.services.values())
+
+
+# Shares of callers (D-68)
+
+
+def refuse_text(held_n: int, limit: int = 1024, where: str = "a route of orders", of: str = "route") -> str:
+    text = f"over-limit: {held_n} requests of this connection are in flight at {where}, and others ask, too: "
+    return f"{text}protection.max_in_flight_per_{of} is {limit}, of which nobody gets more than half then"
+
+
+def answer(service: Wire, caller: Wire, count: int) -> None:
+    """The service answers so many of the requests of a caller, the oldest first."""
+    mine = [number for number, stream in service.peer.streams.items() if getattr(stream, "caller", None) is caller.peer]
+    for number in mine[:count]:
+        service.answer(number, b"")
+    caller.received()
+
+
+def held(world: World, caller: Wire) -> int:
+    return sum(caller.peer.awaited_at(route.load) for route in world.core.table.routes())
+
+
+def test_by_default_nobody_holds_more_than_half_of_a_route_while_others_ask() -> None:
+    """One caller took all 1,024 places of a route, and everybody else was refused for as long as it liked."""
+    world = World()
+    service, greedy, other = world.service("orders", 1), world.caller(), world.caller()
+    ask(greedy, 1024)
+    ask(other)
+    assert words(other) == ["over-limit"]
+    answer(service, greedy, 1)
+    ask(greedy)
+    assert [frame.text for frame in greedy.received()] == [refuse_text(1023)]
+    ask(other)
+    assert (other.received(), held(world, other)) == ([], 1)
+    answer(service, greedy, 511)
+    ask(greedy)
+    assert [frame.text for frame in greedy.received()] == [refuse_text(512)]
+    answer(service, greedy, 1)
+    ask(greedy)
+    assert (greedy.received(), held(world, greedy)) == ([], 512)
+    ask(other, 511)
+    assert (other.received(), held(world, other), full(world)) == ([], 512, [0])
+    ask(greedy)
+    ask(other)
+    assert (words(greedy), words(other)) == (["over-limit"], ["over-limit"])
+
+
+def test_who_is_alone_again_may_have_all_places_once_nobody_has_asked_for_long_enough() -> None:
+    world = limited(4)
+    service, greedy, other = world.service("orders", 1), world.caller(), world.caller()
+    ask(greedy, 4)
+    ask(other)
+    answer(service, greedy, 1)
+    world.advance(ASK_S - 0.1)
+    ask(greedy)
+    assert words(greedy) == ["over-limit"]
+    world.advance(0.2)
+    ask(greedy)
+    assert (words(greedy), held(world, greedy)) == ([], 4)
+    assert words(other) == ["over-limit"]
+
+
+def test_who_has_its_share_of_one_route_goes_to_another_that_has_room() -> None:
+    world = limited(4)
+    services = [world.service("orders", number) for number in (1, 2, 3)]
+    greedy, other = world.caller(), world.caller()
+    ask(other, 3)  # one at each
+    ask(greedy, 6)
+    assert (words(greedy), [len(service.received()) for service in services]) == ([], [3, 3, 3])
+    ask(greedy)
+    assert [frame.text for frame in greedy.received()] == [refuse_text(2, 4)]
+    services[1].answer(2, b"")
+    services[1].answer(4, b"")
+    greedy.received()
+    ask(greedy)
+    assert (words(greedy), len(services[1].received())) == ([], 1)
+
+
+def test_a_share_is_of_request_responses_only() -> None:
+    """What else there is has no place, and gets into no route that is full."""
+    world = limited(4)
+    service, greedy, other = world.service("orders", 1), world.caller(), world.caller()
+    ask(other)
+    ask(greedy, 2)
+    ask(greedy)
+    assert words(greedy) == ["over-limit"]
+    for kind in (REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL):
+        ask(greedy, 1, ORDERS, kind)
+    assert (words(greedy), len(service.received())) == ([], 6)
+
+
+def test_the_owner_of_a_shard_is_shared_like_any_other() -> None:
+    world = limited(2)
+    world.service("orders", 1)
+    greedy, other = world.caller(), world.caller()
+    mine = address(SHARD, [(SHARD_KEY, "id")], service="orders", id="7")
+    ask(greedy, 2, mine)
+    ask(other, 1, mine)
+    assert words(other) == ["over-limit"]
+    greedy.cancel(1)
+    ask(greedy, 1, mine)
+    assert [frame.text for frame in greedy.received()] == [refuse_text(1, 2)]
+    ask(other, 1, mine)
+    assert (words(other), held(world, other)) == ([], 1)
+
+
+def test_nobody_holds_more_than_half_of_the_places_of_a_service_while_others_ask() -> None:
+    world = limited(0, 4)
+    world.service("orders", 1)
+    world.service("orders", 2)
+    greedy, other = world.caller(), world.caller()
+    ask(greedy, 4)
+    ask(other)
+    assert words(other) == ["over-limit"]
+    greedy.cancel(1)
+    ask(greedy)
+    assert [frame.text for frame in greedy.received()] == [refuse_text(3, 4, "service orders", "service")]
+    ask(other)
+    assert (words(other), held(world, other)) == ([], 1)
+    greedy.cancel(3)
+    greedy.cancel(5)
+    ask(greedy)
+    assert (words(greedy), held(world, greedy)) == ([], 2)
+
+
+def test_refusals_for_shares_open_the_breaker_and_are_counted() -> None:
+    world = limited(4)
+    world.service("orders", 1)
+    greedy, other = world.caller(), world.caller()
+    ask(other)
+    ask(greedy, 3)
+    assert words(greedy) == ["over-limit"]
+    assert (world.core.engine.breakers.refused, world.core.engine.breakers.is_open("orders")) == ({"orders": 1}, True)
+
+
+def test_a_request_in_fragments_and_a_multicast_hold_places_like_others() -> None:
+    world = World()
+    world.service("orders", 1)
+    greedy, other = world.caller(), world.caller()
+    ask(other)
+    ask(greedy, 500, TO_ALL)
+    for number in range(11):
+        greedy.request(REQUEST_RESPONSE, 10_001 + 2 * number, ORDERS, flags=FOLLOWS)
+    ask(greedy)
+    assert (words(greedy), held(world, greedy)) == ([], 512)
+    ask(greedy)
+    assert [frame.text for frame in greedy.received()] == [refuse_text(512)]
+
+
+def test_who_holds_what_is_counted_only_where_half_is_taken_and_until_a_quarter_is() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    (load,) = [route.load for route in world.core.table.routes()]
+    ask(caller, 511)
+    assert (load.shares, load.is_watched) == (None, False)
+    ask(caller)
+    assert (load.shares is not None, load.is_watched) == (True, True)
+    answer(service, caller, 255)
+    assert (load.awaited_n, load.shares is not None) == (257, True)
+    answer(service, caller, 1)
+    assert (load.shares, load.is_watched) == (None, False)
+    answer(service, caller, 256)
+    assert world.left_over() == []
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "ask", "end", "wait", "all", "leave"]), st.integers(0, 2)), max_size=120
+)
+
+
+@pytest.mark.parametrize("limits", [(4, 0), (0, 4), (6, 5), (130, 0)])
+@given(moves=MOVES)
+@settings(max_examples=25, deadline=None)
+def test_shares_hold_whatever_happens(limits: tuple[int, int], moves: list[tuple[str, int]]) -> None:
+    """A request is refused only when all places are taken, or its caller has half of them and another one asks."""
+    world = World(CoreSettings(policy=Policy(max_in_flight_per_route=limits[0], max_in_flight_per_service=limits[1])))
+    service = world.service("orders", 1)
+    callers = [world.caller() for _ in range(3)]
+    limit = min(each for each in limits if each)
+    asked_at = [-1000.0] * 3
+    many = 50 if limit > 100 else 1
+    for move, number in moves:
+        caller = callers[number]
+        before = [held(world, each) for each in callers]
+        if move == "ask":
+            for _ in range(many):
+                before = [held(world, each) for each in callers]
+                ask(caller)
+                others = [each for each in range(3) if each != number]
+                is_contended = any(before[each] or world.now - asked_at[each] < ASK_S for each in others)
+                if words(caller):
+                    has_half = before[number] >= (limit + 1) // 2 and is_contended
+                    assert sum(before) == limit or has_half or limits == (6, 5)
+                    assert held(world, caller) == before[number]
+                else:
+                    is_modest = before[number] < (limit + 1) // 2
+                    assert is_modest or not any(before[each] for each in others)
+                asked_at[number] = world.now
+        elif move == "end":
+            answer(service, caller, many)
+        elif move == "wait":
+            world.advance(1.0)
+        elif move == "all":
+            answer(service, caller, 1000)
+        else:
+            caller.lose()
+            callers[number] = world.caller()  # who has left counts as one that asks for as long as if it had stayed
+        (load,) = [route.load for route in world.core.table.routes()]
+        for shares in (load.shares, load.service.shares):
+            for each in callers:
+                known_n = shares.held(each.peer.id) if shares is not None else UNKNOWN
+                assert known_n in (UNKNOWN, held(world, each))
+    for caller in callers:
+        answer(service, caller, 1000)
+    assert (world.left_over(), counted(world)) == ([], [(0, 0)])

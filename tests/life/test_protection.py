@@ -397,7 +397,7 @@ def test_streams_are_no_work_in_flight_and_a_full_route_gets_none_either() -> No
 def test_a_service_gets_no_more_than_all_its_routes_may_have_in_flight() -> None:
     crowd = Crowd(3, limited(0, 4))
     assert sum(crowd.served(6, kind=REQUEST_RESPONSE)) == 4
-    text = "over-limit: 4 requests are in flight at service orders, the limit is 4"
+    text = "over-limit: 4 requests are in flight at service orders, protection.max_in_flight_per_service is 4"
     assert [frame.text for frame in crowd.caller.received()] == [text] * 2
 
 

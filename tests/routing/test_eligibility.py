@@ -150,7 +150,11 @@ def test_threshold_of_panic_is_the_services_that_is_asked_for() -> None:
     [
         ("draining", "draining: of 2 routes with service=orders: 2 are draining"),
         ("unleased", "no-lease: of 2 routes with service=orders: 2 have no lease left"),
-        ("full", "over-limit: of 2 routes with service=orders: 2 have as many requests in flight as they may"),
+        (
+            "full",
+            "over-limit: of 2 routes with service=orders: 2 have as many requests in flight as they may; "
+            "protection.max_in_flight_per_route is 1024",
+        ),
     ],
 )
 def test_nobody_is_chosen_when_all_are_behind_hard_masks(mask: str, text: str) -> None:
@@ -176,6 +180,7 @@ def test_route_at_its_limit_gets_nothing_until_one_has_ended() -> None:
     assert set(chosen(query, ORDERS, 3)) == {2}
     second.load.began(True)
     text = "over-limit: of 2 routes with service=orders: 2 have as many requests in flight as they may"
+    text += "; protection.max_in_flight_per_route is 2"
     assert blocked(query, ORDERS) == (text, REJECTED)
     target = resolve(query, ORDERS)
     assert target.blocked_service is first.load.service
@@ -195,7 +200,7 @@ def test_service_at_its_limit_gets_nothing_until_one_has_ended() -> None:
     load.began(False)
     assert sorted(chosen(query, ORDERS, 2)) == [1, 2]
     load.began(True)
-    text = "3 requests are in flight at service orders, the limit is 3"
+    text = "3 requests are in flight at service orders, protection.max_in_flight_per_service is 3"
     for raw in (ORDERS, address(region="eu"), address(SHARD, [(SHARD_KEY, "region")], service="orders", region="eu")):
         target = resolve(query, raw)
         assert query.choose(target, b"", CALLER, 0.0) is None
@@ -289,7 +294,7 @@ def test_keys_of_a_draining_route_find_another_owner_and_only_these() -> None:
         (
             "full",
             "over-limit: the route that owns the key among those with service=orders has 0 requests in flight, "
-            "as many as it may",
+            "protection.max_in_flight_per_route is 1024",
         ),
     ],
 )
