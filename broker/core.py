@@ -210,8 +210,8 @@ class Core(Ends):
         self._relays: Final = self.engine.relays
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.news
-        self._keepalives: Final = Rate(settings.max_keepalives_per_s)
-        self._fragments: Final = Rate(settings.max_small_fragments_per_s)
+        self._keepalives: Final = Rate(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
+        self._fragments: Final = Rate(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
         self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
         self.frames_in = 0  # received, ever
         # Both are measured by the edge.

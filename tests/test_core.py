@@ -515,7 +515,7 @@ def test_a_connection_that_takes_the_route_id_of_another_ends_it() -> None:
         (b"\x00\x00\x00\x01\x04\x00", "bad-route: ROUTE_SETUP route id: needs 16 bytes, 0 are there"),
         (
             RouteSetup(route_id(1), "o", tags_of({f"t{number}": "x" for number in range(4)})).encode(),
-            "bad-route: 4 tags, the limit is 3",
+            "bad-route: 4 tags, limits.max_tags_per_route is 3",
         ),
         (
             Address(route_id(1), tags_of({"service": "x"})).encode(),
@@ -544,7 +544,7 @@ def test_a_route_that_cannot_be_is_a_connection_error_when_it_comes_later() -> N
     service = world.service("orders", 1)
     setup = RouteSetup(route_id(1), "orders", tags_of({f"t{number}": "x" for number in range(4)}))
     service.push(composite((MIME_TYPE, setup.encode())))
-    assert service.received() == [error(0, CONNECTION_ERROR, "bad-route: 4 tags, the limit is 3")]
+    assert service.received() == [error(0, CONNECTION_ERROR, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
     assert (service.is_closed, names(world)) == (True, [])
 
 
@@ -654,7 +654,7 @@ def test_an_operator_may_end_a_connection() -> None:
 def test_connections_beyond_the_limit_are_refused() -> None:
     world = World(CoreSettings(max_connections=2))
     one, two, three = world.caller(), world.connect(), world.connect()
-    text = "over-limit: 2 connections are open, the limit is 2"
+    text = "over-limit: 2 connections are open, limits.max_connections is 2"
     assert (one.is_closed, two.is_closed, three.is_closed) == (False, False, True)
     assert three.received() == [error(0, REJECTED_SETUP, text)]
     three.lose()

@@ -241,7 +241,8 @@ def test_d_43_a_flood_of_keepalives_ends_its_connection_and_no_other() -> None:
     flood_of(caller, keepalive, 100)
     assert caller.received() == [Frame(encode_keepalive(b""))] * 100
     caller.send(keepalive)
-    text = "over-limit: KEEPALIVEs to be answered: more than 100 came faster than 10 a second"
+    text = "over-limit: KEEPALIVEs to be answered: more than 100 came faster than 10 a second "
+    text += "(limits.max_keepalives_per_s)"
     assert caller.received() == ended(text)
     assert caller.is_closed
     other.send(keepalive)
@@ -270,7 +271,8 @@ def test_d_43_a_flood_of_route_setups_ends_its_connection() -> None:
     assert service.received() == []
     assert world.core.table.size() == 1
     service.push(announcement(99))
-    assert service.received() == ended("over-limit: ROUTE_SETUPs: more than 100 came faster than 10 a second")
+    text = "over-limit: ROUTE_SETUPs: more than 100 came faster than 10 a second (limits.max_route_setups_per_s)"
+    assert service.received() == ended(text)
     assert world.core.table.size() == 0
 
 
@@ -289,6 +291,7 @@ def test_d_43_a_flood_of_small_fragments_ends_its_connection(framed: bool) -> No
     assert len(service.received()) == 101
     caller.send(small(1, b"x" * 54))
     text = "over-limit: fragments of less than 64 bytes: more than 100 came faster than 10 a second"
+    text += " (limits.max_small_fragments_per_s)"
     assert caller.received() == ended(text)
     assert [frame.name for frame in service.received()] == ["CANCEL"]
     assert world.left_over() == []
@@ -477,7 +480,7 @@ def test_connections_of_one_principal_are_counted_wherever_they_come_from() -> N
 def test_connections_from_nowhere_have_no_bound_but_that_of_all() -> None:
     world = World(CoreSettings(max_connections=3, max_connections_per_address=1, max_connections_per_principal=1))
     assert [connect(world).received() for _ in range(3)] == [[], [], []]
-    assert connect(world).received() == refused("3 connections are open, the limit is 3")
+    assert connect(world).received() == refused("3 connections are open, limits.max_connections is 3")
 
 
 def test_origins_of_lost_connections_are_forgotten() -> None:
@@ -673,7 +676,7 @@ def test_one_route_has_no_more_tags_than_it_may() -> None:
     service = world.connect()
     setup = RouteSetup(route_id(1), "orders", [Tag.of(f"key-{number}", "x") for number in range(4)]).encode()
     service.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, composite((MIME_TYPE, setup))).encode())
-    assert service.received() == [error(0, REJECTED_SETUP, "bad-route: 4 tags, the limit is 3")]
+    assert service.received() == [error(0, REJECTED_SETUP, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
     assert world.core.table.index.size() == 0
 
 

@@ -709,11 +709,11 @@ def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
     stranger = world.connect()  # it could be the one that comes back
     assert not stranger.is_closed
     full = world.connect()  # here the sockets end
-    text = "over-limit: 3 connections are open, the limit is 2"
+    text = "over-limit: 3 connections are open, limits.max_connections is 2"
     assert (full.one(), full.is_closed) == (error(0, REJECTED_SETUP, text), True)
     full.lose()
     stranger.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode())
-    text = "over-limit: 2 connections are open, the limit is 2"
+    text = "over-limit: 2 connections are open, limits.max_connections is 2"
     assert (stranger.one(), stranger.is_closed) == (error(0, REJECTED_SETUP, text), True)
     stranger.lose()
     assert clients[0].resume() == [resumed(0)]

@@ -57,11 +57,12 @@ class Greetings:
             text = f"it speaks router annotations {info.version} and this broker {settings.version}, 1 is required"
             return Refusal("bad-broker", f"{text}: without them no loop could be seen")
         if links_n >= settings.max_links:
-            return Refusal("over-limit", f"{links_n} links are up, the limit is {settings.max_links}")
+            return Refusal("over-limit", f"{links_n} links are up, cluster.max_links is {settings.max_links}")
         if info.id not in members and len(members) >= settings.max_brokers:
             there_n = sum([1 for member in members.values() if member.is_reachable])  # the others give way
             if there_n >= settings.max_brokers:
-                return Refusal("over-limit", f"{there_n} brokers are known, the limit is {settings.max_brokers}")
+                text = f"{there_n} brokers are known, cluster.max_brokers is {settings.max_brokers}"
+                return Refusal("over-limit", text)
         return None
 
     def refusal_of_nonce(self, info: Info) -> Refusal | None:

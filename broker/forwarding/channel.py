@@ -198,7 +198,7 @@ class Channel(Merge):
         limit = self.caller.settings.multicast_buffer_bytes
         if self.caller.merging_bytes > limit:
             text = f"more than {limit} bytes of items wait that not every route has asked for"
-            self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
+            self.fail(Refusal("over-limit", f"{text} (limits.multicast_buffer_bytes)", CANCELED), FAILED, now)
 
     def _release(self, now: float) -> None:
         """Passes on what was held and may go now."""

@@ -174,6 +174,8 @@ class Desk(Asks):
             is_over = peer.gathered_bytes + gathering.held_bytes > limit
         if is_over or len(gathering.frames) >= MAX_FRAMES:
             text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
+            if limit == self.settings.max_metadata_bytes:  # else of a link
+                text += " (limits.max_metadata_bytes)"
             self.refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
             return
         gathering.enter()

@@ -199,7 +199,9 @@ class Engine(Desk):
         waited_s = now - gathering.opened_at
         if word == "over-limit":
             limit = self.settings.max_waiting_bytes
-            refusal = Refusal(word, f"the connection's requests that wait for a route have more than {limit} bytes")
+            text = "the connection's requests that wait for a route have more bytes than "
+            text += f"limits.max_waiting_bytes: {limit}"
+            refusal = Refusal(word, text)
         else:
             self.query.refresh(target)
             why = self._obstacle(target, now)
@@ -318,7 +320,8 @@ class Engine(Desk):
         if self.is_draining and peer.link is None:  # of another broker: decided there, or only on its way through
             return Refusal("draining", "the broker takes no new requests")
         if peer.begun >= peer.max_streams:
-            text = f"{peer.begun} streams of this connection are open, the limit is {peer.max_streams}"
+            limit = "limits.max_streams_per_connection" if peer.link is None else "the limit of a link"
+            text = f"{peer.begun} streams of this connection are open, {limit} is {peer.max_streams}"
             return Refusal("over-limit", text)
         if frame.kind >= REQUEST_STREAM and initial_n(frame.data, frame.start) == 0:
             return Refusal("bad-request", "the initial request n is 0, it must be over 0")

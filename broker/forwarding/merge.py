@@ -223,7 +223,7 @@ class Merge(Multicast):
         elif self.caller.merging_bytes > 2 * limit:
             text = f"more than {2 * limit} bytes of items that are not whole yet are held"
         if text:
-            self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
+            self.fail(Refusal("over-limit", f"{text} (limits.multicast_buffer_bytes)", CANCELED), FAILED, now)
         return not text
 
     def _pass_on(self, frames: list[bytes]) -> None:

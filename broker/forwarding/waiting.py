@@ -104,12 +104,13 @@ class WaitingRoom:
         """Why the request cannot wait, or an empty text."""
         caller = held.caller
         if self.size >= self._max:
-            return f"{self.size} requests wait already, the limit is {self._max}"
+            return f"{self.size} requests wait already, limits.max_waiting is {self._max}"
         if caller.waiting_n >= self._max_per_peer:
-            return f"{caller.waiting_n} requests of this connection wait already, the limit is {self._max_per_peer}"
+            waiting = f"{caller.waiting_n} requests of this connection wait already"
+            return f"{waiting}, limits.max_waiting_per_connection is {self._max_per_peer}"
         if caller.waiting_bytes + held.cost_bytes > self._max_bytes:
             waiting = f"{caller.waiting_bytes} bytes of requests of this connection wait already"
-            return f"{waiting}, {held.cost_bytes} more would pass the limit of {self._max_bytes}"
+            return f"{waiting}, {held.cost_bytes} more would pass limits.max_waiting_bytes: {self._max_bytes}"
         return ""
 
     def enter(self, held: Gathering, target: Target, until: float, is_urgent: bool) -> None:

@@ -160,7 +160,7 @@ class Crowd:
         return given
 
     def _surplus(self) -> str:
-        return f"{len(self.peers) - 1} connections are open, the limit is {self._settings.max_connections}"
+        return f"{len(self.peers) - 1} connections are open, limits.max_connections is {self._settings.max_connections}"
 
 
 def _weight_of(peer: Peer) -> int:

@@ -19,17 +19,19 @@ class Rate:
              │◄── tokens spent / per_s ──►              now + BURST_S: later than that is too much
     """
 
-    __slots__ = ("_cost_s", "burst_n", "per_s")
+    __slots__ = ("_cost_s", "_option", "burst_n", "per_s")
 
-    def __init__(self, per_s: int) -> None:
+    def __init__(self, per_s: int, option: str = "") -> None:
+        """`option`: its name, for texts."""
         self.per_s: Final = per_s
+        self._option: Final = option
         self.burst_n: Final = int(per_s * BURST_S)
         self._cost_s: Final = 1.0 / per_s if per_s > 0 else 0.0
 
     @property
     def too_many(self) -> str:
         """What whoever spends too much is told."""
-        return f"more than {self.burst_n} came faster than {self.per_s} a second"
+        return f"more than {self.burst_n} came faster than {self.per_s} a second ({self._option})"
 
     def spend(self, full_at: float, now: float) -> float:
         """One token of a bucket that is full again at `full_at`: when it is then, or SPENT when there was none."""

@@ -47,7 +47,7 @@ class Offers:
         self._diary: Final = diary
         self._ends: Final = ends
         self._herald: Final = herald
-        self._rate: Final = Rate(settings.max_route_setups_per_s)
+        self._rate: Final = Rate(settings.max_route_setups_per_s, "limits.max_route_setups_per_s")
 
     def announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
         """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route.
@@ -75,7 +75,8 @@ class Offers:
             return
         limit = self._settings.max_tags_per_route
         if len(setup.tags) > limit:
-            self._ends.end(peer, "bad-route", f"{len(setup.tags)} tags, the limit is {limit}", now, code)
+            text = f"{len(setup.tags)} tags, limits.max_tags_per_route is {limit}"
+            self._ends.end(peer, "bad-route", text, now, code)
             return
         self._join(peer, setup, now)
 

@@ -204,7 +204,7 @@ def test_those_who_were_too_late_make_room() -> None:
 def test_so_many_links_are_up_and_no_more(is_dialled: bool) -> None:
     world = cluster(max_links=2)
     two = [Broker(world, number).link() for number in (0xB2, 0xB3)]
-    text = "over-limit: 2 links are up, the limit is 2"
+    text = "over-limit: 2 links are up, cluster.max_links is 2"
     if is_dialled:
         other = Broker(world).accept(URL)
         other.say(other.info(AT_MS, ("nonce", other.nonce)))
@@ -221,7 +221,7 @@ def test_a_place_that_was_taken_while_somebody_proved_is_taken() -> None:
     one, other = Broker(world, 0xB2).dial(), Broker(world).dial()
     one.prove()
     other.prove()
-    refused(other.wire, REJECTED_SETUP, "over-limit: 1 links are up, the limit is 1")
+    refused(other.wire, REJECTED_SETUP, "over-limit: 1 links are up, cluster.max_links is 1")
     assert links(world) == ["b2"]
 
 
@@ -229,7 +229,7 @@ def test_so_many_brokers_are_known_and_no_more() -> None:
     """This one is one of them; one that is known comes back."""
     world = cluster(max_brokers=3)
     two = [Broker(world, number).link() for number in (0xB2, 0xB3)]
-    refused(Broker(world).dial().wire, REJECTED_SETUP, "over-limit: 3 brokers are known, the limit is 3")
+    refused(Broker(world).dial().wire, REJECTED_SETUP, "over-limit: 3 brokers are known, cluster.max_brokers is 3")
     far = Broker(world, 0xBA)
     two[0].say(far.info(AT_MS))
     assert [member.name for member in world.core.cluster.members.values()] == ["b1", "b2", "b3"]

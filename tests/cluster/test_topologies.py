@@ -408,5 +408,6 @@ def test_a_broker_that_is_full_of_clients_still_dials_others() -> None:
     net.advance(LINKED_S)
     assert net.tables() == {name: {route_text(1): "b1", route_text(2): "b1"} for name in net.names}
     late = net.worlds["b1"].connect()
-    assert (late.one().text, late.is_closed) == ("over-limit: 3 connections are open, the limit is 2", True)
+    text = "over-limit: 3 connections are open, limits.max_connections is 2"
+    assert (late.one().text, late.is_closed) == (text, True)
     assert not any(wire.is_closed for wire in full)

@@ -78,7 +78,7 @@ def test_the_streams_of_a_connection_are_limited_and_free_again_when_they_end(ki
     pair = Pair(settings=CoreSettings(max_streams_per_connection=2))
     for stream_id in (1, 3, 5):
         pair.caller.request(kind, stream_id, ORDERS)
-    text = "over-limit: 2 streams of this connection are open, the limit is 2"
+    text = "over-limit: 2 streams of this connection are open, limits.max_streams_per_connection is 2"
     assert pair.caller.received() == [error(5, REJECTED, text)]
     assert [frame.stream_id for frame in pair.service.received()] == [2, 4]
     pair.service.fail(2, 0x201, "done")
@@ -103,7 +103,7 @@ def test_a_multicast_is_one_stream_of_its_caller() -> None:
     caller.request(REQUEST_STREAM, 1, address(MULTICAST, service="orders"))
     assert caller.peer.begun == 1
     caller.request(REQUEST_STREAM, 3, address(MULTICAST, service="orders"))
-    text = "over-limit: 1 streams of this connection are open, the limit is 1"
+    text = "over-limit: 1 streams of this connection are open, limits.max_streams_per_connection is 1"
     assert caller.received() == [error(3, REJECTED, text)]
 
 

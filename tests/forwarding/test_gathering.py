@@ -200,7 +200,8 @@ def test_the_bytes_that_are_held_for_a_connection_are_bounded() -> None:
     before = ("text/plain", bytes(300))
     late = fragments(REQUEST_RESPONSE, 1, addressed(b"", before)[31:] + metadata, b"", [60, 120, 180, 240])
     pair.caller.send(*late)
-    text = "over-limit: no whole ADDRESS in 3 fragments; 200 bytes are held for a connection"
+    text = "over-limit: no whole ADDRESS in 3 fragments; 200 bytes are held for a connection "
+    text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
     assert pair.world.left_over() == []
 
@@ -219,7 +220,8 @@ def test_all_requests_of_a_connection_share_the_bound() -> None:
     pair = pair_of(CoreSettings(max_metadata_bytes=len(raw) * 2))
     for stream_id in (1, 3, 5):
         pair.caller.send(fragments(REQUEST_RESPONSE, stream_id, COMPOSITE, b"data", [60])[0])
-    text = f"over-limit: no whole ADDRESS in 1 fragments; {len(raw) * 2} bytes are held for a connection"
+    text = f"over-limit: no whole ADDRESS in 1 fragments; {len(raw) * 2} bytes are held for a "
+    text += "connection (limits.max_metadata_bytes)"
     assert pair.received() == ([error(5, REJECTED, text)], [])
     pair.caller.cancel(1)
     pair.caller.send(fragments(REQUEST_RESPONSE, 7, COMPOSITE, b"data", [60])[0])
@@ -234,7 +236,8 @@ def test_the_fragments_that_are_held_for_a_request_are_bounded() -> None:
         pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
     assert pair.received() == ([], [])
     pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
-    text = "over-limit: no whole ADDRESS in 1024 fragments; 262144 bytes are held for a connection"
+    text = "over-limit: no whole ADDRESS in 1024 fragments; 262144 bytes are held for a connection "
+    text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
     assert pair.world.left_over() == []
 
@@ -243,7 +246,7 @@ def test_a_request_that_is_gathered_counts_as_a_stream_of_the_connection() -> No
     pair = pair_of(CoreSettings(max_streams_per_connection=1))
     pair.caller.send(fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0])
     pair.caller.request(REQUEST_RESPONSE, 3, ADDRESS)
-    text = "over-limit: 1 streams of this connection are open, the limit is 1"
+    text = "over-limit: 1 streams of this connection are open, limits.max_streams_per_connection is 1"
     assert pair.received() == ([error(3, REJECTED, text)], [])
 
 

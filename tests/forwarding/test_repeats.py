@@ -231,7 +231,7 @@ def test_a_link_that_has_as_many_streams_as_it_may_gets_no_more_of_the_same() ->
     last.link.peer.max_streams = 1
     for number in (21, 23):
         last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
-    text = "over-limit: 1 streams of this connection are open, the limit is 1"
+    text = "over-limit: 1 streams of this connection are open, the limit of a link is 1"
     assert (len(last.service.received()), last.link.received()) == (1, [error(23, REJECTED, text)])
 
 

@@ -156,5 +156,6 @@ def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
     large = net.worlds["b1"].caller()
     large.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS + bytes(most + 400), flags=FOLLOWS))
     net.pump()
-    text = f"over-limit: no whole ADDRESS in 1 fragments; {limit} bytes are held for a connection"
+    text = f"over-limit: no whole ADDRESS in 1 fragments; {limit} bytes are held for a connection "
+    text += "(limits.max_metadata_bytes)"
     assert [frame.text for frame in large.received()] == [text]

@@ -308,7 +308,8 @@ def test_no_more_requests_wait_than_may() -> None:
     for stream_id in (1, 3):
         for caller in callers:
             caller.request(REQUEST_RESPONSE, stream_id, ORDERS)
-    refused = error(3, REJECTED, "over-limit: no route has service=orders, and 3 requests wait already, the limit is 3")
+    text = "over-limit: no route has service=orders, and 3 requests wait already, limits.max_waiting is 3"
+    refused = error(3, REJECTED, text)
     assert [caller.received() for caller in callers] == [[], [refused]]
     callers[0].cancel(1)
     callers[1].request(REQUEST_RESPONSE, 5, ORDERS)
@@ -321,7 +322,8 @@ def test_no_more_requests_of_one_connection_wait_than_may() -> None:
     for caller in callers:
         caller.request(REQUEST_RESPONSE, 1, ORDERS)
         caller.request(REQUEST_RESPONSE, 3, ORDERS)
-    text = "over-limit: no route has service=orders, and 1 requests of this connection wait already, the limit is 1"
+    text = "over-limit: no route has service=orders, and 1 requests of this connection wait already, "
+    text += "limits.max_waiting_per_connection is 1"
     assert [caller.received() for caller in callers] == [[error(3, REJECTED, text)]] * 2
 
 
@@ -333,7 +335,8 @@ def test_no_more_bytes_of_one_connection_wait_than_may() -> None:
     for stream_id in (1, 3, 5):
         caller.request(REQUEST_RESPONSE, stream_id, ORDERS, b"x" * 100)
     waits = f"{2 * cost} bytes of requests of this connection wait already"
-    text = f"over-limit: no route has service=orders, and {waits}, {cost} more would pass the limit of {2 * cost}"
+    text = f"over-limit: no route has service=orders, and {waits}, {cost} more would pass "
+    text += f"limits.max_waiting_bytes: {2 * cost}"
     assert caller.received() == [error(5, REJECTED, text)]
     assert held(world) == (2, 2 * size)
 
@@ -345,7 +348,8 @@ def test_a_request_that_grows_beyond_the_bytes_that_may_wait_is_refused() -> Non
     caller.request(REQUEST_RESPONSE, 1, ORDERS, b"x" * 400, flags=FOLLOWS)
     assert held(world)[0] == 2
     caller.send(encode_payload(1, NEXT | FOLLOWS, b"x" * 600))
-    text = "over-limit: the connection's requests that wait for a route have more than 1000 bytes"
+    text = "over-limit: the connection's requests that wait for a route have more bytes than "
+    text += "limits.max_waiting_bytes: 1000"
     assert caller.received() == [error(1, REJECTED, text)]
     assert held(world)[0] == 1
     caller.send(encode_payload(1, NEXT, b"late"))
