@@ -136,11 +136,11 @@ class Offers:
 
         One that was ejected is judged anew, with the room of its new service; its time begins anew too.
         """
-        load.errors_n = old.errors_n
+        load.take_blame(old)
         load.ejections_n = old.ejections_n - 1 if was_ejected else old.ejections_n  # the judge counts this one again
         load.relieved_at = now if was_ejected else old.relieved_at
         limit = load.service.policy.eject_after_errors
-        if limit and (was_ejected or load.errors_n >= limit):
+        if limit and (was_ejected or (load.errors_n >= limit and load.is_believed(now))):
             self._table.loads.suspects.append(load)
 
     def withdraw(self, peer: Peer, reason: str, now: float) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from broker.routing.leases import Lease
 from broker.routing.masks import Masks
 from broker.routing.policies import Policies, Policy
-from broker.routing.shares import Shares
+from broker.routing.shares import NOBODY, Shares
 
 # How a request ended, as far as it says something about the route.
 GOOD: Final = 0
@@ -47,6 +47,10 @@ class Load:
 
     __slots__ = (
         "_counts_all",
+        "_good_at",
+        "_good_before",
+        "_good_before_at",
+        "_good_by",
         "_half_n",
         "_limit",
         "_slow_start_s",
@@ -55,13 +59,16 @@ class Load:
         "awaited_n",
         "ejected_until",
         "ejections_n",
+        "erred_by",
         "errors_n",
         "ewma_at",
         "ewma_us",
         "in_flight",
         "is_behind",
+        "is_joint",
         "is_leaving",
         "is_measured",
+        "is_suspected",
         "is_watched",
         "joined_at",
         "lease",
@@ -84,6 +91,14 @@ class Load:
         self.weight = 1  # 1..65535, its tag `weight`
         self.warm_at: Final = now + service.policy.slow_start_s  # from then on it gets a full share
         self.errors_n = 0  # in a row
+        self.erred_by = NOBODY  # who met the first of them
+        self.is_joint = False  # others have met some of them, too
+        self.is_suspected = False  # it is among the suspects for them
+        # The two callers that it served well last, and when: seconds, monotonic.
+        self._good_by = NOBODY
+        self._good_at = 0.0
+        self._good_before = NOBODY
+        self._good_before_at = 0.0
         self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
         self.relieved_at = 0.0  # when its latest ejection was over
@@ -132,21 +147,61 @@ class Load:
                 self._count_begun(caller)
 
     def ended(self, is_awaited: bool, verdict: int, latency_us: int, now: float, caller: int = 0) -> None:
-        """A request that it served has ended: GOOD, BAD or NEITHER."""
+        """A request that it served has ended: GOOD, BAD or NEITHER. `now` 0.0: in a multicast, some time ago."""
         self.in_flight -= 1
         if is_awaited:
             self.service.awaited_n -= 1
             if self.awaited_n >= self._watch_n:
                 self._count_ended(caller)
             self.awaited_n -= 1
-            if self.is_measured and (latency_us > 0 or verdict == BAD):
+            if self.is_measured and now > 0.0 and (latency_us > 0 or verdict == BAD):
                 self._measure(float(latency_us), verdict, now)
         if verdict == GOOD:
             self.errors_n = 0
+            if now > 0.0:
+                if caller != self._good_by:
+                    self._good_before = self._good_by
+                    self._good_before_at = self._good_at
+                    self._good_by = caller
+                self._good_at = now
         elif verdict == BAD:
-            self.errors_n += 1
-            if self.errors_n == self.service.policy.eject_after_errors:
-                self._loads.suspects.append(self)
+            self._erred(caller, now)
+
+    def is_believed(self, now: float) -> bool:
+        """Its errors in a row say something about it: two callers met them, or the only one that it has (D-37).
+
+        One caller among others could pin a few requests to it that it must answer so. It has others when it has served
+        one well lately, within the time that an ejection takes.
+        """
+        if self.is_joint:
+            return True
+        other, at = self._good_by, self._good_at
+        if other == self.erred_by:
+            other, at = self._good_before, self._good_before_at
+        return other == NOBODY or now - at >= self.service.policy.eject_s
+
+    def take_blame(self, old: "Load") -> None:
+        """Its errors, and who met them, are those of another load: its connection offered that route before."""
+        self.errors_n = old.errors_n
+        self.erred_by = old.erred_by
+        self.is_joint = old.is_joint
+        self._good_by = old._good_by
+        self._good_at = old._good_at
+        self._good_before = old._good_before
+        self._good_before_at = old._good_before_at
+
+    def _erred(self, caller: int, now: float) -> None:
+        self.errors_n += 1
+        if self.errors_n == 1:
+            self.erred_by = caller
+            self.is_joint = False
+            self.is_suspected = False
+        elif caller != self.erred_by:
+            self.is_joint = True
+        limit = self.service.policy.eject_after_errors
+        if 0 < limit <= self.errors_n and not self.is_suspected and self.is_believed(now):
+            self.is_suspected = True
+            self._loads.suspects.append(self)
 
     def share(self, now: float) -> float:
         """The part of a full share that it gets: 1, or less while it warms up, growing evenly from `FIRST_SHARE`."""

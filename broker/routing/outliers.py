@@ -1,10 +1,10 @@
 """Outliers: routes that fail while others would not, and so get nothing for a while (D-37).
 
-Decides about those whom `loads` suspects: who fails `eject_after_errors` times in a row is ejected, for `eject_s`, the
-next time for twice as long and so on up to `eject_max_s`; each `eject_s` that it then stays in takes one time back. Of
-a service's routes at most `eject_max_percent` are ejected, but one may always be: when most of them fail it is not a
-route that is ill. Who is spared begins to count anew. Does not choose: it puts the mask `ejected`, which requests
-ignore when too much of what they could reach stands behind it.
+Decides about those whom `loads` suspects: who fails `eject_after_errors` times in a row, two of its callers or the
+only one that it has, is ejected, for `eject_s`, the next time for twice as long and so on up to `eject_max_s`; each
+`eject_s` that it then stays in takes one time back. Of a service's routes at most `eject_max_percent` are ejected, but
+one may always be: when most of them fail it is not a route that is ill. Who is spared begins to count anew. Does not
+choose: it puts the mask `ejected`, which requests ignore when too much of what they could reach stands behind it.
 
     joined ──► in use ── errors in a row ──► suspected ── room left ──► ejected ── its time is over ──┐
                  ▲                               └─ no room: spared ─┐                                │
@@ -65,11 +65,12 @@ class Outliers:
         found: list[Judgement] = []
         suspects = self._table.loads.suspects
         for load in suspects:
+            errors_n = max(load.errors_n, load.service.policy.eject_after_errors)
             load.errors_n = 0  # ejected or spared: what comes now counts anew
             if load.slot < 0 or load.ejected_until:  # its route has left; or it was used for want of better ones
                 continue
             if load.service.ejected_n < most_ejected(load.service.policy, load.service.routes_n):
-                found.append(self._eject(load, now))
+                found.append(self._eject(load, errors_n, now))
             else:
                 self.spared += 1
         suspects.clear()
@@ -101,7 +102,7 @@ class Outliers:
         """How many ends of ejections are kept, those of routes that have left included."""
         return len(self._terms)
 
-    def _eject(self, load: Load, now: float) -> Judgement:
+    def _eject(self, load: Load, errors_n: int, now: float) -> Judgement:
         policy = load.service.policy
         most_s = max(policy.eject_s, policy.eject_max_s)
         load.ejections_n = ejections_left(load, now)
@@ -115,7 +116,7 @@ class Outliers:
         heappush(self._terms, Term(load.ejected_until, load))
         if len(self._terms) > self._swept_at:
             self._sweep()
-        text = f"{policy.eject_after_errors} errors in a row; ejection {load.ejections_n}, for {span_s:g} s"
+        text = f"{errors_n} errors in a row; ejection {load.ejections_n}, for {span_s:g} s"
         return Judgement(self._table.route_at(load.slot), True, f"{text}; {_standing(load)}")
 
     def _sweep(self) -> None:

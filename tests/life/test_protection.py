@@ -21,8 +21,9 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from broker.wire.ids import id_text
 from broker.wire.keys import Key
-from tests.fakes import World, address, addressed, composite, route_id, tags_of
+from tests.fakes import Wire, World, address, addressed, composite, route_id, tags_of
 
 ORDERS = address(service="orders")
 
@@ -35,10 +36,11 @@ class Crowd:
         self.services = {number: self.world.service("orders", number) for number in range(1, count + 1)}
         self.caller = self.world.caller()
 
-    def to(self, number: int, kind: int = REQUEST_RESPONSE) -> int:
+    def to(self, number: int, kind: int = REQUEST_RESPONSE, caller: Wire | None = None) -> int:
         """A request to exactly this route; its stream there."""
         raw = address(route_id=str(self.world.core.table.find(route_id(number)).id_text))  # type: ignore[union-attr]
-        self.caller.request(kind, self.caller.peer.requests * 2 + 1, raw)
+        caller = caller or self.caller
+        caller.request(kind, caller.peer.requests * 2 + 1, raw)
         return self.services[number].received()[-1].stream_id
 
     def fail(self, number: int, times: int, code: int = APPLICATION_ERROR) -> None:
@@ -115,6 +117,58 @@ def test_errors_of_a_branch_count_for_its_route() -> None:
         (frame,) = crowd.services[1].received()
         crowd.services[1].fail(frame.stream_id, APPLICATION_ERROR, "no")
         crowd.services[2].received()
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL])
+def test_one_caller_that_others_do_not_agree_with_ejects_nobody(kind: int) -> None:
+    """Five requests for a Route Id that its service must answer with an error took it out for 30 s."""
+    crowd = Crowd(2)
+    stranger = crowd.world.caller()
+    crowd.succeed(1)
+    for _ in range(20):
+        crowd.services[1].fail(crowd.to(1, kind, stranger), APPLICATION_ERROR, "no such thing")
+    assert (crowd.judged(), crowd.served(6)) == ([], [3, 3])
+    crowd.fail(1, 1)
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+def test_deadlines_of_one_caller_eject_nobody_that_others_are_content_with() -> None:
+    crowd = Crowd(2)
+    crowd.succeed(1)
+    stranger = crowd.world.caller()
+    raw = address(hints=[(Key.text("deadline_ms"), "1000")], route_id=id_text(route_id(1)))
+    for number in range(6):
+        stranger.request(REQUEST_RESPONSE, 2 * number + 1, raw)
+        crowd.live(1.5)
+        crowd.succeed(2)
+    assert (crowd.judged(), len(stranger.received())) == ([], 6)
+
+
+def test_the_only_caller_that_a_route_has_is_believed() -> None:
+    crowd = Crowd(2)
+    stranger = crowd.world.caller()
+    crowd.services[1].answer(crowd.to(1, caller=stranger), b"yes")
+    crowd.services[1].answer(crowd.to(1, caller=stranger), b"yes")
+    crowd.live(30)
+    crowd.succeed(2)  # another route says nothing about this one
+    for _ in range(5):
+        crowd.services[1].fail(crowd.to(1, caller=stranger), APPLICATION_ERROR, "no")
+    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
+
+
+def test_another_service_name_keeps_who_met_the_errors() -> None:
+    """D-37"""
+    crowd = Crowd(2)
+    crowd.succeed(1)
+    stranger = crowd.world.caller()
+    for _ in range(6):
+        crowd.services[1].fail(crowd.to(1, caller=stranger), APPLICATION_ERROR, "no")
+    rename(crowd, 1, "stock")
+    assert crowd.judged() == []
+    crowd.services[1].fail(crowd.to(1, caller=stranger), APPLICATION_ERROR, "no")
+    assert crowd.judged() == []
+    crowd.fail(1, 1)
     assert crowd.judged() == [(ROUTE_EJECTED, "01")]
 
 

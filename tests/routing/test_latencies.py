@@ -122,6 +122,14 @@ def test_only_request_responses_are_measured_and_only_when_somebody_wants_to_kno
     assert load.latency_us(100.0) == 0.0
 
 
+def test_the_end_of_a_multicast_says_nothing_about_latencies() -> None:
+    """When it was is not known: an error would have made the route look as if nothing was known of it."""
+    load = load_of(5000)
+    load.began(True)
+    load.ended(True, BAD, 0, 0.0)
+    assert load.latency_us(100.0) == 5000
+
+
 def test_wait_is_latency_times_requests_by_weight() -> None:
     table = loaded({1: 3}, weights={1: 2})
     load = table.routes()[0].load

@@ -21,11 +21,11 @@ def table_with(routes_n: int, policy: Policy | None = None) -> tuple[Table, Outl
     return table, Outliers(table)
 
 
-def end(found: Route, verdict: int, times: int = 1) -> None:
+def end(found: Route, verdict: int, times: int = 1, caller: int = 1, now: float = NOW) -> None:
     """So many of its requests end like this."""
     for _ in range(times):
-        found.load.began(True)
-        found.load.ended(True, verdict, 1, NOW)
+        found.load.began(True, caller)
+        found.load.ended(True, verdict, 1, now, caller)
 
 
 def fail(outliers: Outliers, found: Route, now: float = NOW) -> list[tuple[int, bool]]:
@@ -58,6 +58,58 @@ def test_a_success_between_begins_the_count_anew_and_a_cancel_does_not() -> None
     assert table.loads.suspects == []
     end(found, BAD)
     assert table.loads.suspects == [found.load]
+
+
+def test_errors_of_one_caller_are_no_reason_while_others_are_served_well() -> None:
+    """Five requests that a caller pinned to a route threw it out for all."""
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=2)
+    end(found, BAD, 50, caller=1)
+    assert table.loads.suspects == []
+    end(found, BAD, caller=2)
+    assert table.loads.suspects == [found.load]
+
+
+def test_who_has_served_several_well_is_not_judged_by_one_of_them() -> None:
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    for caller in (2, 1, 1):
+        end(found, GOOD, caller=caller)
+    end(found, BAD, 50, caller=1)
+    assert table.loads.suspects == []
+
+
+def test_errors_that_two_callers_met_count_wherever_in_the_row() -> None:
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=3)
+    end(found, BAD, 2, caller=1)
+    end(found, BAD, 2, caller=2)
+    assert table.loads.suspects == []
+    end(found, BAD, 1, caller=1)
+    assert table.loads.suspects == [found.load]
+
+
+def test_who_was_served_well_long_ago_does_not_count() -> None:
+    table, outliers = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=2)
+    end(found, BAD, 7, caller=1, now=NOW + 29.9)
+    assert table.loads.suspects == []
+    end(found, BAD, caller=1, now=NOW + 30.0)
+    (judgement,) = outliers.judge(NOW + 30.0)
+    assert judgement.detail.startswith("8 errors in a row; ejection 1")
+
+
+def test_a_row_of_errors_makes_one_suspect() -> None:
+    table, outliers = table_with(20, Policy(eject_max_percent=5))
+    first, second = table.routes()[:2]
+    fail(outliers, first)
+    end(second, BAD, 4, caller=1)
+    end(second, BAD, 5, caller=2)
+    assert table.loads.suspects == [second.load]
+    assert (outliers.judge(NOW), outliers.spared, second.load.errors_n) == ([], 1, 0)
 
 
 def test_a_judgement_says_the_numbers_and_empties_the_list() -> None:
