@@ -475,8 +475,9 @@ class LimitOptions:
     )
     max_metadata_bytes: int = option(
         262_144,
-        "How much of a fragmented request's metadata is gathered until its ADDRESS is whole; a request that needs "
-        "more is refused. Fragments after the ADDRESS are passed on, not gathered.",
+        "How much of fragmented requests' metadata one connection may have gathered until it is whole. Half of it "
+        "where an ADDRESS has come: such a request goes on then, and so does one of which the maps of its ADDRESS have "
+        "come; any other is refused. What comes later is passed on, not gathered.",
         "65536",
         "bytes",
         within=(64, 16_777_215),

@@ -538,6 +538,19 @@ def test_a_route_that_cannot_be_is_refused_with_the_setup(raw: bytes, text: str)
     assert (wire.is_closed, names(world)) == (True, [])
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+def test_the_last_of_several_route_setups_counts(is_later: bool) -> None:
+    """D-69."""
+    world = World()
+    setups = [RouteSetup(route_id(1), name, []).encode() for name in ("orders", "stock")]
+    metadata = composite((MIME_TYPE, setups[0]), ("text/plain", b"x"), (MIME_TYPE_V0, setups[1]))
+    wire = world.connect()
+    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, None if is_later else metadata).encode())
+    if is_later:
+        wire.push(metadata)
+    assert (wire.is_closed, names(world)) == (False, [["stock"]])
+
+
 def test_a_route_that_cannot_be_is_a_connection_error_when_it_comes_later() -> None:
     """Protocol: a client MUST ignore an ERROR[… REJECTED_SETUP …] after it has completed connection establishment."""
     world = World(CoreSettings(max_tags_per_route=3))

@@ -37,7 +37,9 @@ from broker.rsocket.frames import (
     request_parts,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import ABSENT, BROKEN, CUT, find_broker_frame
+from broker.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
+from broker.wire.frames import find_wrapped
+from broker.wire.ints import u24_at
 
 ASKED_N: Final = 16  # full routes that a refused caller is noted at, and gets its share of
 LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
@@ -85,6 +87,7 @@ class Desk(Asks):
         "fanouts",
         "fed_routes",
         "flows",
+        "lost_entries_n",
         "mime_pairs",
         "mimes",
         "order",
@@ -108,6 +111,7 @@ class Desk(Asks):
         self.timers: Final = Timers()
         self.mime_pairs: Final = MimePairs()
         self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
+        self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
 
     def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
@@ -158,6 +162,43 @@ class Desk(Asks):
             text = "the metadata of the request holds no ADDRESS"
         return Refusal("bad-address", text)
 
+    def find_begun(self, peer: Peer, metadata: bytes) -> tuple[int, int]:
+        """(from, to) of the last ADDRESS of which both maps have come, and perhaps no more; `to` is behind them then.
+
+        (ABSENT, 0): there is none. What it wraps says nothing about the way (D-70).
+        """
+        kind = self.mimes[peer.mimes].kind
+        frames = broker_frames(metadata) if kind == COMPOSITE else [(0, len(metadata))]
+        for at, to in reversed(frames):
+            if to < len(metadata):
+                return at, to
+            wrapped_at = find_wrapped(metadata[at:to])
+            if wrapped_at >= 0:
+                return at, at + wrapped_at
+        return ABSENT, 0
+
+    def address_end(self, peer: Peer, metadata: bytes, at: int) -> int:
+        """Where the ADDRESS ends that begins there, or what has come of it."""
+        if self.mimes[peer.mimes].kind != COMPOSITE:
+            return len(metadata)
+        return min(len(metadata), at + u24_at(metadata, at - 3))
+
+    def has_room(self, gathering: Gathering, is_addressed: bool) -> bool:
+        """More of the request may be held, of which the metadata has not come whole.
+
+        `is_addressed`: an ADDRESS of it has. Such a request could go on, so it takes no more than half of the room.
+        """
+        peer = gathering.caller
+        limit = self.settings.max_metadata_bytes
+        all_limit = limit if peer.link is None else max(limit, LINK_METADATA_BYTES)  # a link is many callers
+        if is_addressed:
+            limit //= 2
+            all_limit //= 2
+        held_bytes = gathering.held_bytes
+        if held_bytes > limit or peer.gathered_bytes + held_bytes > all_limit:
+            return False
+        return len(gathering.frames) < MAX_FRAMES
+
     def gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
         """Holds the first frame of a request until more is known."""
         gathering = Gathering(peer, frame.stream_id, frame.kind, self, frame.now)
@@ -167,16 +208,15 @@ class Desk(Asks):
     def wait(self, gathering: Gathering) -> None:
         """Lets a held request wait for its next fragment, within the bounds."""
         peer = gathering.caller
-        limit = self.settings.max_metadata_bytes
-        is_over = peer.gathered_bytes + gathering.held_bytes > limit
-        if is_over and peer.link is not None and gathering.held_bytes <= limit:  # it is many callers
-            limit = max(limit, LINK_METADATA_BYTES)
-            is_over = peer.gathered_bytes + gathering.held_bytes > limit
-        if is_over or len(gathering.frames) >= MAX_FRAMES:
+        if not self.has_room(gathering, False):
+            limit = self.settings.max_metadata_bytes
+            of_option = " (limits.max_metadata_bytes)"
+            if peer.link is not None and gathering.held_bytes <= limit < LINK_METADATA_BYTES:
+                limit = LINK_METADATA_BYTES
+                of_option = ""
             text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
-            if limit == self.settings.max_metadata_bytes:  # else of a link
-                text += " (limits.max_metadata_bytes)"
-            self.refuse(peer, gathering.caller_id, gathering.kind, None, Refusal("over-limit", text))
+            refusal = Refusal("over-limit", text + of_option)
+            self.refuse(peer, gathering.caller_id, gathering.kind, None, refusal)
             return
         gathering.enter()
         target = gathering.target
@@ -229,7 +269,9 @@ class Desk(Asks):
         server_mimes = self.mimes[server.mimes]
         if passes(caller_mimes, server_mimes):
             return metadata
-        return translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
+        found = translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
+        self.lost_entries_n += found.lost_n
+        return found.metadata
 
     def merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
         """Makes one frame of those that were gathered; False, and refused, when it would be too large."""

@@ -23,7 +23,7 @@ from broker.forwarding.remotes import Remote
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
 from broker.forwarding.spreads import Spreads
-from broker.forwarding.translate import passes
+from broker.forwarding.translate import COMPOSITE, passes
 from broker.forwarding.waiting import WaitingRoom
 from broker.routing.bitmaps import Slots
 from broker.routing.breakers import Breakers
@@ -46,9 +46,9 @@ from broker.rsocket.frames import (
     request_parts,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import CUT
+from broker.rsocket.metadata import CUT, broker_frames
 from broker.wire.annotations import ANNOTATIONS_MIME
-from broker.wire.frames import MULTICAST, SHARD
+from broker.wire.frames import ADDRESS, MULTICAST, SHARD
 
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
@@ -156,8 +156,10 @@ class Engine(Desk):
         data = request.data
         metadata_at = request.metadata_at
         metadata_to = request.metadata_to
-        may_follow = request.gathering is None and is_cut(frame, metadata_to)
-        at, to = self.find_address(peer, data, metadata_at, metadata_to, may_follow)
+        if request.gathering is None and is_cut(frame, metadata_to):
+            self._ask(self.gather(peer, frame), frame.now)
+            return
+        at, to = self.find_address(peer, data, metadata_at, metadata_to, False)
         if at >= 0:
             request.address_at = at
             request.address_to = to
@@ -168,8 +170,6 @@ class Engine(Desk):
                 peer.latest_at = at - metadata_at
                 peer.latest_to = to - metadata_at
             self._route(peer, frame, request, target)
-        elif at == CUT and may_follow:
-            self.wait(self.gather(peer, frame))
         else:
             self.refuse(peer, frame.stream_id, frame.kind, None, self.no_address(peer, at))
 
@@ -188,7 +188,7 @@ class Engine(Desk):
     def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
         """The caller's deadline passed while the rest of the metadata did not come."""
         waited_s = now - gathering.opened_at
-        text = f"the metadata, which must be translated, has not come whole within {waited_s:.3f} s"
+        text = f"the metadata of the request has not come whole within {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
         self.order = 0
         self.refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal, now)
@@ -240,12 +240,24 @@ class Engine(Desk):
         request.gathering = None
         if peer.link is not None:
             self.relays.handle(peer, frame, request)
+        elif not self._is_addressed_only(peer, frame):
+            text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
+            self.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
         elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.relays.stops(
             peer, frame, request
         ):
             request.address_at = at
             request.address_to = to
             self._push(peer, frame, request)
+
+    def _is_addressed_only(self, peer: Peer, frame: FrameCursor) -> bool:
+        """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
+        tell others what they would take for the word of their broker (D-54).
+        """
+        if self.mimes[peer.mimes].kind != COMPOSITE:
+            return True
+        metadata = frame.data[frame.start + HEADER_BYTES : frame.end]
+        return all(to - at >= 6 and metadata[at + 4] >> 2 == ADDRESS for at, to in broker_frames(metadata))
 
     def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         at, to = self.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
@@ -345,9 +357,16 @@ class Engine(Desk):
                 self.wait(gathering)
             return
         at, to = self.find_address(peer, metadata, 0, len(metadata), not gathering.is_whole)
-        if not gathering.is_whole and (at == CUT or gathering.needs_whole):
-            self.wait(gathering)
-            return
+        if not gathering.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
+            if at >= 0 and not gathering.needs_whole:
+                gathering.target = self.query.resolve(metadata, at, to)  # for its deadline
+            if gathering.needs_whole or self.has_room(gathering, at >= 0):
+                self.wait(gathering)
+                return
+            at, to = self.find_begun(peer, metadata)
+            if at < 0:
+                self.wait(gathering)  # in vain: there is no room
+                return
         frame = self.cursor(gathering.frames[0], now)
         if metadata.find(ANNOTATIONS_MIME) >= 0 and self.relays.stops(peer, frame, request):
             return
@@ -510,6 +529,7 @@ class Engine(Desk):
             self.refuse(peer, frame.stream_id, frame.kind, target, why)
             return
         held = request.gathering if request.gathering is not None else self.gather(peer, frame)
+        held.address_at = request.address_at - request.metadata_at
         full = self.waiting.refusal_of(held)
         if full:
             self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", f"{why.text}, and {full}"))
@@ -560,9 +580,8 @@ class Engine(Desk):
         request.metadata_at = 0
         request.metadata_to = len(metadata)
         request.mimes = gathering.caller.mimes
-        request.address_at, request.address_to = self.find_address(
-            gathering.caller, metadata, 0, len(metadata), not gathering.is_whole
-        )
+        request.address_at = gathering.address_at
+        request.address_to = self.address_end(gathering.caller, metadata, gathering.address_at)
         request.gathering = gathering
         self._route(gathering.caller, self.cursor(gathering.frames[0], now), request, target)
 

@@ -1,7 +1,7 @@
-"""A request whose ADDRESS is cut by fragmentation: its first frames, held until it is known where they go (D-15).
+"""A request whose metadata is cut by fragmentation: its first frames, held until it is known where they go (D-15).
 
-Decides nothing but when the metadata is whole. As soon as the ADDRESS is, the frames are passed on as they are, and the
-fragments that follow never stop here.
+Decides nothing but when the metadata is whole. When it is, or no more of it can be held, the frames are passed on as
+they are, and the fragments that follow never stop here. D-69
 
     "Fragmentation And Reassembly": metadata is sent completely before data; it is whole when a fragment carries data
     behind it, has no metadata, or is the last one.
@@ -40,6 +40,7 @@ class Gathering(Stream):
 
     __slots__ = (
         "_asks",
+        "address_at",
         "caller",
         "caller_id",
         "frames",
@@ -77,6 +78,7 @@ class Gathering(Stream):
         self.is_counted = False  # of another broker: see `Request`
         self.more_n = 0  # credit of REQUEST_N frames that came meanwhile: the route gets it behind the request
         self.opened_at: Final = now
+        self.address_at = -1  # in the metadata, once it was decided upon and waits for a route
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
         self.target: Target | None = None  # once the ADDRESS is known
         self.timer: Timer | None = None  # while it is in the caller's table, when its target has a deadline (D-41)

@@ -191,7 +191,7 @@ class Peer:
         self.origin = id.to_bytes(16, "big")  # who it is, for sticky choices: its Route Id, or its number
         self.granting: Granting | None = None  # what it grants, when its SETUP asked for leases
         self.mimes = -1  # number of its pair of mime types, see `mime_pairs`; -1 before the SETUP, and at its end
-        self.gathered_bytes = 0  # fragments held back until their ADDRESS is whole; bounded by max_metadata_bytes
+        self.gathered_bytes = 0  # fragments held back until their metadata is whole; bounded by max_metadata_bytes
         self.waiting_n = 0  # requests that wait for a route; bounded by max_waiting_per_connection
         self.waiting_bytes = 0  # of their frames, with FRAME_COST for each; bounded by max_waiting_bytes
         self.merging_bytes = 0  # items of its multicasts that wait; bounded by multicast_buffer_bytes

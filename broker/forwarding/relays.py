@@ -160,7 +160,10 @@ class Relays:
         head_to: i64 = at + len(head)
         rest_at: i64 = head_to + _ORIGIN_BYTES
         rest_to: i64 = rest_at + len(rest)
-        if section is None or rest_to > to or to > end or not frame.flags & METADATA:
+        if section is None or rest_to > to or to > end:
+            return False
+        # More metadata may follow, and a later ADDRESS in it (D-69), where fragments do and this one ends with metadata.
+        if frame.flags & (METADATA | FOLLOWS) != METADATA and (not frame.flags & METADATA or to == end):
             return False
         if data[at:head_to] != head or data[rest_at:rest_to] != rest or hops.near_generation != self._table.generation:
             return False
@@ -293,8 +296,12 @@ class Relays:
             return
         data = request.data
         at, to = find_broker_frame(data, start, request.metadata_to)
-        if at < 0 and self._awaits_address(peer, frame, request):
+        if self._awaits_more(peer, frame, request, at >= 0):
             return
+        if at < 0 and self._is_cut(frame, request):
+            at, to = self._find_begun(peer, frame, request)
+            if at < 0:
+                return
         if at < 0:
             self._refuse(peer, frame, "", no_address(at))
             return
@@ -362,6 +369,8 @@ class Relays:
             return None
         data = request.data
         at, to = find_broker_frame(data, start, request.metadata_to)
+        if at >= 0 and request.gathering is None and self._awaits_more(peer, frame, request, True):
+            return None
         if at < 0:
             if not self._waits(peer, frame, request):
                 self._refuse(peer, frame, "", no_address(at))
@@ -692,18 +701,34 @@ class Relays:
             held.is_counted = request.is_counted
         return True
 
-    def _awaits_address(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
-        """True, and the request is held, when its ADDRESS may be in the fragments that follow."""
+    def _awaits_more(self, peer: Peer, frame: FrameCursor, request: Request, is_addressed: bool) -> bool:
+        """True, and the request is held, when its ADDRESS, or a later one, may be in the fragments that follow. D-69"""
+        if not self._is_cut(frame, request):
+            return False
         gathering = request.gathering
         if gathering is None:
-            if frame.kind == METADATA_PUSH or not is_cut(frame, request.metadata_to):
-                return False
             gathering = self._desk.gather(peer, frame)
             gathering.is_counted = request.is_counted
-        elif gathering.is_whole:
+        if not self._desk.has_room(gathering, is_addressed):
             return False
         self._desk.wait(gathering)
         return True
+
+    def _is_cut(self, frame: FrameCursor, request: Request) -> bool:
+        """More of its metadata may follow in fragments."""
+        if request.gathering is not None:
+            return not request.gathering.is_whole
+        return frame.kind != METADATA_PUSH and is_cut(frame, request.metadata_to)
+
+    def _find_begun(self, peer: Peer, frame: FrameCursor, request: Request) -> tuple[int, int]:
+        """The ADDRESS of which enough has come where there is no room for more (D-70); else the request is refused."""
+        start = request.metadata_at
+        at, to = self._desk.find_begun(peer, request.data[start : request.metadata_to])
+        if at >= 0:
+            return start + at, start + to
+        gathering = request.gathering
+        self._desk.wait(gathering if gathering is not None else self._desk.gather(peer, frame))  # in vain
+        return at, 0
 
     def _await_all(self, peer: Peer, frame: FrameCursor, request: Request, gathering: Gathering) -> None:
         """A request that was held until its ADDRESS was there cannot go on in pieces."""

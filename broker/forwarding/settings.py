@@ -114,7 +114,7 @@ class Settings:
         self.flow_interval_s: Final = flow_interval_s  # between flow records
         self.max_connections: Final = max_connections
         self.max_frame_bytes: Final = max_frame_bytes
-        self.max_metadata_bytes: Final = max_metadata_bytes  # gathered, per connection, until an ADDRESS is whole
+        self.max_metadata_bytes: Final = max_metadata_bytes  # gathered, per connection, until it is whole
         self.max_streams_per_connection: Final = max_streams_per_connection  # begun by the peer and not ended
         self.max_tags_per_route: Final = max_tags_per_route
         self.max_lookup_cache: Final = max_lookup_cache  # addresses that are remembered

@@ -26,32 +26,59 @@ _N_V0: Final = len(_BROKER_MIME_V0)
 
 
 def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """(from, to) of the first entry of either broker mime type (D-02), else (ABSENT | CUT | BROKEN, 0)."""
+    """(from, to) of the last whole entry of either broker mime type (D-02, D-69), else (ABSENT | CUT | BROKEN, 0)."""
+    found = ABSENT
+    found_end = 0
     for _ in range(MAX_ENTRIES):
         if at == end:
-            return ABSENT, 0
+            return found, found_end
         head = data[at]
         at += 1
         is_broker_frame = False
         if head < 0x80:
             length = head + 1
             if end - at < length + 3:
-                return CUT, 0
+                return (found, found_end) if found >= 0 else (CUT, 0)
             if length == _N_V0:
                 is_broker_frame = data[at : at + length] == _BROKER_MIME_V0
             elif length == _N:
                 is_broker_frame = data[at : at + length] == _BROKER_MIME
             at += length
         elif end - at < 3:
-            return CUT, 0
+            return (found, found_end) if found >= 0 else (CUT, 0)
         length = u24_at(data, at)
         at += 3
         if end - at < length:
-            return CUT, 0
+            return (found, found_end) if found >= 0 else (CUT, 0)
         if is_broker_frame:
-            return at, at + length
+            found = at
+            found_end = at + length
         at += length
-    return ABSENT if at == end else BROKEN, 0
+    return (found, found_end) if at == end else (BROKEN, 0)
+
+
+def broker_frames(data: bytes) -> list[tuple[int, int]]:
+    """(from, to) of all entries of either broker mime type; of one that breaks off `to` is where the metadata ends."""
+    frames: list[tuple[int, int]] = []
+    at = 0
+    end = len(data)
+    for _ in range(MAX_ENTRIES):
+        if at >= end:
+            break
+        head = data[at]
+        at += 1
+        mime = b""
+        if head < 0x80:
+            mime = data[at : at + head + 1]
+            at += head + 1
+        if end - at < 3:
+            break
+        length = u24_at(data, at)
+        at += 3
+        if mime == _BROKER_MIME or mime == _BROKER_MIME_V0:
+            frames.append((at, min(at + length, end)))
+        at += length
+    return frames
 
 
 class Entry:

@@ -108,18 +108,17 @@ def client_id_of(metadata: bytes) -> bytes:
 def find_notice(metadata: bytes) -> Notice | None:
     """What a broker says in a METADATA_PUSH; None when somebody else does, or it cannot be read.
 
-    It must be the first broker frame in there: what a client sends to others by way of the broker begins with an
-    ADDRESS, and a broker lets no BROKER_INFO of a client pass.
+    It must be the only broker frame in there: what a client sends to others by way of the broker has an ADDRESS, and a
+    broker lets no BROKER_INFO of a client pass.
     """
-    for entry in entries(metadata) or []:
-        if entry.mime not in _BROKER_MIMES:
-            continue
-        try:
-            frame = decode_frame(metadata[entry.start : entry.end])
-        except BrokerError:
-            return None
-        return _read(frame) if isinstance(frame, BrokerInfo) else None
-    return None
+    said = [entry for entry in entries(metadata) or [] if entry.mime in _BROKER_MIMES]
+    if len(said) != 1:
+        return None
+    try:
+        frame = decode_frame(metadata[said[0].start : said[0].end])
+    except BrokerError:
+        return None
+    return _read(frame) if isinstance(frame, BrokerInfo) else None
 
 
 def _read(info: BrokerInfo) -> Notice:

@@ -358,6 +358,25 @@ def decode_address_js(reader: Reader, origin_route_id: bytes, flags: int) -> Add
     return Address(origin_route_id, tags, entries[:hints_n], b"", flags, MINOR_JS)
 
 
+def find_wrapped(data: bytes) -> int:
+    """Where the wrapped metadata of an ADDRESS begins, of which these bytes have come and more is to come.
+
+    -1: its maps have not all come, or they cannot be read, or it has none that could be behind them.
+    """
+    if len(data) <= HEADER_BYTES + ID_BYTES or data[4] >> 2 != ADDRESS or u16_at(data, 0) != MAJOR:
+        return -1
+    if u16_at(data, 2) == MINOR_JS:
+        return -1
+    # With one more byte: what has not come whole takes it, a key at the end, whose value is not null then (D-07), too.
+    reader = Reader(data + b"\x00", HEADER_BYTES + ID_BYTES)
+    try:
+        decode_map(reader, "ADDRESS metadata", utf8=False, to_end=False)
+        decode_map(reader, "ADDRESS tags", utf8=True, to_end=False)
+    except InvalidFrame:
+        return -1
+    return reader.at if reader.at <= len(data) else -1
+
+
 def decode_route_setup(reader: Reader, flags: int, minor: int) -> RouteSetup:
     """What stands behind the header of a ROUTE_SETUP."""
     route_id = reader.pull_bytes(ID_BYTES, "ROUTE_SETUP route id")

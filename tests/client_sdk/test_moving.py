@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from broker.rsocket.frames import Setup
+from broker.rsocket.metadata import encode_entry
 from broker.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client
+from broker.wire.frames import MIME_TYPE_V0, Address
 from client_sdk import Client, Service, address, connect
 from client_sdk.connection.transports import Target
 from client_sdk.keeping.backoff import Backoff
@@ -383,6 +385,16 @@ def test_what_a_broker_tells_is_what_its_clients_read(notice: Notice) -> None:
 def test_a_notice_that_breaks_off_is_none(cut: int) -> None:
     raw = Notice(["tcp://a:1"], True, 30_000).encode(bytes(16), 1)[6:]
     assert find_notice(raw[:-cut]) is None
+
+
+def test_a_notice_beside_another_broker_frame_is_of_somebody_else() -> None:
+    """A client may have sent it by way of the broker, which wants an ADDRESS for that."""
+    notice = Notice(["tcp://evil:1"], True, 0).encode(bytes(16), 1)[6:]
+    asked = encode_entry(MIME_TYPE_V0.encode(), Address(bytes(16), [], []).encode())
+    more = encode_entry(b"text/plain", b"x")
+    assert find_notice(more + notice + more) is not None
+    for metadata in (notice + asked, asked + notice, notice + more + notice):
+        assert find_notice(metadata) is None
 
 
 def test_what_a_client_says_is_read_among_other_entries() -> None:

@@ -1,4 +1,4 @@
-"""D-15: a request whose ADDRESS is cut is held until it is whole, then everything passes as it came."""
+"""D-15, D-69: a request whose metadata is cut is held until it is whole, if there is room, and passes as it came."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
-from broker.forwarding.gathering import MAX_FRAMES
+from broker.forwarding.gathering import MAX_FRAMES, Gathering
 from broker.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -21,6 +21,7 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
+from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE
 from broker.wire.keys import Key
 from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
@@ -82,20 +83,135 @@ def test_every_byte_in_a_fragment_of_its_own_passes(kind: int) -> None:
     assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
 
 
-def test_nothing_is_passed_on_before_the_address_is_whole_and_nothing_is_held_after() -> None:
+def test_nothing_is_passed_on_before_the_metadata_is_whole_and_nothing_is_held_after() -> None:
     pair = pair_of()
     whole = len(addressed(ADDRESS))
-    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, whole - 1, whole, whole + 2])
-    pair.caller.send(*pieces[:2])
+    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, whole - 1, whole, whole + 2, len(COMPOSITE) + 1])
+    pair.caller.send(*pieces[:4])
     assert pair.received() == ([], [])
-    assert pair.caller.peer.gathered_bytes == len(pieces[0]) + len(pieces[1])
+    assert pair.caller.peer.gathered_bytes == sum(len(raw) for raw in pieces[:4])
     assert pair.caller.peer.begun == 1
-    pair.caller.send(pieces[2])
-    assert pair.received() == ([], [moved(raw, 2) for raw in pieces[:3]])
+    pair.caller.send(pieces[4])
+    assert pair.received() == ([], [moved(raw, 2) for raw in pieces[:5]])
     assert pair.caller.peer.gathered_bytes == 0
     assert pair.caller.peer.begun == 1
-    pair.caller.send(pieces[3])
-    assert pair.received() == ([], [moved(pieces[3], 2)])
+    pair.caller.send(pieces[5])
+    assert pair.received() == ([], [moved(pieces[5], 2)])
+
+
+TWO = addressed(address(service="stock"), (MIME_TYPE, address(service="orders")), ("text/plain", b"more"))
+
+
+def test_the_last_address_counts_wherever_the_metadata_is_cut() -> None:
+    """D-69: a request means the same in fragments and in one frame."""
+    for cut in range(len(TWO) + 1):
+        world = World()
+        stock, orders, caller = world.service("stock", 1), world.service("orders", 2), world.caller()
+        pieces = fragments(REQUEST_STREAM, 1, TWO, b"data", [cut])
+        caller.send(*pieces)
+        assert (stock.received(), orders.received()) == ([], [moved(raw, 2) for raw in pieces]), cut
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_where_there_is_no_room_for_more_the_last_address_that_has_come_counts(kind: int) -> None:
+    """D-69: what goes on by itself takes no more than half of the room."""
+    first = len(addressed(address(service="stock")))
+    pieces = fragments(kind, 1, TWO, b"data", [first + 2, first + 4])
+    enough = 2 * (len(pieces[0]) + len(pieces[1]))
+    for limit, served in ((enough, "orders"), (enough - 1, "stock"), (20, "stock")):
+        world = World(CoreSettings(max_metadata_bytes=limit))
+        services = {"stock": world.service("stock", 1), "orders": world.service("orders", 2)}
+        caller = world.caller()
+        caller.send(*pieces)
+        got = {name: service.received() for name, service in services.items()}
+        assert got == {"stock": [], "orders": []} | {served: [moved(raw, 2) for raw in pieces]}
+        assert caller.received() == []
+        assert caller.peer.gathered_bytes == 0
+
+
+def test_requests_with_an_address_leave_half_of_the_room_to_those_without() -> None:
+    world = World(CoreSettings(max_metadata_bytes=1000))
+    service, caller = world.service("orders", 1, region="eu"), world.caller()
+    metadata = addressed(ADDRESS, ("text/plain", bytes(500)))
+    whole = len(addressed(ADDRESS))
+    for number in range(10):
+        caller.send(fragments(REQUEST_RESPONSE, 2 * number + 1, metadata, b"", [whole + 60])[0])
+    assert 0 < caller.peer.gathered_bytes <= 500
+    held_n = sum(1 for stream in caller.peer.streams.values() if isinstance(stream, Gathering))
+    assert len(service.received()) == 10 - held_n
+    caller.send(encode_request(REQUEST_RESPONSE, 101, b"", metadata[:50], 0, FOLLOWS))
+    assert (caller.received(), caller.peer.streams[101].__class__) == ([], Gathering)
+
+
+# What is wrapped in the ADDRESS says nothing about the way (D-70)
+
+WRAPPED = bytes(range(256)) * 40
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("mime", [MIME_TYPE, COMPOSITE_MIME])
+def test_wrapped_metadata_of_any_size_passes_in_fragments_as_in_one_frame(kind: int, mime: str) -> None:
+    """More than `max_metadata_bytes` of it was refused in fragments only."""
+    said = address(wrapped=WRAPPED, service="orders", region="eu")
+    metadata = said if mime == MIME_TYPE else addressed(said, ("text/plain", b"behind"))
+    pair = pair_of(CoreSettings(max_metadata_bytes=1024), mime=mime, service_mime=mime)
+    pieces = fragments(kind, 1, metadata, b"data", list(range(300, len(metadata), 300)))
+    pair.caller.send(*pieces)
+    assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
+    assert pair.caller.peer.gathered_bytes == 0
+    assert pair.is_open == (kind != REQUEST_FNF)
+
+
+def test_wrapped_metadata_may_begin_anywhere_in_a_fragment() -> None:
+    said = address(wrapped=WRAPPED[:200], service="orders", region="eu")
+    maps = len(said) - 200
+    for limit in range(40, 160):
+        pair = pair_of(CoreSettings(max_metadata_bytes=limit), mime=MIME_TYPE, service_mime=MIME_TYPE)
+        pieces = fragments(REQUEST_RESPONSE, 1, said, b"data", [20, 40, 60, 80, 100, 120])
+        pair.caller.send(*pieces)
+        held = 0
+        come = 0
+        for raw in pieces:
+            held += len(raw)
+            come = min(len(said), come + 20)
+            if held > limit:
+                break
+        answers, passed = pair.received()
+        if come >= maps:
+            assert (answers, passed) == ([], [moved(raw, 2) for raw in pieces]), limit
+        else:
+            assert (answers[0].text.partition(":")[0], passed) == ("over-limit", []), limit
+
+
+def test_wrapped_metadata_in_fragments_is_bounded_where_it_must_be_translated() -> None:
+    said = address(wrapped=WRAPPED, service="orders", region="eu")
+    pair = pair_of(CoreSettings(max_metadata_bytes=1024), mime=MIME_TYPE)
+    pair.caller.send(*fragments(REQUEST_RESPONSE, 1, said, b"data", list(range(300, 4000, 300))))
+    answers, passed = pair.received()
+    assert ([frame.text.partition(":")[0] for frame in answers], passed) == (["over-limit"], [])
+    assert pair.world.left_over() == []
+
+
+def test_a_request_with_much_wrapped_metadata_may_wait_for_its_route() -> None:
+    world = World(CoreSettings(max_metadata_bytes=1024, no_route="wait"))
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    said = address(wrapped=WRAPPED, service="orders")
+    pieces = fragments(REQUEST_RESPONSE, 1, said, b"data", list(range(300, len(said), 300)))
+    caller.send(*pieces[:5])
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    caller.send(*pieces[5:])
+    assert (caller.received(), service.received()) == ([], [moved(raw, 2) for raw in pieces])
+
+
+def test_the_deadline_of_an_address_runs_while_the_rest_of_the_metadata_is_awaited() -> None:
+    """D-41."""
+    pair = pair_of()
+    said = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders", region="eu")
+    pair.caller.send(fragments(REQUEST_RESPONSE, 1, addressed(said, ("a/b", b"cd")), b"", [len(addressed(said))])[0])
+    pair.world.advance(1.1)
+    (frame,) = pair.caller.received()
+    assert (frame.code, frame.text.partition(":")[0]) == (REJECTED, "deadline")
+    assert pair.world.left_over() == []
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -335,7 +451,7 @@ def test_a_route_that_is_gone_when_the_metadata_is_whole_is_no_route() -> None:
 
 def test_a_passing_request_in_fragments_is_cancelled_with_one_cancel() -> None:
     pair = pair_of()
-    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, 90])
+    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, len(COMPOSITE) + 1])
     pair.caller.send(*pieces[:2], encode_cancel(1))
     assert pair.received() == ([], [*[moved(raw, 2) for raw in pieces[:2]], cancelled(2)])
 
@@ -355,7 +471,7 @@ def test_a_deadline_that_passes_while_metadata_to_translate_is_gathered_ends_the
     world.advance(0.499)
     assert caller.received() == []
     world.advance(0.001)
-    text = "deadline: the metadata, which must be translated, has not come whole within 1.000 s"
+    text = "deadline: the metadata of the request has not come whole within 1.000 s"
     assert caller.received() == ([] if kind == REQUEST_FNF else [error(1, REJECTED, text)])
     assert world.left_over() == []
     caller.send(*rest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.rsocket.frames import METADATA_PUSH, encode_metadata_push
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
+from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, BrokerFrame, BrokerInfo, RouteSetup
 from broker.wire.keys import SHARD_KEY
-from tests.fakes import Frame, World, address, addressed, composite
+from tests.fakes import Frame, World, address, addressed, composite, route_id
 from tests.forwarding.pairs import TRANSPORTS, Pair
 
 
@@ -23,6 +23,32 @@ def test_a_push_reaches_one_route_with_all_its_metadata(make, caller_framed: boo
     metadata = addressed(address(service="orders"), ("text/plain", b"news"))
     pair.caller.send(make(metadata))
     assert pair.received() == ([], [Frame(encode_metadata_push(metadata))])
+
+
+def test_the_last_address_of_a_push_counts() -> None:
+    """D-69."""
+    world = World()
+    stock, orders = world.service("stock", 1), world.service("orders", 2)
+    metadata = composite((MIME_TYPE, address(service="stock")), (MIME_TYPE, address(service="orders")))
+    world.caller().push(metadata)
+    assert (stock.received(), orders.received()) == ([], [Frame(encode_metadata_push(metadata))])
+
+
+@pytest.mark.parametrize("is_multicast", [False, True])
+@pytest.mark.parametrize("other", [BrokerInfo(route_id(9), 1, []), RouteSetup(route_id(9), "x", []), b"", b"\0\0\0\1"])
+def test_a_push_with_another_broker_frame_beside_its_address_reaches_nobody(
+    other: BrokerFrame | bytes, is_multicast: bool
+) -> None:
+    """D-54, D-69: a client would take a BROKER_INFO for the word of its broker."""
+    world = World()
+    service = world.service("orders", 1)
+    raw = other if isinstance(other, bytes) else other.encode()
+    wanted = address(MULTICAST if is_multicast else UNICAST, service="orders")
+    caller = world.caller()
+    caller.push(composite((MIME_TYPE, raw), (MIME_TYPE, wanted)))
+    caller.push(composite((MIME_TYPE, wanted), (MIME_TYPE, raw), (MIME_TYPE, wanted)))
+    assert (service.received(), caller.received(), caller.is_closed) == ([], [], False)
+    assert [(record.word, record.requests) for record in world.flows()] == [("bad-address", 2)]
 
 
 def test_pushes_of_one_address_take_turns() -> None:

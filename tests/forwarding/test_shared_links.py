@@ -115,7 +115,7 @@ def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_d
     way = Way(2, max_pending_bytes=1000)
     large, small = way.caller(), way.caller()
     for caller in (large, small):
-        caller.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS, flags=FOLLOWS))
+        caller.send(encode_request(REQUEST_RESPONSE, 1, b"the data", ORDERS, flags=FOLLOWS))
         way.net.pump()
     way.service.received()
     way.service.block()
@@ -139,7 +139,8 @@ def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_d
 def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
     """Of each request as much is held as of one client, of all of a link together up to a bound of their own."""
     most = LINK_METADATA_BYTES // 5
-    first = encode_request(REQUEST_RESPONSE, 1, b"", ORDERS + bytes(most), flags=FOLLOWS)
+    padding = addressed(address(service="orders"), ("a/b", bytes(most)))
+    first = encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS)
     limit = len(first) + 400  # what is put in front of it counts
     net = Net(["b1", "b2"], [("b1", "b2")], make=lambda name: CoreSettings(broker_name=name, max_metadata_bytes=limit))
     net.advance(LINKED_S)
@@ -154,7 +155,8 @@ def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
     text = f"over-limit: no whole ADDRESS in 1 fragments; {LINK_METADATA_BYTES} bytes are held for a connection"
     assert answers == [[], [], [], [], [text]]
     large = net.worlds["b1"].caller()
-    large.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS + bytes(most + 400), flags=FOLLOWS))
+    padding = addressed(address(service="orders"), ("a/b", bytes(most + 500)))
+    large.send(encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS))
     net.pump()
     text = f"over-limit: no whole ADDRESS in 1 fragments; {limit} bytes are held for a connection "
     text += "(limits.max_metadata_bytes)"

@@ -8,6 +8,7 @@ from broker.core import CoreSettings
 from broker.errors import REJECTED
 from broker.forwarding.hops import MAX_NEAR_BYTES
 from broker.rsocket.frames import (
+    FOLLOWS,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
@@ -329,13 +330,54 @@ def test_a_route_that_leaves_or_changes_while_fragments_come(cut: int) -> None:
         assert last.broker.left_over() == []
 
 
-def test_more_of_an_address_than_is_held_is_refused() -> None:
-    last = Last(CoreSettings(max_metadata_bytes=300))
-    metadata = addressed(address(UNICAST, wrapped=bytes(400), service="old"))
-    pieces = fragments(REQUEST_RESPONSE, 3, HEAD + metadata, b"data", [len(HEAD) + 20, len(HEAD) + 350])
-    last.link.send(*pieces)
-    assert last.link.one().text.startswith("over-limit: no whole ADDRESS in ")
-    assert (last.server.received(), last.broker.left_over()) == ([], [])
+def test_more_of_an_address_than_is_held_is_refused_unless_both_of_its_maps_have_come() -> None:
+    """D-70: what it wraps says nothing about the way."""
+    metadata = addressed(address(UNICAST, wrapped=bytes(range(200)) * 3, service="old"))
+    cuts = [len(HEAD) + 20, len(HEAD) + 40, *range(len(HEAD) + 100, len(HEAD) + len(metadata), 50)]
+    pieces = fragments(REQUEST_RESPONSE, 3, HEAD + metadata, b"data", cuts)
+    for limit, is_served in ((len(HEAD) + 40, False), (len(HEAD) + 110, True), (400, True)):
+        last = Last(CoreSettings(max_metadata_bytes=limit))
+        last.link.send(*pieces)
+        if is_served:
+            first = encode_request(REQUEST_RESPONSE, 3, b"", metadata[:20], 0, FOLLOWS)
+            assert last.server.received() == [moved(raw, 2) for raw in (first, *pieces[1:])], limit
+            assert last.link.received() == []
+        else:
+            assert last.link.one().text.startswith("over-limit: no whole ADDRESS in ")
+            assert last.server.received() == []
+        assert last.link.peer.gathered_bytes == 0
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_the_last_of_several_addresses_is_the_one_that_is_looked_at(is_warm: bool) -> None:
+    """D-69: wherever the metadata is cut, and after a request that ended where this one is cut."""
+    two = addressed(NEW, (MIME_TYPE, OLD), MORE)
+    for cut in (0, 10, len(addressed(NEW)), len(addressed(NEW)) + 30, len(two) - 1, len(two), len(two) + 2):
+        last = Last()
+        if is_warm:
+            last.ask(OLD)
+            last.server.received()
+        pieces = fragments(REQUEST_STREAM, 33, HEAD + two, b"data", [len(HEAD) + cut] if cut else [])
+        last.link.send(*pieces)
+        assert (b"".join([frame.metadata or b"" for frame in last.server.received()]), last.link.received()) == (
+            two,
+            [],
+        )
+        refused = fragments(REQUEST_STREAM, 35, HEAD + addressed(OLD, (MIME_TYPE, NEW)), b"data", [len(HEAD) + 60])
+        last.link.send(*refused)
+        assert last.link.received() == [error(35, REJECTED, stale("service=new"))]
+
+
+def test_the_last_address_of_a_multicast_counts_behind_a_link() -> None:
+    last = Last()
+    other = last.broker.service("new", 8, data_mime=DATA_MIME)
+    head = annotated(section("broker:b2", "b1"))
+    to_old, to_new = address(MULTICAST, service="old"), address(MULTICAST, service="new")
+    two = addressed(to_old, (MIME_TYPE, to_new), MORE)
+    for number, cut in enumerate(range(1, len(two))):
+        last.link.send(*fragments(REQUEST_FNF, 2 * number + 1, head + two, b"data", [len(head) + cut]))
+        assert last.server.received() == []
+        assert b"".join([frame.metadata or b"" for frame in other.received()]) == two, cut
 
 
 def test_an_address_that_is_missing_is_said_to_be() -> None:

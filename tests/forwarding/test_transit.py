@@ -27,7 +27,7 @@ from broker.wire.annotations import Annotations
 from broker.wire.frames import MIME_TYPE
 from broker.wire.ids import id_text
 from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
-from tests.forwarding.brokers import SECTION, Broker, annotated, apart, caller_mimes, section, to_route
+from tests.forwarding.brokers import DATA_MIME, SECTION, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.forwarding.pairs import MODELS
 
 ORDERS = address(service="orders")
@@ -330,6 +330,17 @@ def test_a_fire_and_forget_for_a_route_that_is_gone_is_decided_upon_once_more() 
     middle.before.push(annotated(gone) + REST)
     kept = annotated(section(TO, "b1", "b2", flags=0x80)) + REST
     assert middle.behind.one() == Frame(encode_metadata_push(kept))
+
+
+def test_the_last_address_counts_where_a_broker_behind_a_link_must_decide() -> None:
+    """D-69."""
+    broker = Broker("b2")
+    stock, link = broker.service("stock", 6, data_mime=DATA_MIME), broker.link("b1")
+    orders = broker.service("orders", 7, data_mime=DATA_MIME)
+    two = composite((MIME_TYPE, address(service="stock")), (MIME_TYPE, ORDERS), ("text/plain", b"more"))
+    gone = annotated(section(to_route(99), "b1"))
+    link.send(encode_request(REQUEST_FNF, 1, b"", gone + two))
+    assert (stock.received(), [frame.metadata for frame in orders.received()]) == ([], [two])
 
 
 def test_it_is_never_sent_back_to_where_it_was() -> None:

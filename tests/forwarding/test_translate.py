@@ -113,6 +113,33 @@ def test_a_route_of_another_mime_type_gets_what_it_can_read_or_nothing(
 
 
 @pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "lost_n"),
+    [
+        (BOTH, COMPOSITE_MIME, MIME_TYPE, 0),
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, MIME_TYPE, 1),
+        (addressed(WRAPPING, ROUTING, ROUTING), COMPOSITE_MIME, MIME_TYPE, 2),
+        (addressed(WRAPPING), COMPOSITE_MIME, MIME_TYPE, 0),
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, "text/plain", 1),
+        (BOTH, COMPOSITE_MIME, "text/x", 2),
+        (BOTH, COMPOSITE_MIME, "message/x.rsocket.routing.v0", 1),
+        (BOTH, COMPOSITE_MIME, COMPOSITE_MIME, 0),
+        (WRAPPING, MIME_TYPE, "text/plain", 0),
+    ],
+)
+def test_entries_that_a_route_cannot_be_given_are_counted(
+    metadata: bytes, caller_mime: str, route_mime: str, lost_n: int
+) -> None:
+    """D-70: an ADDRESS that wraps metadata passes as it is, and what the caller says beside it has no place."""
+    world = World()
+    service = world.service("orders", 1)
+    service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
+    caller = world.caller(metadata_mime=caller_mime)
+    caller.send(encode_request(REQUEST_RESPONSE, 1, b"the data", metadata, 8))
+    assert len(service.received()) == 1
+    assert world.core.engine.lost_entries_n == lost_n
+
+
+@pytest.mark.parametrize(
     ("metadata", "caller_mime", "caller_data", "expected"),
     [
         (BOTH, COMPOSITE_MIME, "application/json", BOTH + DATA_MIME_JSON),

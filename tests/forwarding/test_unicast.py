@@ -7,7 +7,7 @@ import pytest
 from broker.core import CoreSettings
 from broker.errors import INVALID, REJECTED
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_request
-from broker.wire.frames import ENCRYPTED, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteRemove
+from broker.wire.frames import ENCRYPTED, MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteRemove
 from broker.wire.keys import LB_METHOD
 from tests.fakes import Frame, Wire, World, address, addressed, composite, error, moved, route_id
 from tests.forwarding.pairs import MODELS, Pair
@@ -103,15 +103,21 @@ def test_a_load_balancing_hint_that_nobody_knows_is_counted_and_the_default_take
     assert world.core.query.unknown_methods == 1  # counted when the address is understood, not per request
 
 
-def test_the_first_of_several_broker_entries_is_the_address() -> None:
+def test_the_last_of_several_addresses_counts_and_all_of_them_pass() -> None:
+    """D-69: Spring's client writes the configured one before that of the call."""
     world = World()
     wires = [world.service("orders", 1), world.service("stock", 2)]
     caller = world.caller()
     metadata = composite(
-        ("text/plain", b"before"), (MIME_TYPE_V0, address(service="stock")), (MIME_TYPE_V0, address(service="orders"))
+        ("text/plain", b"before"),
+        (MIME_TYPE_V0, address(service="stock")),
+        (MIME_TYPE, address(service="orders")),
+        ("text/plain", b"behind"),
     )
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata))
-    assert served(wires) == [0, 1]
+    for stream_id in (1, 3):  # the second one is found as the latest
+        raw = encode_request(REQUEST_RESPONSE, stream_id, b"", metadata)
+        caller.send(raw)
+        assert (wires[0].received(), wires[1].received()) == ([moved(raw, stream_id + 1)], [])
 
 
 def test_a_route_that_left_is_not_chosen_again() -> None:

@@ -11,6 +11,7 @@ from broker.rsocket.metadata import (
     CUT,
     MAX_ENTRIES,
     STREAM_DATA_MIME_ID,
+    broker_frames,
     encode_entry,
     encode_well_known_entry,
     entries,
@@ -56,9 +57,19 @@ def test_frame_of_either_mime_type_is_found_among_others(mime: bytes) -> None:
     assert find(encode_entry(mime, b"")) == b""
 
 
-def test_first_frame_wins() -> None:
-    assert find(ROUTING + encode_entry(MIME_V0, b"one") + encode_entry(MIME, b"two")) == b"one"
-    assert find(ROUTING + encode_entry(MIME, b"one") + encode_entry(MIME_V0, b"two")) == b"one"
+def test_last_frame_wins() -> None:
+    """D-69."""
+    assert find(ROUTING + encode_entry(MIME_V0, b"one") + encode_entry(MIME, b"two") + ROUTING) == b"two"
+    assert find(ROUTING + encode_entry(MIME, b"one") + encode_entry(MIME_V0, b"two") + JSON) == b"two"
+    assert find(ROUTING + encode_entry(MIME, b"one") + encode_entry(MIME_V0, b"two")[:-1]) == b"one"
+
+
+def test_frames_are_listed_with_what_has_come_of_the_last_one() -> None:
+    metadata = encode_entry(MIME, b"one") + ROUTING + encode_entry(MIME_V0, b"") + JSON + encode_entry(MIME, b"three")
+    both = [b"one", b""]
+    for less, found in ((0, [*both, b"three"]), (2, [*both, b"thr"]), (5, [*both, b""]), (6, both)):
+        cut = metadata[: len(metadata) - less]
+        assert [cut[at:to] for at, to in broker_frames(cut)] == found
 
 
 @pytest.mark.parametrize("mime", [MIME, MIME_V0])
@@ -91,6 +102,7 @@ def test_as_many_entries_as_allowed_are_looked_through() -> None:
     assert find(EMPTY * MAX_ENTRIES + encode_entry(MIME, b"frame")) == BROKEN
     assert find(EMPTY * (MAX_ENTRIES + 1)) == BROKEN
     assert find(EMPTY * MAX_ENTRIES + b"\x80") == BROKEN
+    assert find(encode_entry(MIME, b"frame") + EMPTY * MAX_ENTRIES) == BROKEN
 
 
 def test_entries_of_whole_metadata_are_listed() -> None:
@@ -133,4 +145,5 @@ def test_any_bytes_are_searched_as_they_are_listed(pieces: list[bytes]) -> None:
         assert found == CUT or isinstance(found, bytes)  # what lies before the cut is good
         return
     frames = [metadata[entry.start : entry.end] for entry in listed if entry.mime in (MIME, MIME_V0)]
-    assert found == (frames[0] if frames else ABSENT)
+    assert found == (frames[-1] if frames else ABSENT)
+    assert [metadata[at:to] for at, to in broker_frames(metadata)] == frames

@@ -25,6 +25,7 @@ from broker.wire.frames import (
     RouteRemove,
     RouteSetup,
     decode_frame,
+    find_wrapped,
 )
 from broker.wire.ids import parse_id
 from broker.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, Key
@@ -258,3 +259,37 @@ def test_broker_info_of_the_js_version_is_read_like_its_other_maps() -> None:
     data = bytes.fromhex("00001c01" + "1000") + BROKER + bytes(8) + b"\x04\x02c1\x86\x01\xff"
     expected = BrokerInfo(BROKER, 0, [Tag(Key.well_known(4), b"c1"), Tag(REGION, b"\xff")], minor=MINOR_JS)
     assert decode_frame(data) == expected
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.builds(Address, IDS, TAGS, METADATA, st.binary(min_size=1, max_size=40), FLAGS))
+def test_where_wrapped_metadata_begins_is_known_once_both_maps_have_come(address: Address) -> None:
+    raw = address.encode()
+    maps = len(raw) - len(address.wrapped)
+    assert [find_wrapped(raw[:size]) for size in range(maps, len(raw) + 1)] == [maps] * (len(raw) - maps + 1)
+    cut = decode_frame(raw[:maps])
+    assert isinstance(cut, Address)
+    assert (cut.tags, cut.metadata, cut.wrapped) == (address.tags, address.metadata, b"")
+    for size in range(maps):
+        assert find_wrapped(raw[:size]) == -1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        RouteSetup(ID, "orders", [ORDERS]).encode(),
+        Address(ID, [ORDERS]).encode(),  # one map: nothing is wrapped
+        Address(ID, [ORDERS], [], b"x").encode()[:-1].replace(bytes.fromhex("00000001"), bytes.fromhex("00010001"), 1),
+        Address(ID, [ORDERS], [Tag(REGION, b"eu")]).encode() + b"\x00",
+    ],
+)
+def test_nothing_is_wrapped_in_what_is_no_address_or_has_one_map(raw: bytes) -> None:
+    assert find_wrapped(raw) == (-1 if not raw.endswith(b"\x00") else len(raw) - 1)
+
+
+def test_a_key_at_the_end_of_what_has_come_has_a_value_that_is_to_come() -> None:
+    """D-07 holds where the frame ends."""
+    raw = Address(ID, [ORDERS, Tag(REGION, b"eu")], [], b"wrapped").encode()
+    key_to = raw.index(b"eu") - 1
+    assert find_wrapped(raw[:key_to]) == -1
