@@ -160,6 +160,11 @@ def _work(core: Core) -> Iterator[Metric]:
         "Fire-and-forgets and pushes that found no room where their route is",
         core.engine.drops.total_n,
     )
+    yield CounterMetricFamily(
+        "broker_lost_metadata_entries",
+        "Entries of composite metadata that routes of other mime types could not be given",
+        core.engine.lost_entries_n,
+    )
     passed = views.bytes_view(core)
     family = CounterMetricFamily("broker_transport_bytes", "Bytes of all connections", labels=["direction"])
     family.add_metric(["in"], passed.received)

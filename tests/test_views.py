@@ -423,6 +423,7 @@ def test_status_is_the_broker_in_one_look() -> None:
         frames=9,
         ignored_frames=0,
         dropped_requests=0,
+        lost_metadata_entries=0,
         bytes=views.BytesView(received=834, sent=302, buffered=0),
         added_latency=views.DurationsView(0, 0, 0, 0),
         loop_lag=views.DurationsView(0, 0, 0, 0),

@@ -350,6 +350,7 @@ class StatusView(msgspec.Struct, frozen=True):
     frames: int  # received, ever
     ignored_frames: int
     dropped_requests: int
+    lost_metadata_entries: int  # that routes of other mime types could not be given
     bytes: BytesView
     added_latency: DurationsView  # by the broker, per frame: from the arrival of its bytes to the end of that writing
     loop_lag: DurationsView  # how late the broker's timer, every 50 ms, was

@@ -146,6 +146,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "frames": 9,
         "ignored_frames": 0,
         "dropped_requests": 0,
+        "lost_metadata_entries": 0,
         "bytes": {"received": 834, "sent": 302, "buffered": 0},
         "added_latency": {"number": 0, "p50_us": 0, "p99_us": 0, "max_us": 0},
         "loop_lag": {"number": 0, "p50_us": 0, "p99_us": 0, "max_us": 0},

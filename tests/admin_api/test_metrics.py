@@ -93,6 +93,7 @@ async def test_the_broker_in_numbers() -> None:
         "broker_frames_received_total": 9,
         "broker_ignored_frames_total": 0,
         "broker_requests_dropped_total": 0,
+        "broker_lost_metadata_entries_total": 0,
         'broker_transport_bytes_total{direction="in"}': 834,
         'broker_transport_bytes_total{direction="out"}': 302,
         "broker_buffered_bytes": 0,
