@@ -11,6 +11,7 @@ from broker.cluster_options import MIN_SECRET_BYTES, ClusterOptions
 from broker.listen import Listen, PeerUrl
 from broker.options import OPTIONS, Config
 from broker.toml_lines import shown_value
+from broker.wire.ids import parse_id
 
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts at which nobody can be reached
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
@@ -58,10 +59,11 @@ def is_in_cluster(cluster: ClusterOptions) -> bool:
     return bool(cluster.secret or cluster.secret_file or cluster.peers or cluster.auth == "tls")
 
 
-def cluster_settings_of(config: Config) -> ClusterSettings | None:
+def cluster_settings_of(config: Config, mates: tuple[str, ...] = ()) -> ClusterSettings | None:
     """What of the configuration concerns the cluster; None when there is to be none. OSError of `secret_file`.
 
-    Where others reach this broker is known for certain when it listens: see `reachable`.
+    `mates`: ids of the other workers of its machine. Where others reach this broker is known for certain when it
+    listens: see `reachable`.
     """
     cluster = config.cluster
     if not is_in_cluster(cluster):
@@ -84,6 +86,7 @@ def cluster_settings_of(config: Config) -> ClusterSettings | None:
         max_links=cluster.max_links,
         max_routes=cluster.max_routes,
         version=config.annotations.version,
+        mates=[parse_id(each) for each in mates],
     )
 
 

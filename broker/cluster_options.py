@@ -85,7 +85,7 @@ class ClusterOptions:
     locality: Locality = option(
         "local",
         "Who answers when routes here and at other brokers match: local, those here as long as there are any; even, "
-        "all alike. A way over another broker costs time and work.",
+        "all alike. A way over another broker costs time and work. The workers of one machine count as one broker.",
         '"even"',
     )
     hello_s: float = option(

@@ -220,7 +220,7 @@ class Core(Ends):
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
         self._snapshots: Final = Snapshots(self.table, self.query, self._diary, settings.snapshot_s, now)
-        tags = started_tags(settings, seed, COMPILED)
+        tags = started_tags(settings, cluster.mates if cluster is not None else [], seed, COMPILED)
         self._diary.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
 
     # What happens outside

@@ -50,9 +50,9 @@ FORCED_EVENTS_S = 0.1  # an idle writer seals within it
 class Server:
     """A broker that can be started and stopped once."""
 
-    def __init__(self, config: Config, link_path: str = "") -> None:
+    def __init__(self, config: Config, link_path: str = "", mates: tuple[str, ...] = ()) -> None:
         """`link_path`: of a worker among several, the Unix socket at which the others reach it; its ports are theirs,
-        too, so that nobody else can be told how to reach this one."""
+        too, so that nobody else can be told how to reach this one. `mates`: ids of these others."""
         self.config = config
         self._link_path = link_path  # empty: it is no such worker
         self.listeners: list[str] = []  # the URLs that are listened on, ports as the system gave them
@@ -60,7 +60,7 @@ class Server:
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
         dice = Dice(int.from_bytes(os.urandom(4), "big"))
-        self._cluster = cluster_settings_of(config)  # None: it is in none
+        self._cluster = cluster_settings_of(config, mates)  # None: it is in none
         self.core = Core(
             settings_of(config),
             broker_id,

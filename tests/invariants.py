@@ -21,6 +21,7 @@ def check_masks(core: Core) -> None:
         load = route.load
         lease = load.lease
         assert (table.route_at(route.slot), load.slot) == (route, route.slot), route.id_text
+        member = core.cluster.members.get(owner.id) if isinstance(owner, Remote) else None
         assert lease is None or lease.slot == route.slot, route.id_text
         if isinstance(owner, Peer):
             is_congested = owner.is_congested or owner.is_suspended
@@ -35,6 +36,7 @@ def check_masks(core: Core) -> None:
             ("unhealthy", is_down(route.tags)),
             ("congested", is_congested),
             ("remote", isinstance(owner, Remote)),
+            ("elsewhere", member is not None and not member.is_mate),
         ):
             if is_behind:
                 expected[name].add(route.slot)

@@ -34,6 +34,7 @@ STARTED = [
     ("zone", ""),
     ("seed", "270369"),  # the first roll of the dice of a World
     ("prefers_local", "yes"),
+    ("mates", ""),
     ("strict_hints", "no"),
     ("max_lookup_cache", "16384"),
     ("no_route", "reject"),

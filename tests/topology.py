@@ -50,8 +50,9 @@ class Net:
         costs: dict[str, int] | None = None,
         make: Callable[[str], CoreSettings] | None = None,
         numbers: dict[str, int] | None = None,
+        machines: Iterable[Iterable[str]] = (),
     ) -> None:
-        """`numbers`: by which brokers get their ids, if not 1, 2, 3 …"""
+        """`numbers`: by which brokers get their ids, if not 1, 2, 3 … `machines`: workers of one machine each."""
         self.now = 100.0
         self.names = list(names)
         self.edges = list(edges)
@@ -60,6 +61,7 @@ class Net:
         self.costs = costs or {}
         self.make = make or (lambda name: CoreSettings(broker_name=name))
         self.numbers = numbers or {name: number for number, name in enumerate(self.names, 1)}
+        self.machines = [list(machine) for machine in machines]
         self.worlds: dict[str, World] = {}
         self.ends: list[End] = []
         self.wire: deque[tuple[End, bytes | None]] = deque()
@@ -82,6 +84,12 @@ class Net:
             urls=[f"tcp://{name}:7000"],
             client_urls=[f"tcp://{name}.example:7000"],
             link_cost=self.costs.get(name, 10),
+            mates=[
+                route_id(0xB0 + self.numbers[mate])
+                for machine in self.machines
+                for mate in machine
+                if name in machine and mate != name
+            ],
         )
         settings = self.make(name)
         world = self.worlds[name] = World(settings, number, number, cluster, self.now, skew_s)

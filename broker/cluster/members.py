@@ -10,12 +10,25 @@ from broker.wire.ids import id_text
 class Member:
     """One broker that was heard of, this one included."""
 
-    __slots__ = ("cost", "hops_n", "id", "id_text", "info", "is_self", "next_hop", "raw", "remote", "unreachable_at")
+    __slots__ = (
+        "cost",
+        "hops_n",
+        "id",
+        "id_text",
+        "info",
+        "is_mate",
+        "is_self",
+        "next_hop",
+        "raw",
+        "remote",
+        "unreachable_at",
+    )
 
-    def __init__(self, info: Info, raw: bytes, is_self: bool, now: float) -> None:
+    def __init__(self, info: Info, raw: bytes, is_self: bool, is_mate: bool, now: float) -> None:
         self.id: Final = info.id
         self.id_text: Final = id_text(info.id)
         self.is_self: Final = is_self
+        self.is_mate: Final = is_mate  # another worker of this one's machine
         self.info = info  # the latest
         self.raw = raw  # and as it came
         self.remote = Remote(info.id, info.name, None)  # owner of its routes

@@ -282,6 +282,8 @@ class Replica:
         tell_route(self._diary, ROUTE_ADDED, new, owner_text(new.owner), at_ms)
         masks = self._table.masks
         masks.put(masks.remote, new.slot)
+        if not member.is_mate:
+            masks.put(masks.elsewhere, new.slot)
         self._mask(new, state, now)
         self._engine.route_opened(new, now)
 

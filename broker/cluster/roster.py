@@ -138,7 +138,8 @@ class Roster:
             if len(self._members) >= self._settings.max_brokers and not self._make_room():
                 self._handshakes.count("over-limit")
                 return
-            member = self._members[info.id] = Member(info, raw, False, now)
+            is_mate = info.id in self._settings.mates
+            member = self._members[info.id] = Member(info, raw, False, is_mate, now)
         else:
             if member.is_reachable and info.name != member.name:
                 self._part(member, now)
@@ -211,7 +212,7 @@ class Roster:
         info.neighbours = dict.fromkeys(sorted(self._handshakes.up), self._settings.link_cost)
         raw = info.encode()
         if mine is None:
-            mine = self._members[self._id] = Member(info, raw, True, now)
+            mine = self._members[self._id] = Member(info, raw, True, False, now)
         else:
             mine.info = info
             mine.raw = raw

@@ -13,6 +13,7 @@ class ClusterSettings:
         "hello_s",
         "is_mesh",
         "link_cost",
+        "mates",
         "max_brokers",
         "max_links",
         "max_routes",
@@ -43,6 +44,7 @@ class ClusterSettings:
         max_links: int = 64,
         max_routes: int = 200_000,
         version: int = 1,
+        mates: list[bytes] | None = None,
     ) -> None:
         self.secret: Final = secret  # empty: none
         self.auth: Final = auth  # secret, or tls: a verified certificate whose subject is among `principals`
@@ -59,4 +61,5 @@ class ClusterSettings:
         self.max_brokers: Final = max_brokers  # known ones, this one included
         self.max_links: Final = max_links
         self.max_routes: Final = max_routes  # entries about routes of other brokers, tombstones included
+        self.mates: Final[list[bytes]] = mates if mates is not None else []  # ids of the other workers of its machine
         self.version: Final = version  # of the router annotations that it speaks; 0: none

@@ -5,12 +5,16 @@ from typing import Final
 from broker import VERSION
 from broker.forwarding.settings import Settings
 from broker.routing.policies import Policy
+from broker.wire.ids import id_text
 
 SERVICE: Final = "service."  # before the name of a service that has something of its own
 
 
-def started_tags(settings: Settings, seed: int, is_compiled: bool) -> list[tuple[str, str]]:
-    """`seed`: of the dice of the choosers. Of a service only what differs: `service.orders`, `lb_method=random`."""
+def started_tags(settings: Settings, mates: list[bytes], seed: int, is_compiled: bool) -> list[tuple[str, str]]:
+    """`mates`: ids of the other workers of its machine. `seed`: of the dice of the choosers.
+
+    Of a service only what differs: `service.orders`, `lb_method=random`.
+    """
     default = policy_texts(settings.policy)
     tags = [
         ("version", VERSION),
@@ -18,6 +22,7 @@ def started_tags(settings: Settings, seed: int, is_compiled: bool) -> list[tuple
         ("zone", settings.zone),
         ("seed", str(seed)),
         ("prefers_local", _yes_or_no(settings.locality == "local")),
+        ("mates", " ".join([id_text(each) for each in mates])),
         ("strict_hints", _yes_or_no(settings.strict_hints)),
         ("max_lookup_cache", str(settings.max_lookup_cache)),
         ("no_route", settings.no_route),

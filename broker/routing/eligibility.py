@@ -7,7 +7,7 @@
         ejected     -         3                unless too many are ejected or unhealthy: panic
         unhealthy   -
         congested   -                   7      unless nobody else is left
-        remote      -               6          unless nobody else is left, or locality is `even` (D-52)
+        elsewhere   -               6          unless nobody else is left, or locality is `even` (D-52)
                         -----------------
         eligible        0       4
 
@@ -35,7 +35,7 @@ class Eligible:
 def eligible(candidates: Slots, masks: Masks, panic_percent: int, what: str, prefers_local: bool = True) -> Eligible:
     """Who of at least one candidate may get a unicast request. `what` was asked for, for people.
 
-    `prefers_local`: routes of other brokers only when this one has none left.
+    `prefers_local`: routes of other machines' brokers only when this one has none left.
     """
     left = candidates
     for mask in (masks.draining, masks.unleased, masks.full):
@@ -59,7 +59,7 @@ def eligible(candidates: Slots, masks: Masks, panic_percent: int, what: str, pre
     if relieved is not left and relieved.size():
         left = relieved
     if prefers_local:
-        near = _without(left, masks.remote)
+        near = _without(left, masks.elsewhere)
         if near is not left and near.size():
             left = near
     return Eligible(left, is_panic, None)

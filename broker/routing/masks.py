@@ -6,10 +6,11 @@
     ejected    panic  it failed too often in a row
     unhealthy  panic  it says so itself (tag `health=down`)
     congested  soft   it does not take what is written to it, or its socket is gone and may come back
-    remote     soft   another broker has it (D-52)
+    elsewhere  soft   another broker has it, which is no worker of the same machine (D-52, D-64)
+    remote     -      another broker has it
 
 hard: never chosen. panic: not chosen, unless too large a part of the candidates stands behind these two masks
-(`Policy.panic_percent`). soft: chosen when nobody else is left; `remote` can be switched off.
+(`Policy.panic_percent`). soft: chosen when nobody else is left; `elsewhere` can be switched off.
 """
 
 from typing import Final
@@ -26,6 +27,7 @@ class Masks:
         "drains",
         "draining",
         "ejected",
+        "elsewhere",
         "full",
         "generation",
         "remote",
@@ -42,6 +44,7 @@ class Masks:
         self.ejected: Final = Slots()
         self.unhealthy: Final = Slots()
         self.congested: Final = Slots()
+        self.elsewhere: Final = Slots()
         self.remote: Final = Slots()
         self._all: Final = [
             self.draining,
@@ -50,6 +53,7 @@ class Masks:
             self.ejected,
             self.unhealthy,
             self.congested,
+            self.elsewhere,
             self.remote,
         ]
 

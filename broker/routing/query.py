@@ -69,7 +69,7 @@ class Query:
         self._known_as: dict[tuple[str, bytes], Target] = {}  # what other brokers redirected; bounded by `limit`, too
         self._decided: dict[tuple[str, bytes], Target] = {}  # by what other brokers have decided; the same
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
-        self.prefers_local = True  # routes of other brokers get unicast requests only when this one has none (D-52)
+        self.prefers_local = True  # routes elsewhere get unicast requests only when none is left here (D-52, D-64)
         self.owners: Final = Owners()
         self.sticky: Final = Sticky()
         self.choices = 0  # made so far, see `choose`

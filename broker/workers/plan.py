@@ -35,7 +35,8 @@ class Handed:
 
     number: int  # from 1
     config: Config
-    link_path: str  # the Unix socket at which the other workers reach it
+    mates: tuple[str, ...]  # ids of the other workers
+    link_path: str  # the Unix socket at which they reach it
     admin_path: str  # that at which the supervisor does
 
     def encode(self) -> bytes:
@@ -92,6 +93,7 @@ class Plan:
                 ),
                 cluster=self._cluster(number),
             ),
+            tuple(worker_id(self.broker_id, other) for other in range(1, self.workers_n + 1) if other != number),
             self.link_path(number),
             self.admin_path(number),
         )

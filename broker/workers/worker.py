@@ -41,7 +41,7 @@ def main() -> int:
 
 async def _serve(handed: Handed) -> int:
     prepare()
-    server = Server(handed.config, handed.link_path)
+    server = Server(handed.config, handed.link_path, handed.mates)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.wish_stop)

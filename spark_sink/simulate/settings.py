@@ -27,7 +27,17 @@ _FIELDS: Final[dict[str, tuple[str, type]]] = {
 class RunSettings:
     """What a replay of one epoch needs to know of the broker that ran."""
 
-    __slots__ = ("_by_service", "_default", "has_seed", "lookup_cache", "prefers_local", "seed", "strict_hints", "zone")
+    __slots__ = (
+        "_by_service",
+        "_default",
+        "has_seed",
+        "lookup_cache",
+        "mates",
+        "prefers_local",
+        "seed",
+        "strict_hints",
+        "zone",
+    )
 
     def __init__(self, tags: Mapping[str, str | None]) -> None:
         """`tags` of BrokerStarted; empty when nobody has them."""
@@ -35,6 +45,7 @@ class RunSettings:
         self.seed: Final = int(tags.get("seed") or 1) if self.has_seed else 1
         self.zone: Final = tags.get("zone") or ""
         self.prefers_local: Final = (tags.get("prefers_local") or "yes") == "yes"
+        self.mates: Final = frozenset((tags.get("mates") or "").split())  # ids of brokers that count as this one
         self.strict_hints: Final = tags.get("strict_hints") == "yes"
         self.lookup_cache: Final = _number(tags.get("max_lookup_cache"), int, DEFAULT_LOOKUP_CACHE)
         self._default: Final = _fields(tags)

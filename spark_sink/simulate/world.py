@@ -64,6 +64,7 @@ class World:
         "_copies",
         "_default_zone",
         "_drained",
+        "_mates",
         "_names",
         "_now",
         "_question",
@@ -83,6 +84,7 @@ class World:
         self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.lookup_cache)
         self.query.prefers_local = settings.prefers_local
         self._default_zone: Final = settings.zone.encode()
+        self._mates: Final = settings.mates
         self._now = 0.0  # seconds, the latest moment that anything said
         self._zones: Final[dict[str, bytes]] = {}  # of callers, by Route Id
         self._copies: Final[dict[str, list[str]]] = {}  # Route Id -> those of its copies
@@ -211,6 +213,8 @@ class World:
         masks = self.table.masks
         if change.kind == ROUTE_ADDED or change.peer.startswith(_REMOTE):
             masks.put(masks.remote, route.slot)
+            if change.peer.removeprefix(_REMOTE) not in self._mates:
+                masks.put(masks.elsewhere, route.slot)
         if self._is_drained(route):
             masks.put(masks.draining, route.slot)
         elif masks.draining.has(route.slot):

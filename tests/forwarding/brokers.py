@@ -42,7 +42,9 @@ class Broker(World):
         """A route that another broker has."""
         route = Route(route_id(number), service, tags_of(tags), remote)
         self.core.table.join(route, self.at_ms, self.now)
-        self.core.table.masks.put(self.core.table.masks.remote, route.slot)
+        masks = self.core.table.masks
+        masks.put(masks.remote, route.slot)
+        masks.put(masks.elsewhere, route.slot)
         return route
 
     def refusals(self) -> dict[str, int]:

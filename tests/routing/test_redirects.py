@@ -27,6 +27,7 @@ def far(table: Table, *which: int) -> Slots:
     for route in table.routes():
         if number_of(route) in which:
             table.masks.put(table.masks.remote, route.slot)
+            table.masks.put(table.masks.elsewhere, route.slot)
             slots.add(route.slot)
     return slots
 

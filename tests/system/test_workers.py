@@ -127,6 +127,26 @@ async def test_a_service_of_one_worker_is_reached_from_all(workers: Workers) -> 
         await soon(echo)
 
 
+async def test_to_which_worker_a_service_came_makes_no_difference(workers: Workers) -> None:
+    """D-64: of two at one worker and one at the other each gets a third of the requests of every caller."""
+    services = [await workers.reach(worker, "orders", number) for number, worker in enumerate((1, 1, 2), 1)]
+    names = [b"1", b"2", b"3"]
+    echoes = [
+        asyncio.create_task(wire.echo(lambda _, name=name: name))  # type: ignore[misc]
+        for wire, name in zip(services, names, strict=True)
+    ]
+    for worker in (1, 2):
+        caller = await workers.reach(worker)
+        latest: list[bytes] = []
+        while sorted(latest[-3:]) != names:  # until its table has all of them
+            latest.append(await soon(answered(caller, "orders")))
+        found = Counter([await soon(answered(caller, "orders")) for _ in range(30)])
+        assert found == dict.fromkeys(names, 10)
+    for service in services:
+        await service.close()
+    await soon(asyncio.gather(*echoes))
+
+
 async def test_a_worker_that_is_killed_is_replaced_and_its_routes_are_forgotten(workers: Workers) -> None:
     service, caller = await workers.reach(1, "orders", 1), await workers.reach(2)
     echo = asyncio.create_task(service.echo())

@@ -82,6 +82,16 @@ def test_a_worker_answers_its_supervisor_only_and_starts_no_workers() -> None:
     assert plan().handed(2).link_path == "/tmp/w/w2.sock"
 
 
+def test_each_worker_knows_which_brokers_are_the_others() -> None:
+    """D-64."""
+    told = [plan().handed(number) for number in (1, 2, 3)]
+    ids = [each.config.broker.id for each in told]
+    assert [each.mates for each in told] == [(ids[1], ids[2]), (ids[0], ids[2]), (ids[0], ids[1])]
+    settings = cluster_settings_of(told[1].config, told[1].mates)
+    assert settings is not None
+    assert settings.mates == [uuid.UUID(ids[0]).bytes, uuid.UUID(ids[2]).bytes]
+
+
 def test_links_between_workers_leave_the_configured_bounds_to_others() -> None:
     config = handed(2, limits__max_connections_per_principal=5)
     usual = {name: OPTIONS[f"cluster.{name}"].default for name in ("max_links", "max_brokers")}

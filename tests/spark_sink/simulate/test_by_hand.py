@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.events import ROUTE_ADDED
 from broker.routing.shards import key_hash
 from broker.wire.frames import SHARD
 from broker.wire.keys import SHARD_KEY
@@ -13,7 +14,7 @@ from spark_sink.simulate.question import Question, copy_id
 from spark_sink.simulate.showing import as_json
 from spark_sink.simulate.simulation import Simulation
 from tests.fakes import address
-from tests.spark_sink.simulate.histories import History, asked, loads, name_of
+from tests.spark_sink.simulate.histories import History, asked, loads, name_of, tags_of
 
 OTHER = "b0000000-0000-4000-8000-000000000002"
 
@@ -105,6 +106,19 @@ def test_two_brokers_have_whose_turn_it_is_of_their_own_and_add_up(tmp_path: Pat
     assert loads(asked(tmp_path)) == {name_of(1): (5, 5), name_of(2): (3, 3)}
     assert loads(asked(tmp_path, Question(without=(("zone", "a"),)))) == {name_of(1): (5, 0), name_of(2): (3, 8)}
     assert loads(asked(tmp_path, Question(broker=OTHER))) == {name_of(1): (3, 3), name_of(2): (2, 2)}
+
+
+@pytest.mark.parametrize("mates, expected", [("", [(2, 4), (2, 0)]), (f"{OTHER} x", [(2, 2), (2, 2)])])
+def test_routes_of_other_workers_count_as_those_of_the_broker(
+    mates: str, expected: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """D-64: and those of other machines get nothing while there are local ones."""
+    history = History().start(mates=mates).join(1, "orders")
+    history.tell(ROUTE_ADDED, 2, "orders", tags_of(2, "orders"), peer=f"broker {OTHER}")
+    for number in range(4):
+        history.ask(1 + number % 2, "orders")
+    found = loads(asked(history.write(tmp_path)))
+    assert [found[name_of(number)] for number in (1, 2)] == expected
 
 
 @pytest.mark.parametrize("weight", [1, 7])
