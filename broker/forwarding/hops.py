@@ -20,6 +20,7 @@ from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.forwarding.remotes import Remote
 from broker.forwarding.translate import Mimes
 from broker.routing.table import Route
+from broker.routing.targets import ORIGIN_AT, ORIGIN_TO
 from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from broker.wire.annotations import ANNOTATIONS_MIME, STREAMING, Annotations, decode_annotations
 from broker.wire.ids import parse_id
@@ -41,7 +42,7 @@ MAX_PATHS: Final = 1024  # that are told apart; requests on later ones are count
 
 _KEY_BITS: Final = 41  # of a prefix's key: the number of a pair of mime types, of which a broker never meets 2^40
 _KEY_MASK: Final = (1 << _KEY_BITS) - 1
-
+ORIGIN_BYTES: Final = ORIGIN_TO - ORIGIN_AT
 NO_ROUTE: Final = b""  # a section that names none
 WORD: Final = "bad-annotations"
 
@@ -62,7 +63,23 @@ class Path:
 class Section:
     """A section that was read, and what this broker makes of it. Good for as long as names stay."""
 
-    __slots__ = ("annotations", "brokers", "hops_n", "onward", "path", "raw", "refusal", "route", "route_id", "service")
+    __slots__ = (
+        "annotations",
+        "brokers",
+        "generation",
+        "head",
+        "hops_n",
+        "mimes",
+        "onward",
+        "path",
+        "raw",
+        "refusal",
+        "rest",
+        "route",
+        "route_id",
+        "service",
+        "start",
+    )
 
     def __init__(self, raw: bytes, annotations: Annotations, path: Path) -> None:
         self.raw: Final = raw
@@ -75,11 +92,26 @@ class Section:
         self.brokers: list[str] = []  # that get a copy
         self.route: Route | None = None  # that it named when it was looked for last; its slot is -1 once it has left
         self.onward = b""  # the entry with this broker's name behind the trace; empty until it is needed
+        # Of the latest request for the route, which was found to be what the ADDRESS asks for: the next one is like it.
+        self.generation = 0  # of the table by which that was found; 0: none was yet
+        self.head = b""  # its metadata from the section on, up to the origin in the ADDRESS
+        self.rest = b""  # what the ADDRESS has behind the origin
+        self.start = 0  # where the caller's own metadata begins in the head
+        self.mimes = -1  # the caller's
 
     @property
     def trace(self) -> list[str]:
         """Brokers that had the request."""
         return self.annotations.trace
+
+    def is_like_latest(self, data: bytes, at: int, to: int, generation: int) -> bool:
+        """The metadata `data[at:to]`, which begins with this section, is like that of the latest request."""
+        head_to = at + len(self.head)
+        rest_at = head_to + ORIGIN_BYTES
+        rest_to = rest_at + len(self.rest)
+        if generation != self.generation or rest_to > to:
+            return False
+        return data[at:head_to] == self.head and data[rest_at:rest_to] == self.rest
 
 
 class Refused:
@@ -111,12 +143,7 @@ class Hops:
         "loops_refused",
         "name",
         "near",
-        "near_from",
-        "near_generation",
-        "near_head",
-        "near_mimes",
         "near_n",
-        "near_rest",
         "paths",
         "refused",
         "remotes",
@@ -137,14 +164,9 @@ class Hops:
         self.latest_entry = b""  # the entry of composite metadata that it was in; at most some KiB
         self.sections: Final[dict[bytes, Section]] = {}  # that were read, by their bytes; bounded by MAX_SECTIONS
         self.paths: dict[str, Path] = {}  # by `b1>b2>b3`; bounded by MAX_PATHS, and one for the rest under ""
-        # The latest one that named a route of this broker and came over one link, and what else its request had, for
-        # which all was found to be well: most are like that.
+        # The latest one that named a route of this broker, which has the caller's mime types, and came over one link:
+        # most requests are like its latest one.
         self.near: Section | None = None
-        self.near_head = b""  # the metadata, up to the origin in the ADDRESS
-        self.near_rest = b""  # what the ADDRESS has behind the origin
-        self.near_from = 0  # where the caller's own metadata begins in the head
-        self.near_generation = 0  # of the table
-        self.near_mimes = -1  # the caller's
         self.near_n = 0  # requests for routes of this broker that came over one link
         self._far_counts: list[int] = [0, 0]  # those that came over so many
         self.loops_refused = 0
@@ -162,7 +184,6 @@ class Hops:
         self.latest = None
         self.latest_entry = b""
         self.near = None
-        self.near_head = self.near_rest = b""
         self._naming += 1
 
     @property

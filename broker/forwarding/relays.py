@@ -19,6 +19,7 @@ from broker.forwarding.hops import (
     DATA_MIME,
     MAX_NEAR_BYTES,
     MAX_SECTION_KEPT,
+    ORIGIN_BYTES,
     WORD,
     Hops,
     Section,
@@ -35,7 +36,7 @@ from broker.forwarding.stamps import restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
-from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Target
+from broker.routing.targets import ORIGIN_AT, Target
 from broker.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
@@ -62,7 +63,6 @@ _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
 _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 _MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
-_ORIGIN_BYTES: Final = ORIGIN_TO - ORIGIN_AT
 
 
 class Relays:
@@ -143,8 +143,10 @@ class Relays:
         """
         hops = self.hops
         section = hops.near
-        head = hops.near_head
-        rest = hops.near_rest
+        if section is None:
+            return False
+        head = section.head
+        rest = section.rest
         kind = frame.kind
         data = frame.data
         end: i64 = frame.end  # machine words, as in `Peer.forward`
@@ -158,14 +160,14 @@ class Relays:
             return False
         to: i64 = at + u24_at(data, at - 3)
         head_to: i64 = at + len(head)
-        rest_at: i64 = head_to + _ORIGIN_BYTES
+        rest_at: i64 = head_to + ORIGIN_BYTES
         rest_to: i64 = rest_at + len(rest)
-        if section is None or rest_to > to or to > end:
+        if rest_to > to or to > end or section.generation != self._table.generation:
             return False
-        # More metadata may follow, and a later ADDRESS in it (D-69), where fragments do and this one ends with metadata.
+        # More metadata may follow, with a later ADDRESS (D-69), where fragments do and this one ends with metadata.
         if frame.flags & (METADATA | FOLLOWS) != METADATA and (not frame.flags & METADATA or to == end):
             return False
-        if data[at:head_to] != head or data[rest_at:rest_to] != rest or hops.near_generation != self._table.generation:
+        if data[at:head_to] != head or data[rest_at:rest_to] != rest:
             return False
         if peer.begun >= peer.max_streams or frame.stream_id & 1 != peer.begins:
             return False
@@ -174,7 +176,7 @@ class Relays:
             return False
         server = route.owner  # None once the route has left
         load = route.load
-        if not isinstance(server, Peer) or server.mimes != hops.near_mimes or load.lease is not None:
+        if not isinstance(server, Peer) or server.mimes != section.mimes or load.lease is not None:
             return False
         if load.is_watched and kind == REQUEST_RESPONSE:
             return False
@@ -185,7 +187,7 @@ class Relays:
         path.requests += 1
         path.last_at = frame.now
         hops.near_n += 1
-        start: i64 = at + hops.near_from
+        start: i64 = at + section.start
         splice = Splice(peer, frame.stream_id, server, server.open_id(), route, self._relayed, kind, frame.now)
         splice.open_stamped(frame, b"", data[start:end], to - start)
         return True
@@ -194,7 +196,8 @@ class Relays:
         """A new request of another broker. `request` knows its metadata; of one that is gathered all that is needed."""
         gathering = request.gathering
         request.is_counted = gathering is not None and gathering.is_counted
-        if gathering is not None and gathering.needs_whole:
+        is_in_pieces = gathering is not None and not gathering.needs_whole
+        if gathering is not None and not is_in_pieces:
             if not self._desk.merge(peer, request, gathering.metadata, None):
                 return
             frame = self._desk.cursor(gathering.frames[0], frame.now)
@@ -247,9 +250,14 @@ class Relays:
         if route is not None and route.slot >= 0:
             owner = route.owner
             if isinstance(owner, Peer):  # nearly always
-                self._deliver_decided(peer, frame, request, section, route, owner)
+                may_be = peer.link is not None and not is_in_pieces
+                if may_be and section.is_like_latest(data, at, to, self._table.generation):
+                    request.mimes = section.mimes
+                    self._deliver(peer, frame, request, section, route, owner, at + section.start)
+                else:
+                    self._deliver_decided(peer, frame, request, section, route, owner)
                 return
-        if gathering is not None and not gathering.needs_whole:
+        if gathering is not None and is_in_pieces:
             self._await_all(peer, frame, request, gathering)  # the route that it waited for has left meanwhile
         elif section.route_id:
             self._to_route(peer, frame, request, section)
@@ -320,6 +328,8 @@ class Relays:
                 self._desk.locate(frame, request)
                 start += request.metadata_at
                 request.rest_at += request.metadata_at
+            elif peer.link is not None:
+                self._remember(request, section, start)
             self._deliver(peer, frame, request, section, route, server, start)
         elif frame.kind != REQUEST_FNF and frame.kind != METADATA_PUSH:
             text = f"the route {route.id_text} of {self.hops.name} is none of those with {target.label} (any more)"
@@ -522,8 +532,8 @@ class Relays:
         if self._is_same(request, server):  # nearly always
             if section is not None:
                 self.hops.arrived(section.hops_n)
-                if section.hops_n == 1 and section.refusal is None:
-                    self._remember(peer, request, section, start)
+                if section.hops_n == 1 and section.refusal is None and peer.link is not None and section.head:
+                    self.hops.near = section
             self._join(peer, frame, request, route, server, b"", start)
             return
         if self._must_wait(peer, frame, request, server):
@@ -542,20 +552,19 @@ class Relays:
         is_composite = self._desk.mimes[server.mimes].kind == COMPOSITE
         return request.mimes == server.mimes and is_composite and not self._keeps_section
 
-    def _remember(self, peer: Peer, request: Request, section: Section, start: int) -> None:
-        """The next request like this one can be joined at once."""
+    def _remember(self, request: Request, section: Section, start: int) -> None:
+        """The next request for the route of the section that is like this one needs no second look."""
         hops = self.hops
         at = request.metadata_at
-        if request.gathering is not None or request.address_to - at > MAX_NEAR_BYTES:
-            return
-        if peer.link is not None and section.route is not None:
+        if hops.near is section:
+            hops.near = None
+        if request.address_to - at <= MAX_NEAR_BYTES:
             origin_at = request.address_at + ORIGIN_AT
-            hops.near = section
-            hops.near_head = request.data[at:origin_at]
-            hops.near_rest = request.data[origin_at + _ORIGIN_BYTES : request.address_to]
-            hops.near_from = start - at
-            hops.near_generation = self._table.generation
-            hops.near_mimes = request.mimes
+            section.head = request.data[at:origin_at]
+            section.rest = request.data[origin_at + ORIGIN_BYTES : request.address_to]
+            section.start = start - at
+            section.generation = self._table.generation
+            section.mimes = request.mimes
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
         """True, and the request is held, when metadata that this server cannot read as it is has not come whole."""

@@ -73,7 +73,7 @@ class Twin:
             return
         hops = self.broker.hops
         hops.near = hops.latest = None
-        hops.near_head = hops.near_rest = hops.latest_entry = b""
+        hops.latest_entry = b""
         self.broker.core.query._decided.clear()
         hops.sections.clear()
         hops._prefixes.clear()
