@@ -633,7 +633,7 @@ def test_state_of_a_route_is_told_in_a_tag_of_the_route_add() -> None:
     world.core.congested(orders.peer)
     world.advance(0.25)
     tags: list[AnyTag] = [(SERVICE_NAME, "orders"), (ROUTE_ID, uuid(1))]
-    raw.append(route_add(1, AT_MS + 1, "orders", *tags, ((0x7C, 1), "c"), broker=OURS))
+    raw.append(route_add(1, AT_MS + 1, "orders", *tags, ((0x7C, 1), "cw"), broker=OURS))
     world.core.relieved(orders.peer, world.now)
     world.advance(0.25)
     raw.append(added(1, AT_MS + 2, "orders"))
