@@ -131,7 +131,11 @@ FLOW_FIELD_COLUMNS: Final[dict[str, tuple[Column, ...]]] = _SHARED | {
     "model": (Column("model", TEXT, "`request_response`, `request_stream` …"),),
     "routing": (Column("routing", TEXT, "`unicast`, `shard` or `multicast`"),),
     "outcome": (Column("outcome", TEXT, "`completed`, `error`, `cancelled`, `rejected`, `route_lost`, `caller_lost`"),),
-    "word": (Column("word", TEXT, "code word of the broker's own error, or empty"),),
+    "word": (
+        Column(
+            "word", TEXT, "code word of the broker's own error, also of an `error` that it made (`deadline`), or empty"
+        ),
+    ),
     "emptied_by": (
         Column("emptied_by", TEXT, "of `no-route` the tag that left no route over, `region=mars`; else empty"),
     ),

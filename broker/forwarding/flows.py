@@ -7,6 +7,7 @@ exact. Where single requests are written, too, the flow hands each one on (`sing
 
 from typing import Final
 
+from broker.errors import CODE_WORDS
 from broker.events import NO_KEY, FlowRecord, bucket_of
 from broker.forwarding.singles import Singles, address_text
 from broker.routing.loads import ServiceLoad
@@ -21,7 +22,7 @@ MODEL_NAMES: Final[dict[int, str]] = {
 }
 
 COMPLETED: Final = 0
-FAILED: Final = 1  # the route answered with an ERROR
+FAILED: Final = 1  # the route answered with an ERROR, or the broker ended it: then its flow has the word
 CANCELLED: Final = 2  # by the caller
 REJECTED: Final = 3  # by the broker, before any route saw it
 ROUTE_LOST: Final = 4
@@ -34,6 +35,9 @@ MAX_ADDRESS_BYTES: Final = 16 << 20  # of ADDRESSes that the flows of one interv
 # Combinations in the totals; service names come from peers, later ones are counted without. Who has no route any more
 # gives its name to one that has.
 MAX_TOTALS: Final = 10_000
+
+_WORDS: Final[list[str]] = list(CODE_WORDS)
+_REJECTED_NAME: Final = OUTCOME_NAMES[REJECTED]
 
 
 class Counts:
@@ -91,6 +95,7 @@ class Flow:
 
     __slots__ = (
         "_counts",
+        "_ended",
         "_is_listed",
         "_table",
         "address",
@@ -143,11 +148,37 @@ class Flow:
         self.number = 0  # that single requests name it by; 0: none has in this interval
         self._counts: list[Counts | None] = [None, None, None, None, None, None]  # by outcome
         self._is_listed = False  # in the table's list: has counts of this interval
+        self._ended: dict[int, Flow] | None = None  # by word, see `ended_with`; None: the broker ended none so far
 
     @property
     def model_name(self) -> str:
         """`request_response`."""
         return MODEL_NAMES.get(self.model, "")
+
+    def ended_with(self, word: str) -> "Flow":
+        """Where those of its requests are counted that the broker itself ended, with this code word."""
+        ended = self._ended
+        if ended is None:
+            ended = self._ended = {}
+        place = _WORDS.index(word)
+        flow = ended.get(place)
+        if flow is not None:
+            return flow
+        return self._table.open(
+            ended,
+            place,
+            self.caller_route,
+            self.caller_service,
+            self.route_id,
+            self.service,
+            self.label,
+            self.model,
+            self.routing,
+            word,
+            self.emptied_by,
+            self.address,
+            self.key_hash,
+        )
 
     def count(
         self,
@@ -200,6 +231,9 @@ class Uncounted(Flow):
 
     __slots__ = ()
 
+    def ended_with(self, word: str) -> Flow:
+        return self
+
     def count(
         self,
         outcome: int,
@@ -242,7 +276,7 @@ class FlowTable:
         self.totals: dict[
             tuple[str, str, str, str, str], Counts
         ] = {}  # service, model, routing, outcome, word; see MAX_TOTALS
-        self._refused = 0  # of the totals: those with a code word
+        self._refused = 0  # of the totals: those of requests that no route saw
         # Requests of other brokers: the one where they came in has counted them, so this one is in no record.
         self.relayed: Final[Flow] = Uncounted(self, {}, 0, "", "", "", "", "", 0, "", "")
         self._crowd: dict[str, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
@@ -319,7 +353,7 @@ class FlowTable:
         total = self.totals.get(key)
         if total is None:
             # Callers make up the names of services that nobody has: they must not crowd out those that are there.
-            is_refused = flow.word != ""
+            is_refused = outcome == REJECTED
             if self._is_full(is_refused) and flow.service in self._there and is_refused not in self._folded:
                 self._folded.append(is_refused)
                 self._fold(is_refused)
@@ -338,7 +372,7 @@ class FlowTable:
         total = self.totals.get(key)
         if total is None:
             total = self.totals[key] = Counts()
-            if key[4]:
+            if key[3] == _REJECTED_NAME:
                 self._refused += 1
         return total
 
@@ -348,7 +382,7 @@ class FlowTable:
         No sum over them changes.
         """
         for key, total in list(self.totals.items()):
-            if not key[0] or (key[4] != "") != is_refused or key[0] in self._there:
+            if not key[0] or (key[3] == _REJECTED_NAME) != is_refused or key[0] in self._there:
                 continue
             del self.totals[key]
             if is_refused:

@@ -79,7 +79,7 @@ class Multicast(Trunk):
     def __init__(self, fanouts: Fanouts, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         self.caller: Final = caller
         self.caller_id: Final = caller_id
-        self.flow: Final = flow
+        self.flow = flow  # where it is counted; another one of the same kind when the broker ends it
         self.model: Final = model
         self.branches: dict[int, Branch] = {}  # open ones by number; bounded by the routes that matched
         self.is_whole = False  # all fragments of the request have come
@@ -286,6 +286,8 @@ class Multicast(Trunk):
     def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
         """Ends the call with an error of the broker's own."""
         self.caller.send(encode_error(self.caller_id, refusal.code, refusal.message))
+        if outcome == FAILED:
+            self.flow = self.flow.ended_with(refusal.word)
         self.finish(outcome, now)
 
     def finish(self, outcome: int, now: float) -> None:

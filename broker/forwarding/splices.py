@@ -89,7 +89,7 @@ class Splice(Stream):
         self.server: Final = server
         self.route_id: Final = route_id  # stream id at the server
         self.route: Final = route
-        self.flow: Final = flow
+        self.flow = flow  # where it is counted; another one of the same kind when the broker ends it
         self.model: Final = model
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self.caller_done = False  # the caller sends no more payloads
@@ -264,6 +264,7 @@ class Splice(Stream):
         else:
             text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
+        self.flow = self.flow.ended_with("deadline")
         self.finish(FAILED, verdict, now)
 
     def _is_to_blame(self, waited_s: float) -> bool:

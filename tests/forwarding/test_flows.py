@@ -36,7 +36,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request_n,
 )
-from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from broker.wire.keys import SHARD_KEY, Key
 from tests.fakes import START_MS, World, address, addressed, composite, fragments, route_id
 from tests.forwarding.pairs import ANSWERED, MODELS, Pair
 
@@ -145,6 +146,58 @@ def test_refusals_with_different_words_are_different_flows() -> None:
     pair.caller.request(REQUEST_RESPONSE, 9, address(service="stock"))
     rejected = [(record.word, record.requests) for record in pair.world.flows() if record.outcome == "rejected"]
     assert sorted(rejected) == [("bad-address", 1), ("bad-request", 1), ("no-route", 1), ("over-limit", 2)]
+
+
+@pytest.mark.parametrize("routing", [UNICAST, SHARD, MULTICAST])
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_deadline_that_the_broker_ends_is_an_error_with_its_word(kind: int, routing: int) -> None:
+    pair = Pair()
+    hints = [(Key.text("deadline_ms"), "500"), (SHARD_KEY, "service")]
+    pair.caller.request(kind, 1, address(routing, hints=hints, service="orders"))
+    pair.world.advance(0.5)
+    (record,) = pair.world.flows()
+    assert outcome(record) == ("error", "deadline", 1, 1, 0)
+    route = "" if routing == MULTICAST else "00000000-0000-0000-0000-000000000001"
+    assert (record.service, record.route_id, record.model) == ("orders", route, NAMES[kind])
+    totals = pair.world.core.engine.flows.totals
+    assert [(key[0], *key[3:], counts.requests) for key, counts in totals.items()] == [
+        ("orders", "error", "deadline", 1)
+    ]
+
+
+def test_errors_of_a_route_and_deadlines_of_the_same_requests_are_different_flows() -> None:
+    pair = Pair()
+    asked = address(hints=[(Key.text("deadline_ms"), "500")], service="orders")
+    for stream_id in (1, 3, 5):
+        pair.caller.request(REQUEST_RESPONSE, stream_id, asked)
+    pair.service.fail(2, 0x201, "no")
+    pair.world.advance(0.5)
+    records = pair.world.flows()
+    assert sorted(outcome(record)[:3] for record in records) == [("error", "", 1), ("error", "deadline", 2)]
+    assert len({(record.address, record.address_frame, record.route_id) for record in records}) == 1
+    pair.caller.request(REQUEST_RESPONSE, 7, asked)
+    pair.world.advance(0.5)
+    assert [outcome(record)[:3] for record in pair.world.flows()] == [("error", "deadline", 1)]  # of the next interval
+
+
+def test_a_request_that_began_in_an_earlier_interval_has_the_word_of_its_deadline() -> None:
+    pair = Pair()
+    pair.caller.request(REQUEST_STREAM, 1, address(hints=[(Key.text("deadline_ms"), "3000")], service="orders"))
+    pair.world.advance(1)
+    assert pair.world.flows() == []
+    pair.world.advance(1)
+    assert [outcome(record) for record in pair.world.flows()] == [("error", "deadline", 1, 1, 0)]
+
+
+def test_a_multicast_whose_items_pass_the_limit_is_an_error_with_that_word() -> None:
+    world = World(CoreSettings(multicast_buffer_bytes=1000))
+    services = [world.service("orders", number) for number in (1, 2, 3)]
+    caller = world.caller()
+    caller.request(REQUEST_STREAM, 1, address(MULTICAST, service="orders"), n=1)
+    for service in services:
+        service.answer(2, bytes(600), NEXT)
+    (record,) = world.flows()
+    assert outcome(record) == ("error", "over-limit", 1, 1, 1)
 
 
 def test_items_and_bytes_of_a_channel_are_exact() -> None:
@@ -402,6 +455,15 @@ def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there
     assert table.totals["orders", "fire_and_forget", "unicast", "completed", ""].requests == 1
     left_over = MAX_TOTALS + 3 - MAX_REFUSED_TOTALS
     assert table.totals["", "fire_and_forget", "unicast", "rejected", "no-route"].requests == left_over
+
+
+def test_deadlines_count_among_the_totals_of_services_that_are_there() -> None:
+    table = FlowTable(NO_SINGLES)
+    owner: dict[int, Flow] = {}
+    for key in range(MAX_REFUSED_TOTALS + 3):
+        opened(table, owner, key, f"service-{key}").ended_with("deadline").count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    table.take_records(1, 0, 1000)
+    assert len(table.totals) == MAX_REFUSED_TOTALS + 3
 
 
 def test_an_interval_without_requests_has_no_records() -> None:

@@ -44,7 +44,7 @@ from broker.rsocket.frames import (
 )
 from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from broker.wire.ids import parse_id
-from broker.wire.keys import SHARD_KEY
+from broker.wire.keys import SHARD_KEY, Key
 from broker.wire.tags import Tag
 from tests.fakes import START_MS, Wire, World, address, composite, route_id, tags_of
 
@@ -167,11 +167,13 @@ class History:
         if dice.random() < 0.3:
             tags["region"] = dice.choice(["eu", "us", "moon"])
         routing = dice.choice([UNICAST, UNICAST, UNICAST, self.other_routing()])
-        hints = None
+        hints: list[tuple[Key, str]] = []
         if routing == SHARD:
             tags["user"] = str(dice.randrange(20))
-            hints = [(SHARD_KEY, "user")]
-        raw = address(routing, hints, b"", **tags)
+            hints.append((SHARD_KEY, "user"))
+        if dice.random() < 0.1:
+            hints.append((Key.text("deadline_ms"), "200"))
+        raw = address(routing, hints or None, b"", **tags)
         if dice.random() < 0.02:
             raw = raw[:-1]  # no ADDRESS
         if dice.random() < 0.05:
@@ -399,6 +401,19 @@ def test_a_refused_request_says_which_tag_left_no_route_over() -> None:
         ("no-route", "region=eu", 0),
     ]
     assert [record.emptied_by for record in world.flows()] == ["service=mars", "region=eu"]
+
+
+@pytest.mark.parametrize("routing", [UNICAST, MULTICAST])
+def test_a_request_that_the_broker_ended_has_its_word(routing: int) -> None:
+    world = World(CoreSettings(single_requests=1))
+    world.service("orders", 1)
+    hints = [(Key.text("deadline_ms"), "500")]
+    world.caller().request(REQUEST_RESPONSE, 1, address(routing, hints, service="orders"))
+    world.advance(0.5)
+    taken = Taken(world)
+    taken.take()
+    (row,) = taken.requests
+    assert (OUTCOME_NAMES[row["outcome"]], row["word"], row["service"]) == ("error", "deadline", "orders")
 
 
 def test_one_address_that_is_emptied_by_two_tags_in_turn_is_told_as_two() -> None:
