@@ -32,7 +32,7 @@ from broker.forwarding.singles import SingleRequests
 from broker.hosts import own_names
 from broker.listen import Listen
 from broker.log import Refusals, log_event
-from broker.options import SERVICE_KEYS, Config, EventOptions, one_of_requests
+from broker.options import SERVICE_KEYS, Config, EventOptions, LogOptions, one_of_requests
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import DialView, Moment
@@ -108,7 +108,7 @@ class Server:
                     "version": VERSION,
                     "weight": max(1, self.core.settings.single_requests),
                 }
-                arguments = writer_arguments(config.events)
+                arguments = writer_arguments(config.events, config.log)
                 await self.event_pipe.start(config.events.dir, header, config.events.roll_s, arguments)
             for listen in config.server.listen:
                 await self._listen(listen, context)
@@ -350,11 +350,12 @@ def _make_folder(path: str) -> None:
         raise BrokerError("bad-config", f"events.dir: {path}: {reason}") from None
 
 
-def writer_arguments(events: EventOptions) -> list[str]:
+def writer_arguments(events: EventOptions, log: LogOptions) -> list[str]:
     """The options of the writer's command line, beside those that every writer gets."""
     arguments = ["--min-free-bytes", str(events.min_free_bytes), "--sync-s", "1" if events.sync == "second" else "0"]
     arguments += ["--keep-s", str(events.keep_s), "--keep-bytes", str(events.keep_bytes)]
     arguments += ["--reader-timeout-s", str(events.reader_timeout_s)]
+    arguments += ["--log-level", log.level, "--log-format", log.format]
     return arguments + (["--ignore-silent-readers"] if events.silent_readers == "ignore" else [])
 
 

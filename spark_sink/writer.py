@@ -1,18 +1,22 @@
 """The writer of event files: a process of its own that turns frames from its standard input into sealed segments.
 
     python -m spark_sink.writer --events DIR [--roll-s 1.0] [--roll-bytes N] [--min-free-bytes N] [--sync-s S]
+                                [--log-level info] [--log-format text]
 
 It is a process because encoding holds the interpreter lock for milliseconds, which the broker cannot spare. It ends
 when its input ends and never before: signals that end the broker leave it alone, so that it seals what the broker said
 last. What it does with frames `spark_sink.writing.writer` says.
 
-After each change it writes its state as one line of JSON (`WriterState`) to standard output, for the broker. Exit
-status: 0 all sealed; 1 the input was torn or garbage, all before it is sealed; 3 the folder could not be written.
+After each change it writes its state as one line of JSON (`WriterState`) to standard output, for the broker. What it
+has to say to people are lines of the broker's log (`broker.log`), on the standard error that both have; the state that
+belongs to a line is told before it. Exit status: 0 all sealed; 1 the input was torn or garbage, all before it is
+sealed; 3 the folder could not be written.
 """
 
 import contextlib
 import fcntl
 import gc
+import logging
 import os
 import select
 import signal
@@ -20,11 +24,12 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import click
 import msgspec
 
+from broker.log import setup as setup_log
 from spark_sink.batches import warm_up
 from spark_sink.errors import BadFrame
 from spark_sink.frames import FrameSplitter, decode_header
@@ -42,6 +47,11 @@ FILLED: Final = 0.25  # of the pipe, at the pace of the last read, while we look
 
 EXIT_GARBAGE: Final = 1
 EXIT_LOST: Final = 3
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
+
+_log: Final = logging.getLogger("spark_sink.writer")  # `__name__` is that of the main module
 
 
 class StateLines:
@@ -80,8 +90,9 @@ def drain(fd: int, splitter: FrameSplitter, writer: Writer, states: StateLines) 
         while (frame := splitter.pull()) is not None:
             writer.take(frame, time.monotonic(), time.time())
         writer.tick(time.monotonic(), time.time())
-        states.tell(writer.state)
         due_at = writer.next_deadline()
+        if not states.tell(writer.state):  # or a broker that was held up would not hear it before something happens
+            due_at = min(due_at, time.monotonic() + FIRST_RETRY_S)
         hang_up.poll(min(rest_s, _until(due_at)) * MS_PER_S)
         rest_s = 0.0
         if select.select([fd], [], [], None if due_at == NEVER else _until(due_at))[0]:
@@ -142,12 +153,8 @@ def first_frame(fd: int, splitter: FrameSplitter) -> bytes | None:
     return frame
 
 
-def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int, errors: TextIO) -> int:
+def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int) -> int:
     """The life of the process: exit status."""
-
-    def say(sentence: str) -> None:
-        print(f"event writer: {sentence}", file=errors, flush=True)
-
     splitter = FrameSplitter()
     states = StateLines(state_fd)
     try:
@@ -156,21 +163,33 @@ def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int, er
             return 0
         header = decode_header(frame)
     except BadFrame as error:
-        say(f"{error}")
+        _log.error("event writer: %s", error)
         return EXIT_GARBAGE
-    writer = Writer(events, header, disk=Disk(), say=say, settings=settings, keep=keep)
+
+    def say(sentence: str) -> None:
+        states.tell(writer.state)
+        _log.warning("event writer: %s", sentence)
+
+    def say_well(sentence: str) -> None:
+        states.tell(writer.state)
+        _log.info("event writer: %s", sentence)
+
+    writer = Writer(events, header, disk=Disk(), say=say, say_well=say_well, settings=settings, keep=keep)
     writer.begin(time.monotonic(), time.time())
     status = 0
     try:
         drain(fd, splitter, writer, states)
     except BadFrame as error:
-        say(f"{error}; all before it is kept")
+        _log.error("event writer: %s; all before it is kept", error)
         status = EXIT_GARBAGE
     if not finish(writer, states):
         state = writer.state
-        say(
-            f"{events} cannot be written ({state.error}); {state.held_bytes} bytes of records are lost, "
-            f"{state.wal_bytes} wait for the next writer"
+        _log.error(
+            "event writer: %s cannot be written (%s); %d bytes of records are lost, %d wait for the next writer",
+            events,
+            state.error,
+            state.held_bytes,
+            state.wal_bytes,
         )
         status = EXIT_LOST
     return status
@@ -188,6 +207,8 @@ def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int, er
     "--reader-timeout-s", type=click.FloatRange(min=0), default=Keep().reader_timeout_s, help="Until it is told."
 )
 @click.option("--ignore-silent-readers", is_flag=True, help="Nothing is kept for a reader that is silent for so long.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", help="As log.level of the broker.")
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", help="As log.format of the broker.")
 def main(
     events: Path,
     roll_s: float,
@@ -198,16 +219,24 @@ def main(
     keep_bytes: int,
     reader_timeout_s: float,
     ignore_silent_readers: bool,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Write the frames of a broker, from standard input, into event files."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    setup_log(log_level, log_format)
     os.nice(5)
     gc.disable()  # rows are trees without cycles; walking them costs more than all the encoding (measured: 2x)
     warm_up()
     settings = Settings(roll_s=roll_s, roll_bytes=roll_bytes, min_free_bytes=min_free_bytes, sync_s=sync_s)
     keep = Keep(keep_s, keep_bytes, reader_timeout_s, ignore_silent_readers)
-    sys.exit(run(sys.stdin.fileno(), events, settings, keep, sys.stdout.fileno(), sys.stderr))
+    try:
+        status = run(sys.stdin.fileno(), events, settings, keep, sys.stdout.fileno())
+    except Exception:  # the edge of the process: the broker's log gets a line with the stack, and a new writer goes on
+        _log.exception("event writer: ended by an error of its own")
+        status = EXIT_GARBAGE
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -81,11 +81,20 @@ def declare(events: Path, name: str, reading: Reading) -> None:
 class Retention:
     """Looks through the folders when it is told to, and removes what need not be kept."""
 
-    def __init__(self, events: Path, keep: Keep, disk: Disk, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        events: Path,
+        keep: Keep,
+        disk: Disk,
+        say: Callable[[str], None],
+        say_well: Callable[[str], None] | None = None,
+    ) -> None:
+        """`say` and `say_well` as of the Writer."""
         self._events: Final = events
         self._keep: Final = keep
         self._disk: Final = disk
         self._say: Final = say
+        self._say_well: Final = say_well or say
         self._silent: set[str] = set()  # readers that were told of
         self._bad: set[str] = set()  # files that were told of
 
@@ -120,7 +129,7 @@ class Retention:
             does = "it keeps nothing any more" if self._keep.ignores_silent else "what it has not read is kept"
             self._say(f"the reader {name} has said nothing for {self._keep.reader_timeout_s:.0f} s; {does}")
         for name in sorted(self._silent - silent):
-            self._say(f"the reader {name} is heard again, or gone")
+            self._say_well(f"the reader {name} is heard again, or gone")
         self._silent = silent
         return [one for one in readers if not (self._keep.ignores_silent and one.name in silent)]
 

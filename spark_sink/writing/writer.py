@@ -74,12 +74,15 @@ class Writer:
         say: Callable[[str], None],
         settings: Settings,
         keep: Keep = KEEP_ALL,
+        say_well: Callable[[str], None] | None = None,
     ) -> None:
-        """`say` takes sentences for people. Call `begin` before the first frame."""
+        """`say` takes sentences for people, `say_well` those of what is well again (None: `say`). Call `begin` before
+        the first frame."""
         self._events: Final = events
         self._header: Final = header
         self._disk: Final = disk
         self._say: Final = say
+        self._say_well: Final = say_well or say
         self._settings: Final = settings
         self._came = header.first_frame - 1  # number of the last frame that came
         self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
@@ -98,7 +101,7 @@ class Writer:
         self._orphans: list[Path] = []  # those that nobody comes for; a living writer may have them all the same
         self._adopt_at = NEVER  # monotonic; inf: `begin` was not called
         self._total = Ledger()  # of the epoch, up to the end of the open log
-        self._retention: Final = Retention(events, keep, disk, say)
+        self._retention: Final = Retention(events, keep, disk, say, self._say_well)
         self._look_at = 0.0 if keep.is_bounded else NEVER  # monotonic
         self._appending: Final = _Retry()
         self._sealing: Final = _Retry()
@@ -369,17 +372,18 @@ class Writer:
         self._forget_above = len(self._known) + MAX_DEFINITIONS
 
     def _failed(self, error: OSError, now: float) -> None:
-        if not self._state.error:  # said once per failure, not per try
+        is_new = not self._state.error
+        self._state.error = str(error)[:MAX_ERROR_TEXT]
+        if is_new:  # said once per failure, not per try
             self._failing_since = now
             held = f"at most {self._settings.max_held_bytes >> 20} MiB of records wait in memory"
             self._say(f"{self._events} cannot be written ({error}); {held} and it is tried again")
-        self._state.error = str(error)[:MAX_ERROR_TEXT]
 
     def _healed(self, now: float) -> None:
         if self._state.error and self._appending.at == NEVER and self._sealing.at == NEVER:
             self._state.error = ""
             lost = f"{self._dropped} records were dropped" if self._dropped else "nothing was lost"
-            self._say(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
+            self._say_well(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
             self._dropped = 0
 
 

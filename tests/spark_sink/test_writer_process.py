@@ -1,23 +1,39 @@
 """The writer as the broker meets it: a real process, its pipes, its ends."""
 
+import contextlib
 import fcntl
-import io
+import json
+import logging
 import os
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import pytest
 
-from broker.options import EventOptions
+from broker.options import EventOptions, LogFormat, LogLevel, LogOptions
 from broker.server import writer_arguments
 from spark_sink import writer as writer_module
 from spark_sink.frames import FrameSplitter
 from spark_sink.segments import Disk
-from spark_sink.writer import EXIT_GARBAGE, EXIT_LOST, LAST_PAUSE_S, PIPE_BYTES, StateLines, capacity, pause_s, run
+from spark_sink.writer import (
+    EXIT_GARBAGE,
+    EXIT_LOST,
+    FORMATS,
+    LAST_PAUSE_S,
+    LEVELS,
+    PIPE_BYTES,
+    StateLines,
+    capacity,
+    pause_s,
+    run,
+)
 from spark_sink.writing.retention import Keep
 from spark_sink.writing.state import Settings, WriterState
 from spark_sink.writing.writer import Writer
@@ -126,26 +142,24 @@ def test_file_size_limit_heals_without_loss(tmp_path: Path) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, resource.RLIM_INFINITY))
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert [line.split(b" (")[0] for line in errors.splitlines()[:1]] == [
-        f"event writer: {tmp_path} cannot be written".encode()
-    ]
-    assert errors.count(b"\n") == 2
-    assert b"nothing was lost" in errors
+    failed, healed = errors.decode().splitlines()
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    assert re.match(rf"{moment} warning event writer: {re.escape(str(tmp_path))} cannot be written \(", failed)
+    assert re.match(rf"{moment} info    event writer: .* can be written again after .* s, nothing was lost$", healed)
     assert (sealed_seqs(tmp_path), last_state(output)["error"]) == (list(range(1, 51)), "")
 
 
-def run_on(stream: bytes, folder: Path) -> tuple[int, str]:
-    """The process's life inside this one: exit status and what it says."""
+def run_on(stream: bytes, folder: Path) -> int:
+    """The process's life inside this one: exit status."""
     read_end, write_end = os.pipe()
-    errors = io.StringIO()
     with open(os.devnull, "wb") as states, os.fdopen(read_end, "rb"):
         os.write(write_end, stream)
         os.close(write_end)
-        return run(read_end, folder, Settings(roll_s=60.0), Keep(), states.fileno(), errors), errors.getvalue()
+        return run(read_end, folder, Settings(roll_s=60.0), Keep(), states.fileno())
 
 
-def test_input_without_a_byte_ends_well_and_silently(tmp_path: Path) -> None:
-    assert run_on(b"", tmp_path) == (0, "")
+def test_input_without_a_byte_ends_well_and_silently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert (run_on(b"", tmp_path), caplog.records) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -160,23 +174,124 @@ def test_input_without_a_byte_ends_well_and_silently(tmp_path: Path) -> None:
         (header_frame() + frames(1)[0] + b"\xff" * 9, "a frame says that it is 4294967295 bytes long", 10),
     ],
 )
-def test_torn_or_garbage_input_is_one_sentence_and_keeps_what_was_good(
-    tmp_path: Path, stream: bytes, sentence: str, kept: int
+def test_torn_or_garbage_input_is_one_line_and_keeps_what_was_good(
+    tmp_path: Path, stream: bytes, sentence: str, kept: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    status, said = run_on(stream, tmp_path)
-    assert status == EXIT_GARBAGE
-    assert (said.count("\n"), said.startswith("event writer: ")) == (1, True)
-    assert sentence in said
+    assert run_on(stream, tmp_path) == EXIT_GARBAGE
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("spark_sink.writer", logging.ERROR)
+    assert record.getMessage().startswith("event writer: ")
+    assert sentence in record.getMessage()
     assert len(sealed_seqs(tmp_path)) == kept
 
 
-def test_folder_that_never_works_ends_with_the_loss_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_never_works_ends_with_the_loss_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(writer_module, "LAST_TRIES_S", 0.0)
     folder = tmp_path / "events"
     folder.write_text("no folder")
-    status, said = run_on(header_frame() + frames(1)[0], folder)
-    assert status == EXIT_LOST
-    assert "bytes of records are lost" in said.splitlines()[-1]
+    assert run_on(header_frame() + frames(1)[0], folder) == EXIT_LOST
+    assert "bytes of records are lost" in caplog.records[-1].getMessage()
+
+
+@pytest.mark.slow
+def test_lines_are_json_and_as_important_as_the_log_is_told_to_be(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.write_text("no folder")
+    stream = header_frame() + frames(1)[0] + b"\xff" * 9
+    said = {}
+    for level in ("warning", "error"):
+        process = writer_process(folder, "--log-format", "json", "--log-level", level)
+        pipe(process).write(stream)
+        pipe(process).flush()
+        assert "Not a directory" in state_line(process)["error"]
+        folder.unlink()
+        _, errors = process.communicate(timeout=60)
+        said[level] = [json.loads(line) for line in errors.splitlines()]
+        shutil.rmtree(folder)
+        folder.write_text("no folder")
+    assert [(line["level"], line["logger"], line["text"].split(" (")[0]) for line in said["warning"]] == [
+        ("warning", "spark_sink.writer", f"event writer: {folder} cannot be written"),
+        ("error", "spark_sink.writer", said["error"][0]["text"]),
+    ]
+    assert [line["level"] for line in said["error"]] == ["error"]
+
+
+@pytest.mark.slow
+def test_an_error_of_its_own_is_a_line_with_its_stack(tmp_path: Path) -> None:
+    program = (
+        "import sys, spark_sink.writer as writer\n"
+        "writer.Writer = None\n"
+        "writer.main(['--events', sys.argv[1], '--log-format', 'json'])\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, input=header_frame(), capture_output=True, cwd=PROJECT, timeout=60, check=False)
+    (line,) = ended.stderr.splitlines()
+    told = json.loads(line)
+    assert (ended.returncode, told["level"]) == (EXIT_GARBAGE, "error")
+    assert told["text"] == "event writer: ended by an error of its own"
+    assert "TypeError" in told["traceback"]
+
+
+def test_the_state_that_belongs_to_a_line_is_told_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reads that files can be written again finds no error any more, however much there is to write."""
+    caplog.set_level(logging.INFO, "spark_sink.writer")
+    folder = tmp_path / "events"
+    folder.write_text("no folder")
+    read_end, write_end = os.pipe()
+    state_read, state_write = os.pipe()
+    os.set_blocking(state_read, False)
+    told: list[str] = []
+
+    class Reading(logging.Handler):
+        """Takes what was told by the time of each line, and makes room for the folder."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(last_state(os.read(state_read, 1 << 16))["error"])
+            folder.unlink(missing_ok=True) if folder.is_file() else os.close(write_end)
+
+    handler = Reading()
+    logging.getLogger("spark_sink.writer").addHandler(handler)
+    monkeypatch.setattr("spark_sink.writing.writer.FIRST_RETRY_S", 0.01)
+    os.write(write_end, header_frame() + frames(1)[0])
+    try:
+        run(read_end, folder, Settings(roll_s=60.0), Keep(), state_write)
+    finally:
+        logging.getLogger("spark_sink.writer").removeHandler(handler)
+        for descriptor in (read_end, state_read, state_write):
+            os.close(descriptor)
+    assert [record.getMessage().partition(f"{folder} ")[2][:12] for record in caplog.records] == [
+        "cannot be wr",
+        "can be writt",
+    ]
+    assert ["Not a directory" in each for each in told] == [True, False]
+
+
+def test_state_that_found_no_room_is_told_as_soon_as_there_is(tmp_path: Path) -> None:
+    """The broker was held up, and nothing more happens."""
+    read_end, write_end = os.pipe()
+    state_read, state_write = os.pipe()
+    os.set_blocking(state_write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(state_write, bytes(1 << 12))
+    os.write(write_end, frames(1)[0])
+    writer = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings(roll_s=60.0))
+    draining = threading.Thread(
+        target=writer_module.drain, args=(read_end, FrameSplitter(), writer, StateLines(state_write))
+    )
+    draining.start()
+    found = b""
+    while not found.strip(b"\0"):
+        found = os.read(state_read, 1 << 16)
+    assert last_state(found.strip(b"\0"))["frames"] == 1
+    os.close(write_end)
+    draining.join()
+    for descriptor in (read_end, state_read, state_write):
+        os.close(descriptor)
 
 
 def test_states_that_nobody_reads_cost_nothing() -> None:
@@ -216,7 +331,8 @@ def test_options_of_the_broker_are_understood() -> None:
     options = EventOptions(
         min_free_bytes=5, sync="second", keep_s=7.5, keep_bytes=11, reader_timeout_s=13.0, silent_readers="ignore"
     )
-    context = writer_module.main.make_context("writer", ["--events", "x", *writer_arguments(options)])
+    log = LogOptions(level="error", format="json")
+    context = writer_module.main.make_context("writer", ["--events", "x", *writer_arguments(options, log)])
     assert context.params == {
         "events": Path("x"),
         "roll_s": 1.0,
@@ -227,7 +343,10 @@ def test_options_of_the_broker_are_understood() -> None:
         "keep_bytes": 11,
         "reader_timeout_s": 13.0,
         "ignore_silent_readers": True,
+        "log_level": "error",
+        "log_format": "json",
     }
+    assert (get_args(LogLevel), get_args(LogFormat)) == (LEVELS, FORMATS)
 
 
 def test_writer_is_nice_to_the_broker(tmp_path: Path) -> None:
