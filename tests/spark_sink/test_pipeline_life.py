@@ -236,18 +236,49 @@ def test_second_pipeline_of_the_same_folders_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_events_that_went_into_other_tables_are_refused_and_tables_may_move(tmp_path: Path) -> None:
+def test_events_that_go_into_other_tables_are_refused_and_tables_may_move(tmp_path: Path) -> None:
     seal(tmp_path / "events", events(9, 10))
     check(tmp_path / "events", tmp_path / "tables", is_once=True)
-    with pytest.raises(BadFolder, match=r"events in .*events went into tables in .*/tables, and not into .*/others: "):
+    with pytest.raises(BadFolder, match=r"events in .*events go into tables in .*/tables, and not into .*/others: "):
         check(tmp_path / "events", tmp_path / "others", is_once=True)
     (tmp_path / "tables").rename(tmp_path / "moved")
     check(tmp_path / "events", tmp_path / "moved", is_once=True)
-    with pytest.raises(BadFolder, match=r"went into tables in .*/moved, and not into .*/tables: "):
+    with pytest.raises(BadFolder, match=r"go into tables in .*/moved, and not into .*/tables: "):
         check(tmp_path / "events", tmp_path / "tables", is_once=True)  # made anew, without what is in the archive
     (tmp_path / "events" / "_pipeline.json").write_text("{}")
     with pytest.raises(BadFolder, match=r"_pipeline.json does not say which tables"):
         check(tmp_path / "events", tmp_path / "moved", is_once=True)
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("error", [MissingPart("Spark needs Java 17 or newer"), SinkError("Spark did not start")])
+def test_start_without_spark_leaves_the_events_to_whatever_tables_come_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: SinkError
+) -> None:
+    def missing(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(pipeline_module, "open_session", missing)
+    seal(tmp_path / "events", events(9, 10))
+    before = contents(tmp_path / "events")
+    with pytest.raises(type(error)):
+        Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, None).run()
+    assert contents(tmp_path / "events") == before
+    assert contents(tmp_path / "tables") == ["_lock"]
+    check(tmp_path / "events", tmp_path / "others", is_once=True)
+
+
+def test_folders_that_cannot_be_are_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_module, "open_session", lambda *_, **__: pytest.fail("Spark starts"))
+    seal(tmp_path / "events", events(9, 10))
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    with pytest.raises(BadFolder, match=r"go into tables in .*/tables, and not into .*/others: "):
+        Pipeline(str(tmp_path / "events"), str(tmp_path / "others"), None, "5 seconds").run()
 
 
 def test_one_folder_for_events_and_tables_is_refused(tmp_path: Path) -> None:
