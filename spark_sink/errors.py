@@ -7,6 +7,7 @@ SinkError                    one clear sentence; `exit_status` of the process
  ├─ BadOptions      (2)      options of the data source that cannot be
  ├─ BadMoment       (2)      a text that names no moment
  ├─ BadFile         (1)      a file with the name of a segment or log that is none
+ │   └─ NoFile      (1)      something else that has the name of a file: a FIFO, a folder, a symbolic link …
  └─ LostRows        (1)      rows that were to be read are not there any more
 """
 
@@ -49,6 +50,10 @@ class BadMoment(SinkError):
 
 class BadFile(SinkError):
     """A file that is called like a segment or a log and cannot be read as one; the text names it."""
+
+
+class NoFile(BadFile):
+    """What has the name of a file is something else; the text says what."""
 
 
 class LostRows(SinkError):

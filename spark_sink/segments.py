@@ -15,9 +15,12 @@ import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
+
+from spark_sink.errors import NoFile
 
 SUFFIX: Final = ".parquet"
 STALE_S: Final = 3600.0  # a hidden file of somebody else that nobody touched for so long has lost its writer
@@ -26,6 +29,17 @@ ARCHIVE: Final = "_archive"  # below the events folder: where a reader may put s
 
 LOG_FOLDER: Final = "_tmp"  # on the file system of the segments; readers of segments pass over it
 LOG_SUFFIX: Final = ".wal"
+
+# Somebody may have put something else in the place of a file: opening it must neither wait nor lead elsewhere.
+_CAREFULLY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 _SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10,})" + re.escape(SUFFIX))
 _NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
@@ -36,7 +50,7 @@ class Disk:
 
     def write_synced(self, path: Path, data: bytes | memoryview) -> None:
         """Create or empty the file, write all of it, wait until it is on the disk."""
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CAREFULLY, 0o644)
         try:
             left = memoryview(data)
             while left:
@@ -74,7 +88,7 @@ class Disk:
     def lock(self, path: Path) -> int | None:
         """A handle of a file that nobody else has locked; None: somebody has, or it is gone, or not ours to open."""
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            handle = os.open(path, os.O_RDWR | _CAREFULLY)
         except OSError:
             return None
         if not _lock(handle):
@@ -108,6 +122,43 @@ class Disk:
         """Bytes that are free in its file system for who is not root."""
         state = os.statvfs(folder)
         return state.f_bavail * state.f_frsize
+
+
+def check_file(path: Path | str, *, follows_links: bool = False) -> None:
+    """NoFile: it is something else; a symbolic link is something else, too, unless links are followed. OSError."""
+    _check_mode(os.stat(path, follow_symlinks=follows_links).st_mode)
+
+
+def open_file(path: Path | str) -> BinaryIO:
+    """A file, to be read and sought in. NoFile: it is something else, and nobody has waited for it. OSError."""
+    check_file(path)
+    handle = os.open(path, os.O_RDONLY | _CAREFULLY)
+    try:
+        _check_mode(os.fstat(handle).st_mode)  # it may have been exchanged meanwhile
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def is_file(path: Path | str) -> bool:
+    """There is a file of this name, and nothing else."""
+    try:
+        check_file(path)
+    except (NoFile, OSError):
+        return False
+    return True
+
+
+def why_foreign(path: Path) -> str:
+    """Of something in a folder of segments that is none, in a sentence without its subject."""
+    try:
+        check_file(path)
+    except NoFile as error:
+        return str(error)
+    except OSError:  # it is gone
+        return "it is no segment"
+    return "it is not named like a segment"
 
 
 def segment_name(broker_id: str, epoch: int, number: int) -> str:
@@ -177,11 +228,20 @@ def archived_folders(events: Path, sources: Collection[str]) -> Iterator[Path]:
             yield Path(folder)
 
 
+def paths_for_spark(folder: Path) -> list[Path]:
+    """What Spark is to read of a folder of segments: the folder, or its files one by one where something else is among
+    them, which Spark would wait for, or follow."""
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if entry.name.endswith(SUFFIX) and entry.name[0] not in "._"]
+    files = [folder / entry.name for entry in found if entry.is_file(follow_symlinks=False)]
+    return [folder] if len(files) == len(found) else sorted(files)
+
+
 def is_published(events: Path, source: str, name: str) -> bool:
     """Is the segment in its folder, or in the archive where its reader put it?"""
-    if (events / source / name).exists():
+    if is_file(events / source / name):
         return True
-    return any((folder / name).exists() for folder in archived_folders(events, (source,)))
+    return any(is_file(folder / name) for folder in archived_folders(events, (source,)))
 
 
 def next_number(folder: Path, broker_id: str, epoch: int) -> int:
@@ -194,6 +254,11 @@ def next_number(folder: Path, broker_id: str, epoch: int) -> int:
             if match is not None:
                 highest = max(highest, int(match[1]))
     return highest + 1
+
+
+def _check_mode(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise NoFile(f"it is {_KINDS.get(stat.S_IFMT(mode), 'something else')} and not a file")
 
 
 def _lock(handle: int) -> bool:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
-from spark_sink.errors import BadFolder
+from spark_sink.errors import BadFolder, NoFile
 from spark_sink.events import (
     FLOW_COLUMNS,
     FLOWS,
@@ -29,6 +29,7 @@ from spark_sink.events import (
     REQUEST_COLUMNS,
 )
 from spark_sink.events import REQUESTS as REQUEST_SOURCE
+from spark_sink.segments import check_file
 
 TRAFFIC: Final = "traffic"
 CALLERS: Final = "callers"
@@ -205,6 +206,22 @@ def has_tables(tables: Path) -> bool:
     return any(next((tables / table).glob("date=*/[!._]*.parquet"), None) is not None for table in COLUMNS)
 
 
+def table_files(tables: Path, table: str, first_day: str = "") -> list[str]:
+    """The files of a table, sorted, of the days from `first_day` on, "2026-11-20". BadFolder: something else has the
+    name of one; whoever opened it might wait for ever."""
+    files = []
+    for path in (tables / table).glob("date=*/[!._]*.parquet"):
+        if path.parent.name >= f"date={first_day}":
+            try:
+                check_file(path, follows_links=True)  # people spread tables over disks so
+            except NoFile as error:
+                raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {path}: {error}") from error
+            except OSError:
+                pass  # it is gone, which whoever opens it hears
+            files.append(str(path))
+    return sorted(files)
+
+
 def read_table(
     tables: Path, table: str, columns: Sequence[str] | None = None, since: datetime | None = None
 ) -> pa.Table:
@@ -215,14 +232,14 @@ def read_table(
     needs a zone. Days before it are not even opened."""
     schema = table_schema(table)
     names = schema.names if columns is None else list(columns)
-    first_day = "date=" if since is None else f"date={since.astimezone(UTC):%Y-%m-%d}"
+    first_day = "" if since is None else f"{since.astimezone(UTC):%Y-%m-%d}"
     only = None if since is None else ds.field(TIMES[table]) >= pa.scalar(since, schema.field(TIMES[table]).type)
     for left in reversed(range(RETRIES)):
-        files = [str(path) for path in (tables / table).glob("date=*/[!._]*.parquet") if path.parent.name >= first_day]
+        files = table_files(tables, table, first_day)
         if not files:
             break
         try:
-            return ds.dataset(sorted(files), schema=schema, format="parquet").to_table(columns=names, filter=only)
+            return ds.dataset(files, schema=schema, format="parquet").to_table(columns=names, filter=only)
         except FileNotFoundError as error:
             if not left:  # else compaction has replaced it meanwhile: what replaced it is there now
                 raise BadFolder(

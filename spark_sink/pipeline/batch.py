@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from broker.events import BROKER_DIED, BROKER_STOPPED
 from spark_sink.columns import TEXT
-from spark_sink.errors import SinkError, first_line
+from spark_sink.errors import NoFile, SinkError, first_line
 from spark_sink.events import FLOWS, LIFECYCLES
 from spark_sink.events import REQUESTS as REQUEST_SOURCE
 from spark_sink.pipeline.compaction import publishing
@@ -195,6 +195,8 @@ class Batch:
                     pq.read_table(stream)
             except FileNotFoundError:
                 judged.append((file, "it vanished while it was read"))
+            except NoFile as error:
+                judged.append((file, str(error)))
             except (pa.ArrowException, OSError) as error:
                 if is_of_disk(error):
                     raise
@@ -210,6 +212,8 @@ class Batch:
                 folders.update(self._take_requests(file))
             except FileNotFoundError:
                 self._pass_over(file, "it vanished while it was read")
+            except NoFile as error:
+                self._pass_over(file, str(error))
             except (pa.ArrowException, OSError) as error:
                 if is_of_disk(error):
                     raise

@@ -8,15 +8,17 @@ written, archive what is done, make the next folder, remove the old one. Killed 
 are done again by whoever starts next.
 """
 
+import contextlib
+import os
 from collections.abc import Iterator
 
 from spark_sink.events import COLUMNS
 from spark_sink.pipeline.batch import batch_name, generation_folder, remove_batch
 from spark_sink.pipeline.compaction import publishing
-from spark_sink.pipeline.places import Place
+from spark_sink.pipeline.places import LocalPlace, Place
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.pipeline.source_log import Found, SourceLog
-from spark_sink.segments import SUFFIX
+from spark_sink.segments import SUFFIX, is_segment
 from spark_sink.tables import CHECKPOINTS, REQUESTS
 
 
@@ -46,7 +48,8 @@ def next_generation(events: Place, tables: Place, generation: int) -> int:
 
 
 def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
-    """Move what is done into the archive, where Spark has not done so: it does it later and forgets it when it ends.
+    """Move what is done into the archive: of what the checkpoint knows only files that lie in the folders themselves.
+    What is below a folder or a link among them is of somebody else, and stays.
 
     Gives, as sentences, the files that nobody will ever read: OSError."""
     live = [f"{source}/{name}" for source in COLUMNS for name in events.names(source) if name[0] not in "._"]
@@ -57,13 +60,10 @@ def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
         file = events.file(name)
         if file in done:
             if events.exists(archived(file)):
-                if events.exists(name):  # else Spark has moved it meanwhile
-                    never.append(f"{file} is never read: a file of this name was read before")
+                never.append(f"{file} is never read: a file of this name was read before")
                 continue
-            try:
+            with contextlib.suppress(FileNotFoundError):  # somebody has removed it
                 events.move(name, archived(file))
-            except FileNotFoundError:
-                continue  # the same
     return [*never, *_foreign_names(events)]
 
 
@@ -78,7 +78,15 @@ def _remove_requests(events: Place, tables: Place, found: list[Found]) -> None:
 def _foreign_names(events: Place) -> Iterator[str]:
     for source in COLUMNS:
         for name in events.names(source):
+            if isinstance(events, LocalPlace) and is_segment(name) and _is_hidden(events.file(f"{source}/{name}")):
+                yield f"{events.file(source)}/{name} is never read: it is a folder, or a link to one or to nothing"
+                continue
             is_text = name.isprintable()  # bytes that are no UTF-8 are not, and Java finds no such file
             if name[0] != "." and (name[0] == "_" or not name.endswith(SUFFIX) or not is_text):
                 file = f"{events.file(source)}/{name}".encode(errors="backslashreplace").decode()
                 yield f"{file} is never read: a segment is named <broker>-<epoch>-<number>{SUFFIX}"
+
+
+def _is_hidden(path: str) -> bool:
+    """Spark finds no file of this name, and so no batch tells of it."""
+    return os.path.isdir(path) or (os.path.islink(path) and not os.path.exists(path))

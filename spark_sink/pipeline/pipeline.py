@@ -1,8 +1,9 @@
 """The query of one events folder and one tables folder: its life and its ends.
 
-One streaming query finds the segments of all three folders by Spark's own file source, which moves those that are done
-into the archive. What is in them is read, checked and written by `batch`. No state, no watermark: a late record is one
-more partial of an old minute.
+One streaming query finds the segments of all three folders by Spark's own file source. What is in them is read, checked
+and written by `batch`. Those that are done are moved into the archive every `LOOK_S`, and not by Spark, which would
+follow a link among them and move the files of somebody else. No state, no watermark: a late record is one more partial
+of an old minute.
 
 The checkpoint lies inside the tables' folder, since one is worth nothing without the other. It knows the segments by
 their paths, so the events folder must stay where it is.
@@ -27,13 +28,12 @@ from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
 from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.places import LocalPlace, Place, local_path, place_of, spark_text
-from spark_sink.segments import ARCHIVE
 from spark_sink.session import open_session, reason_of
 
 MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
 KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
-LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads
+LOOK_S: Final = 30.0  # how often it is looked for files that are done, or that nobody reads
 HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
 SAY_FULL_S: Final = 60.0  # how often it is told that the disk is full
 STOP_S: Final = 60.0  # a batch that needs longer to end is interrupted; the next start repeats it
@@ -164,7 +164,6 @@ class Pipeline:
         folders = ",".join(SOURCE_COLUMNS)
         reader = session.readStream.format("parquet").schema(UNION).option("pathGlobFilter", "*.parquet")
         reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
-        reader = reader.option("cleanSource", "archive").option("sourceArchiveDir", events.file(ARCHIVE))
         # No columns from the names of folders: those that somebody made in here would end the query.
         reader = reader.option("recursiveFileLookup", "true")
         found = reader.load(f"{spark_text(events.root)}/{{{folders}}}")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
-from spark_sink.errors import BadFolder, MissingPart
-from spark_sink.segments import Disk, seal
+from spark_sink.errors import BadFolder, MissingPart, NoFile
+from spark_sink.segments import Disk, open_file, seal
 
 # A file of these file systems is there when its writer closes it, and not before; their rename copies.
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs"})
@@ -78,8 +78,12 @@ class LocalPlace:
         os.makedirs(self.file(folder), exist_ok=True)
 
     def read(self, name: str) -> bytes:
-        """All of a file. FileNotFoundError."""
-        return Path(self.file(name)).read_bytes()
+        """All of a file. FileNotFoundError. BadFolder: it is something else."""
+        try:
+            with open_file(self.file(name)) as opened:
+                return opened.read()
+        except NoFile as error:
+            raise BadFolder(f"{self.file(name)} cannot be read: {error}; remove it") from error
 
     def write(self, folder: str, name: str, data: bytes | memoryview) -> None:
         """Whole or not at all; replaces a file of that name."""
@@ -136,8 +140,8 @@ class LocalPlace:
         self.disk.rename(Path(self.file(old)), target)
 
     def open(self, file: str) -> BinaryIO:
-        """A file, by its whole name, to be read and sought in."""
-        return Path(file).open("rb")
+        """A file, by its whole name, to be read and sought in. NoFile: it is something else."""
+        return open_file(file)
 
 
 class HadoopPlace:

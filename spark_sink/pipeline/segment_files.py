@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.batches import METADATA_PREFIX
-from spark_sink.errors import first_line
+from spark_sink.errors import NoFile, first_line
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 from spark_sink.pipeline.places import Place
 from spark_sink.pipeline.source_log import Found
@@ -90,6 +90,8 @@ def look_into(events: Place, found: Found) -> GoodFile | BadFile:
             "it vanished before it was read: bring it back under another number, or take its records for lost; "
             "events.keep_s and keep_bytes never remove what a pipeline has not read",
         )
+    except NoFile as error:
+        return BadFile(found.file, str(error))
     except (pa.ArrowException, OSError) as error:
         if is_of_disk(error):
             raise
@@ -107,7 +109,7 @@ def look_into(events: Place, found: Found) -> GoodFile | BadFile:
 
 
 def archived(file: str) -> str:
-    """Where Spark's source puts a file, relative to the events folder."""
+    """Where a file is put, relative to the events folder: as Spark's source does it."""
     path = file.split("://", 1)[-1]
     return f"{ARCHIVE}/{path.lstrip('/') if '://' not in file else path.split('/', 1)[-1]}"
 

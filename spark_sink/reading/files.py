@@ -15,6 +15,7 @@ from spark_sink.batches import METADATA_PREFIX, tables_of
 from spark_sink.columns import ARROW_TYPES, TIME
 from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.events import SCHEMA_VERSION
+from spark_sink.segments import check_file, open_file
 from spark_sink.writing.wal import WalContent
 
 TIMES: Final = ("at", "seen_at")
@@ -40,6 +41,7 @@ class ParquetRecords(RecordFile):
 
     def __init__(self, path: Path, says: Mapping[str, str]) -> None:
         """`says`: what its footer must say. FileNotFoundError: it is gone. BadFile: it is none, or not that one."""
+        check_file(path)
         try:
             self._file: Final = pq.ParquetFile(path)
         except FileNotFoundError:
@@ -123,8 +125,9 @@ class LogContent:
     __slots__ = ("broker_name", "sources")
 
     def __init__(self, path: Path, stream: str) -> None:
-        """FileNotFoundError: it is gone. BadFile: it is no log, or of another broker than its name says."""
-        data = path.read_bytes()
+        """FileNotFoundError: it is gone. BadFile: it is no log, or no file, or of another broker than its name says."""
+        with open_file(path) as opened:
+            data = opened.read()
         try:
             content = WalContent(data)
         except BadFrame as error:

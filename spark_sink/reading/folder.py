@@ -101,7 +101,8 @@ def _places(events: Path, sources: Sequence[str], has_archive: bool, rest: Calla
 
 
 def _below(events: Path, folder: str, rest: Callable[[], None], folders: list[str]) -> Iterator[str]:
-    """Files of one folder; folders in it are added to `folders`. Links are passed over: what is served lies below."""
+    """Files of one folder; folders in it are added to `folders`. Links are passed over: what is served lies below; so
+    are FIFOs and their like, which whoever opened them would wait for."""
     try:
         entries = os.scandir(events / folder)
     except FileNotFoundError:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from spark_sink.errors import BadFolder
-from spark_sink.tables import COLUMNS, RETRIES, TIMES, table_schema
+from spark_sink.tables import COLUMNS, RETRIES, TIMES, table_files, table_schema
 
 BATCH_ROWS: Final = 1 << 17  # rows that `scan` holds at a time
 
@@ -66,9 +66,8 @@ class Reader:
         raise AssertionError("the last try returns or raises")
 
     def _dataset(self, table: str) -> Any:
-        first = "date=" if self._since is None else f"date={self._since.astimezone(UTC):%Y-%m-%d}"
-        paths = (self._tables / table).glob("date=*/[!._]*.parquet")
-        files = sorted(str(path) for path in paths if path.parent.name >= first)
+        first_day = "" if self._since is None else f"{self._since.astimezone(UTC):%Y-%m-%d}"
+        files = table_files(self._tables, table, first_day)
         schema = row_schema(table)
         return ds.dataset(files, schema=schema, format=_FORMAT) if files else ds.dataset(schema.empty_table())
 

@@ -18,7 +18,7 @@ from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.reading.folder import list_folder
-from spark_sink.segments import ARCHIVE, archived_folders
+from spark_sink.segments import ARCHIVE, archived_folders, paths_for_spark
 from spark_sink.session import nothing, reason_of
 from spark_sink.simulate.here import LIFECYCLE_NAMES
 from spark_sink.simulate.history import KINDS
@@ -27,7 +27,7 @@ from spark_sink.simulate.question import Question
 from spark_sink.simulate.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of
 from spark_sink.simulate.totals import TOTAL_KEYS, TOTALS, TOTALS_SQL
 from spark_sink.tables import COLUMNS as TABLE_COLUMNS
-from spark_sink.tables import LIFECYCLE, ROUTES
+from spark_sink.tables import LIFECYCLE, ROUTES, table_files
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
 
 MAX_TASKS: Final = 64  # of the replay
@@ -106,7 +106,8 @@ class OnSpark:
             wrong = [f"{root / place} is passed over: it is not named like a segment" for place in foreign]
             self.problems.extend(each for each in wrong if each not in self.problems)
             folders = [root / source, *archived_folders(root, (source,))]
-            return self._read(columns, [f"file://{folder}" for folder in folders if folder.is_dir()], OWN)
+            paths = [path for folder in folders if folder.is_dir() for path in paths_for_spark(folder)]
+            return self._read(columns, [f"file://{path}" for path in paths], OWN)
         # Other file systems do not tell what is below a folder without Spark.
         live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)
         below = f"{OWN} AND _metadata.file_path LIKE '%/{source}/%'"
@@ -117,6 +118,7 @@ class OnSpark:
         if "://" in self._tables:
             return self._try(columns, f"{self._tables.rstrip('/')}/{table}", is_deep=True)
         folder = Path(self._tables).absolute() / table
+        table_files(folder.parent, table)  # or Spark waits for what is no file
         return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
     def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:

@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from spark_sink.errors import BadFolder
 from spark_sink.reading.folder import EventFile, Listing, gathered, list_folder
-from spark_sink.segments import ARCHIVE, LOG_FOLDER
+from spark_sink.segments import ARCHIVE, LOG_FOLDER, open_file
 
 MAX_FILE_BYTES: Final = 1 << 30  # of one file, which is read whole; events.roll_bytes makes some MiB
 
@@ -56,13 +56,13 @@ class LocalStore:
 
     def read(self, file: EventFile) -> bytes:
         """See Store."""
-        with (self.events / file.place).open("rb") as opened:
+        with open_file(self.events / file.place) as opened:
             size = check_size(file, os.fstat(opened.fileno()).st_size)
             return opened.read(size)
 
     def read_end(self, file: EventFile, length: int) -> bytes:
         """See Store."""
-        with (self.events / file.place).open("rb") as opened:
+        with open_file(self.events / file.place) as opened:
             opened.seek(max(0, os.fstat(opened.fileno()).st_size - length))
             return opened.read(length)
 

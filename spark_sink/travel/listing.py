@@ -17,7 +17,7 @@ import numpy as np
 
 from spark_sink.errors import BadFolder
 from spark_sink.events import COLUMNS
-from spark_sink.segments import LOG_FOLDER, LOG_SUFFIX, SUFFIX, archived_folders, log_parts_of, parts_of
+from spark_sink.segments import LOG_FOLDER, LOG_SUFFIX, SUFFIX, archived_folders, is_file, log_parts_of, parts_of
 
 MAX_NAMED: Final = 5  # foreign files that are named
 
@@ -30,15 +30,19 @@ class Listing:
         if not events.is_dir():
             raise BadFolder(f"there is no events folder {events}")
         self._events: Final = events
-        self.foreign: Final[list[Path]] = []  # named *.parquet and no segments; the first of them
+        self.foreign: Final[list[Path]] = []  # no segments or logs, though called like files of ours; the first of them
         self.foreign_n = 0
         self.logs: Final[dict[str, dict[int, Path]]] = {}  # stream -> number -> path
         # (source, stream) -> folders with their numbers, ascending
         self._numbers: Final[dict[tuple[str, str], list[tuple[Path, Any]]]] = {}
         for path in sorted((events / LOG_FOLDER).glob(f"[!.]*{LOG_SUFFIX}")):
             stream, number = log_parts_of(path.name)
-            if number:
+            if not number:
+                continue
+            if is_file(path):
                 self.logs.setdefault(stream, {})[number] = path
+            elif os.path.lexists(path):  # else it is segments by now
+                self._tell_foreign(path)
         for source in COLUMNS:
             self._look_into(events / source, source)
         for folder in archived_folders(events, COLUMNS):
@@ -66,7 +70,7 @@ class Listing:
     def find_again(self, source: str, name: str) -> Path | None:
         """Where a segment is that is not where it was: its reader has moved it to the archive."""
         folders = archived_folders(self._events, (source,))
-        return next((folder / name for folder in folders if (folder / name).exists()), None)
+        return next((folder / name for folder in folders if is_file(folder / name)), None)
 
     def folders(self, source: str) -> list[Path]:
         """That hold segments of the source."""
@@ -88,6 +92,11 @@ class Listing:
         order = np.argsort(found, kind="stable")
         return found[order], changed_at[order]
 
+    def _tell_foreign(self, path: Path) -> None:
+        self.foreign_n += 1
+        if len(self.foreign) < MAX_NAMED:
+            self.foreign.append(path)
+
     def _look_into(self, folder: Path, source: str) -> None:
         found: dict[str, array[int]] = {}
         try:
@@ -100,11 +109,9 @@ class Listing:
                 if name[0] in "._" or not name.endswith(SUFFIX):
                     continue
                 stream, number = parts_of(name)
-                if number:
+                if number and entry.is_file(follow_symlinks=False):
                     found.setdefault(stream, array("q")).append(number)
                 else:
-                    self.foreign_n += 1
-                    if len(self.foreign) < MAX_NAMED:
-                        self.foreign.append(folder / name)
+                    self._tell_foreign(folder / name)
         for stream, numbers in found.items():
             self._numbers.setdefault((source, stream), []).append((folder, np.unique(np.frombuffer(numbers, np.int64))))

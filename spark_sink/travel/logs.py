@@ -18,7 +18,7 @@ from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFile
 from spark_sink.events import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 from spark_sink.reading.files import LogContent, LogRecords, ParquetRecords, RecordFile
-from spark_sink.segments import origin_of
+from spark_sink.segments import origin_of, why_foreign
 from spark_sink.travel.listing import MAX_NAMED, Listing
 from spark_sink.travel.records import RECORD_COLUMNS, Record, Run, micros, ranges_of, records_of
 
@@ -48,7 +48,7 @@ class Logs:
         self._bad: Final[set[Path]] = set()
         self._read_logs()
         for path in self._listing.foreign:
-            self.problems.append(f"{path} is passed over: it is not named like a segment")
+            self.problems.append(f"{path} is passed over: {why_foreign(path)}")
         if self._listing.foreign_n > MAX_NAMED:
             self.problems.append(f"{self._listing.foreign_n - MAX_NAMED} more files are not named like segments")
 

@@ -14,7 +14,7 @@ from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGE
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.events import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
-from spark_sink.segments import SUFFIX, segment_name
+from spark_sink.segments import SUFFIX, paths_for_spark, segment_name
 from spark_sink.session import nothing, reason_of
 from spark_sink.tables import COLUMNS as TABLE_COLUMNS
 from spark_sink.tables import LIFECYCLE, ROUTES
@@ -215,7 +215,7 @@ class SparkReader(Reader):
             return nothing(self._session, COLUMNS[source])
         reader = self._session.read.schema(SPARK_SCHEMAS[source]).format("parquet")
         reader = reader.option("pathGlobFilter", f"{run.stream}-*{SUFFIX}").option("ignoreCorruptFiles", "true")
-        rows = reader.load([f"file://{folder}" for folder in folders])
+        rows = reader.load([f"file://{path}" for folder in folders for path in paths_for_spark(folder)])
         open_logs = [segment_name(run.broker_id, run.epoch, number) for number in self._near.logs.open_numbers(run)]
         if open_logs:  # while a log is there its segments may not all be
             from pyspark.sql import functions as F  # optional: the extra spark

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
-from spark_sink.errors import BadFolder
+from spark_sink.errors import BadFolder, NoFile
+from spark_sink.segments import check_file
 from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
 from spark_sink.travel.records import (
     RECORD_COLUMNS,
@@ -111,7 +112,7 @@ class TableReader(Reader):
     def files(self, table: str) -> list[Path]:
         """Of a table, without those that cannot be read."""
         found = (self._tables / table).glob("date=*/[!._]*.parquet")
-        return sorted(path.absolute() for path in found if path not in self._bad)
+        return sorted(path.absolute() for path in found if path not in self._bad and path.is_file())
 
     def _tell_bad_files(self, run: Run) -> None:
         """Whatever was in a file that the pipeline could not read is in no table."""
@@ -160,12 +161,13 @@ class TableReader(Reader):
             if path in self._bad:
                 continue
             try:
+                check_file(path, follows_links=True)
                 rows = ds.dataset(str(path), schema=schema, format="parquet").to_table(
                     columns=list(names), filter=only, use_threads=False
                 )
             except FileNotFoundError:
                 raise
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, NoFile) as error:
                 self._bad.add(path)
                 self.problems.append(f"{path} is passed over: it cannot be read ({str(error).splitlines()[0]})")
                 continue

@@ -5,21 +5,24 @@ between two of them: what is there already is left alone.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
-from spark_sink.errors import BadFrame
+from spark_sink.errors import BadFrame, NoFile
 from spark_sink.events import COLUMNS
 from spark_sink.frames import Header
 from spark_sink.segments import (
     LOG_FOLDER,
     LOG_SUFFIX,
     Disk,
+    is_file,
     is_published,
     is_segment,
     log_parts_of,
+    open_file,
     origin_of,
     seal,
     segment_name,
@@ -64,7 +67,7 @@ class ClosedLog:
         """Make its segments; their number. `known`: definitions for `frames`. OSError: one cannot be written."""
         frames = self.frames
         if frames is None:
-            content = WalContent(self.path.read_bytes())
+            content = WalContent(_content(self.path))
             known, frames = content.known, content.frames
         name = segment_name(self.header.broker_id, self.header.epoch, self.number)
         tables = tables_of(self.header, frames, known)
@@ -104,9 +107,9 @@ def found_logs(
         with contextlib.suppress(OSError):
             disk.touch(handle)  # should this writer die now, the log is not for others yet
         try:
-            data = path.read_bytes()
+            data = _content(path)
             content = WalContent(data)
-        except (OSError, BadFrame) as error:
+        except (OSError, BadFrame, NoFile) as error:
             say(f"{path} is left behind and nothing can be made of it: {error}")
             _discard(path, handle, disk, say)
             continue
@@ -119,6 +122,12 @@ def found_logs(
         yield log, before
 
 
+def _content(path: Path) -> bytes:
+    """OSError, NoFile."""
+    with open_file(path) as opened:
+        return opened.read()
+
+
 def _own(header: Header) -> str:
     return f"{header.broker_id}-{header.epoch}"
 
@@ -127,16 +136,19 @@ def _logs(events: Path) -> Iterator[tuple[Path, str]]:
     """Each with its stream."""
     for path in sorted((events / LOG_FOLDER).glob(f"*{LOG_SUFFIX}")):
         stream, number = log_parts_of(path.name)
-        if number:
+        if number and is_file(path):
             yield path, stream
 
 
 def foreign_files(events: Path) -> list[Path]:
     """What lies in the folders and is neither a segment, nor a log, nor hidden; sorted."""
     found = []
-    for source in COLUMNS:
-        found += [path for path in (events / source).glob("[!.]*") if not is_segment(path.name)]
-    found += [path for path in (events / LOG_FOLDER).glob("[!.]*") if not log_parts_of(path.name)[1]]
+    for folder in (*COLUMNS, LOG_FOLDER):
+        with contextlib.suppress(OSError), os.scandir(events / folder) as entries:  # there may be none
+            for entry in entries:
+                is_ours = log_parts_of(entry.name)[1] > 0 if folder == LOG_FOLDER else is_segment(entry.name)
+                if entry.name[0] != "." and not (is_ours and entry.is_file(follow_symlinks=False)):
+                    found.append(events / folder / entry.name)
     return sorted(found)
 
 

@@ -15,8 +15,9 @@ from typing import Final
 
 import msgspec
 
+from spark_sink.errors import NoFile
 from spark_sink.events import COLUMNS
-from spark_sink.segments import Disk, archived_folders, parts_of, seal
+from spark_sink.segments import Disk, archived_folders, open_file, parts_of, seal
 from spark_sink.writing.state import WriterState
 
 READERS: Final = "_readers"
@@ -136,11 +137,12 @@ class Retention:
     def _readers(self) -> Iterator[Reader]:
         for path in sorted((self._events / READERS).glob(f"[!.]*{READER_SUFFIX}")):
             try:
-                heard_s = path.stat().st_mtime
-                reading = msgspec.json.decode(path.read_bytes(), type=Reading)
+                with open_file(path) as opened:
+                    heard_s = os.fstat(opened.fileno()).st_mtime
+                    reading = msgspec.json.decode(opened.read(), type=Reading)
             except FileNotFoundError:
                 continue
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (OSError, NoFile, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 reading, heard_s = Reading(), 0.0  # somebody wants something: nothing of it is read
                 if path.name not in self._bad:
                     self._say(f"{path} does not say what is read, so all is kept for it: {error}")
@@ -161,10 +163,10 @@ def _in_folder(folder: Path, source: str, *, is_archived: bool) -> Iterator[Segm
         return  # there is none
     with entries:
         for entry in entries:
-            if not parts_of(entry.name)[1]:
+            if not parts_of(entry.name)[1] or not entry.is_file(follow_symlinks=False):
                 continue
             try:
-                found = entry.stat()
+                found = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # a reader has moved it meanwhile
             yield Segment(folder / entry.name, source, found.st_mtime, found.st_size, is_archived=is_archived)
