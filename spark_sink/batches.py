@@ -135,9 +135,11 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str]) -> memoryview:
     return memoryview(out.getvalue())
 
 
-def segment_metadata(header: Header, source: str, first_row: int) -> dict[str, str]:
-    """What the footer of a segment says about it. `first_row`: rows of this source in all segments before it."""
-    return {
+def segment_metadata(header: Header, source: str, first_row: int, number: int = 0) -> dict[str, str]:
+    """What the footer of a segment says about it. `first_row`: rows of this source in all segments before it. `number`:
+    its own, so that a copy under another one is seen; 0: it is not said."""
+    told = {"number": str(number)} if number else {}
+    return told | {
         "schema_version": str(SCHEMA_VERSION),
         "source": source,
         "broker_id": header.broker_id,

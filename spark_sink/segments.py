@@ -228,12 +228,13 @@ def archived_folders(events: Path, sources: Collection[str]) -> Iterator[Path]:
             yield Path(folder)
 
 
-def paths_for_spark(folder: Path) -> list[Path]:
+def paths_for_spark(folder: Path, without: Collection[Path] = ()) -> list[Path]:
     """What Spark is to read of a folder of segments: the folder, or its files one by one where something else is among
-    them, which Spark would wait for, or follow."""
+    them, which Spark would wait for, or follow; or one that it is to do without."""
     with os.scandir(folder) as entries:
         found = [entry for entry in entries if entry.name.endswith(SUFFIX) and entry.name[0] not in "._"]
     files = [folder / entry.name for entry in found if entry.is_file(follow_symlinks=False)]
+    files = [path for path in files if path not in without]
     return [folder] if len(files) == len(found) else sorted(files)
 
 

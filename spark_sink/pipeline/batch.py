@@ -24,6 +24,7 @@ from spark_sink.errors import NoFile, SinkError, first_line
 from spark_sink.events import FLOWS, LIFECYCLES
 from spark_sink.events import REQUESTS as REQUEST_SOURCE
 from spark_sink.pipeline.compaction import publishing
+from spark_sink.pipeline.known import Known
 from spark_sink.pipeline.places import HadoopPlace, LocalPlace, Place, place_of
 from spark_sink.pipeline.rows import (
     SparkReading,
@@ -92,10 +93,11 @@ class BatchWriter:
         found = log.batch(batch_id)
         self.tell_writer(events)
         done = Batch(self.reading(session), events, tables, batch_name(self.generation, batch_id))
-        looked = [look_into(events, one) for one in found]
-        done.read(looked)
+        known = Known(tables)
+        done.read(known.judge([look_into(events, one) for one in found]))
         with publishing(tables):
             done.publish(is_repetition=self._is_repetition)
+            known.learn(done.good)
         self._is_repetition = False
         self._seen += len(found)
         self.bad_files += len(done.bad)

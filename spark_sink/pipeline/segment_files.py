@@ -32,9 +32,11 @@ class GoodFile:
         "broker_id",
         "broker_name",
         "changed_s",
+        "columns",
         "epoch",
         "file",
         "first_at",
+        "first_seq",
         "is_exact",
         "last_at",
         "last_seq",
@@ -54,10 +56,11 @@ class GoodFile:
         self.broker_id: Final[str] = told[f"{METADATA_PREFIX}broker_id"]
         self.broker_name: Final[str] = told[f"{METADATA_PREFIX}broker_name"]
         self.epoch: Final[int] = int(told[f"{METADATA_PREFIX}epoch"])
+        self.columns: Final[list[str]] = metadata.schema.names
         self.is_exact: Final = metadata.schema.to_arrow_schema().equals(ARROW_SCHEMAS[source])  # no column more or less
         for name in NEEDED[source]:
             _check_nothing_missing(metadata, name)
-        _, self.last_seq = _bounds(metadata, "seq", 0)
+        self.first_seq, self.last_seq = _bounds(metadata, "seq", 0)
         self.first_at, self.last_at = _bounds(metadata, "at", _EPOCH)
 
 

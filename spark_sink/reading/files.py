@@ -4,7 +4,8 @@ the part of a log that has no segment yet.
 A file that cannot be read raises BadFile; whoever asked names it and goes on without.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from spark_sink.batches import METADATA_PREFIX, tables_of
 from spark_sink.columns import ARROW_TYPES, TIME
 from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.events import SCHEMA_VERSION
+from spark_sink.reading.folder import EventFile
 from spark_sink.segments import check_file, open_file
 from spark_sink.writing.wal import WalContent
 
@@ -39,8 +41,9 @@ class RecordFile:
 class ParquetRecords(RecordFile):
     """A Parquet file."""
 
-    def __init__(self, path: Path, says: Mapping[str, str]) -> None:
-        """`says`: what its footer must say. FileNotFoundError: it is gone. BadFile: it is none, or not that one."""
+    def __init__(self, path: Path, says: Mapping[str, str], number: int = 0) -> None:
+        """`says`: what its footer must say. `number`: of the segment that it should be; 0: any. FileNotFoundError: it
+        is gone. BadFile: it is none, or not that one."""
         check_file(path)
         try:
             self._file: Final = pq.ParquetFile(path)
@@ -53,7 +56,7 @@ class ParquetRecords(RecordFile):
             for key, value in (self._file.metadata.metadata or {}).items()
         }
         self.broker_name: Final = footer.get(f"{METADATA_PREFIX}broker_name", "")
-        wrong = _wrong_in(footer, says)
+        wrong = _wrong_in(footer, says) or why_copy(footer, number)
         if wrong:
             self._file.close()
             raise BadFile(wrong)
@@ -139,9 +142,33 @@ class LogContent:
         self.sources: Final[dict[str, pa.Table]] = tables_of(header, content.frames, content.known)
 
 
+def copies_among(events: Path, files: Iterable[EventFile]) -> dict[Path, str]:
+    """Segments under another number than their footers say, and why not to read each. A copy has the size of another
+    one of its stream, so only those are looked into."""
+    of_size: dict[tuple[str, str, int], list[EventFile]] = {}
+    for file in files:
+        with contextlib.suppress(OSError):  # it is gone
+            if not file.is_log:
+                of_size.setdefault((file.stream, file.source, (events / file.place).stat().st_size), []).append(file)
+    copies = {}
+    for file in [file for same in of_size.values() if len(same) > 1 for file in same]:
+        with contextlib.suppress(OSError, pa.ArrowException):  # whoever reads it says so
+            told = pq.read_metadata(events / file.place).metadata or {}
+            why = why_copy({key.decode("utf-8", "replace"): value.decode() for key, value in told.items()}, file.number)
+            if why:
+                copies[events / file.place] = why
+    return copies
+
+
 def micros(column: Any) -> Any:
     """A column of times as an int64 array, microseconds since the epoch."""
     return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+
+
+def why_copy(footer: Mapping[str, str], number: int) -> str:
+    """A segment under another number than its footer says (D-71); empty: it is none, or the footer does not say."""
+    told = footer.get(f"{METADATA_PREFIX}number", "")
+    return "" if not number or told in ("", str(number)) else f"it is a copy of number {told}, or that one misnamed"
 
 
 def _wrong_in(footer: Mapping[str, str], says: Mapping[str, str]) -> str:

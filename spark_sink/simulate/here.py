@@ -117,7 +117,7 @@ def read_segments(events: Path, source: str, problems: list[str]) -> pa.Table:
         broker_id, epoch = origin_of(file.stream)
         says = {"source": source, "broker_id": broker_id, "epoch": str(epoch)}
         try:
-            found = ParquetRecords(events / file.place, says)
+            found = ParquetRecords(events / file.place, says, file.number)
             try:
                 tables.append(found.read(ARROW_SCHEMAS[source].names).cast(ARROW_SCHEMAS[source]))
             finally:

@@ -17,6 +17,7 @@ from broker.events import ROUTE_SEEN
 from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.events import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.reading.files import copies_among
 from spark_sink.reading.folder import list_folder
 from spark_sink.segments import ARCHIVE, archived_folders, paths_for_spark
 from spark_sink.session import nothing, reason_of
@@ -102,11 +103,13 @@ class OnSpark:
         columns = COLUMNS[source]
         if "://" not in self._events:
             root = Path(self._events).absolute()
-            foreign = list_folder(root, (source,)).foreign
-            wrong = [f"{root / place} is passed over: it is not named like a segment" for place in foreign]
+            listing = list_folder(root, (source,))
+            wrong = [f"{root / place} is passed over: it is not named like a segment" for place in listing.foreign]
+            copies = copies_among(root, listing.files)
+            wrong += [f"{path} is passed over: {why}" for path, why in copies.items()]
             self.problems.extend(each for each in wrong if each not in self.problems)
             folders = [root / source, *archived_folders(root, (source,))]
-            paths = [path for folder in folders if folder.is_dir() for path in paths_for_spark(folder)]
+            paths = [path for folder in folders if folder.is_dir() for path in paths_for_spark(folder, copies)]
             return self._read(columns, [f"file://{path}" for path in paths], OWN)
         # Other file systems do not tell what is below a folder without Spark.
         live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from spark_sink.batches import METADATA_PREFIX, tables_of
 from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.events import ARROW_SCHEMAS
+from spark_sink.reading.files import why_copy
 from spark_sink.reading.folder import EventFile
 from spark_sink.source.stores import Store
 from spark_sink.writing.wal import WalContent
@@ -116,6 +117,8 @@ def _segment_span(file: EventFile, footer: pq.FileMetaData, source: str) -> Span
             f"{file.place} is a Parquet file that no writer of events has made, or not under this name: it says source "
             f"{said('source')!r}, broker {said('broker_id')!r}, epoch {said('epoch')!r}"
         )
+    if why := why_copy({f"{METADATA_PREFIX}number": said("number")}, file.number):
+        raise BadFile(f"{file.place}: {why}")
     if not said("first_row").isdigit():
         raise BadFile(f"{file.place} does not say which rows it has: a version of the writer before schema 3 made it")
     return Span(int(said("first_row")), footer.num_rows)

@@ -133,12 +133,12 @@ class Logs:
         try:
             self.opened += 1
             try:
-                return ParquetRecords(path, says)
+                return ParquetRecords(path, says, number)
             except FileNotFoundError:
                 moved = self._listing.find_again(source, path.name)
                 if moved is None:
                     raise BadFile("it was removed meanwhile") from None
-                return ParquetRecords(moved, says)
+                return ParquetRecords(moved, says, number)
         except (BadFile, OSError) as error:
             self.tell_bad(path, f"{error}")
             return None

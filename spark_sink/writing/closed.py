@@ -74,7 +74,7 @@ class ClosedLog:
         for source, table in tables.items():
             if self.is_found and is_published(events, source, name):
                 continue
-            metadata = segment_metadata(self.header, source, self.before.get(source, 0))
+            metadata = segment_metadata(self.header, source, self.before.get(source, 0), self.number)
             seal(events / source, name, parquet_bytes(table, metadata), disk)
         return len(tables)
 

@@ -1,0 +1,88 @@
+"""Which segments the tables are made of, so that a copy of one under another number counts nothing (D-71).
+
+    <tables>/_checkpoints/known/2026-11-20T08     those whose first record is of that hour, in MessagePack:
+                                                  source, stream and columns -> seq of the first record -> number, rows
+
+A record is named by its broker, epoch and seq, so two segments with the same first record and as many rows hold the
+same ones. One with its own number there is of a batch that is repeated. Learnt last, when all else of a batch is
+published; grows with the tables, some ten bytes for a segment, and goes with them.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from spark_sink.errors import SinkError
+from spark_sink.pipeline.places import Place
+from spark_sink.pipeline.segment_files import BadFile, GoodFile
+from spark_sink.segments import parts_of
+from spark_sink.tables import CHECKPOINTS
+
+KNOWN: Final = f"{CHECKPOINTS}/known"
+
+Hour = dict[str, dict[int, tuple[int, int]]]
+
+
+class Known:
+    """All of one folder of tables, as far as one batch asks."""
+
+    def __init__(self, tables: Place) -> None:
+        self._tables: Final = tables
+        self._hours: Final[dict[str, Hour]] = {}  # as they are in the tables, by name
+
+    def judge(self, files: Iterable[GoodFile | BadFile]) -> list[GoodFile | BadFile]:
+        """The files in their order; those that are copies, also of one another, are bad. OSError; SinkError: what was
+        learnt cannot be read."""
+        own: dict[tuple[str, int, int], int] = {}  # of this batch
+        judged: list[GoodFile | BadFile] = []
+        for file in files:
+            original = self._find_original(file, own) if isinstance(file, GoodFile) and file.rows else None
+            if original is not None:
+                why = f"its records are those of number {original}, which is read: it is a copy, and counts nothing"
+                judged.append(BadFile(file.file, why))
+            else:
+                judged.append(file)
+        return judged
+
+    def _find_original(self, file: GoodFile, own: dict[tuple[str, int, int], int]) -> int | None:
+        """The number under which these records were read before, or in this batch; None: under no other one."""
+        key, number = _key_of(file), parts_of(file.name)[1]
+        known = self._hour(_hour_of(file)).get(key, {}).get(file.first_seq)
+        if known is not None and known[0] != number and known[1] == file.rows:
+            return known[0]
+        first = own.setdefault((key, file.first_seq, file.rows), number)
+        return first if first != number else None
+
+    def learn(self, files: Sequence[GoodFile]) -> None:
+        """These were published. OSError: perhaps not all is learnt; SinkError as above."""
+        changed = set()
+        for file in files:
+            if file.rows:
+                hour = _hour_of(file)
+                self._hour(hour).setdefault(_key_of(file), {})[file.first_seq] = (parts_of(file.name)[1], file.rows)
+                changed.add(hour)
+        for hour in sorted(changed):
+            self._tables.write(KNOWN, hour, msgspec.msgpack.encode(self._hours[hour]))
+
+    def _hour(self, name: str) -> Hour:
+        if name not in self._hours:
+            try:
+                self._hours[name] = msgspec.msgpack.decode(self._tables.read(f"{KNOWN}/{name}"), type=Hour)
+            except FileNotFoundError:
+                self._hours[name] = {}
+            except msgspec.MsgspecError as error:
+                path = self._tables.file(f"{KNOWN}/{name}")
+                text = f"{path} cannot be read: {error}; remove it, and copies of segments of that hour are counted"
+                raise SinkError(text) from error
+        return self._hours[name]
+
+
+def _hour_of(file: GoodFile) -> str:
+    return f"{file.first_at:%Y-%m-%dT%H}"
+
+
+def _key_of(file: GoodFile) -> str:
+    columns = zlib.crc32(" ".join(file.columns).encode())
+    return f"{file.source}/{file.broker_id}-{file.epoch}/{columns:08x}"
