@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
@@ -15,6 +16,7 @@ from rich.text import Text
 from spark_sink.errors import BadMoment, SinkError
 from spark_sink.moments import moment_of
 
+SHORT_ID: Final = 8  # digits of an id
 WIDTH: Final = 200  # columns where the output is no terminal and says no width
 
 
@@ -23,6 +25,18 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def short_id(route_id: str) -> str:
+    """Its first digits, as all commands show it."""
+    return plain(route_id[:SHORT_ID])
+
+
+def short_ids(route_ids: Iterable[str]) -> dict[str, str]:
+    """What each is called beside the others: its first digits, or all of it where another one begins with the same."""
+    ids = set(route_ids)
+    counts = Counter(one[:SHORT_ID] for one in ids)
+    return {one: short_id(one) if counts[one[:SHORT_ID]] == 1 else plain(one) for one in ids}
 
 
 def console_of() -> Console:

@@ -4,8 +4,6 @@ Names come from strangers. Every text is escaped; the plots' values are JSON tha
 policy in the page's head names the two scripts that may run by their hashes, and allows no request at all.
 """
 
-import base64
-import hashlib
 import html
 import json
 from collections.abc import Callable, Sequence
@@ -13,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from spark_sink.errors import MissingPart
+from spark_sink.pages import plotly_script, policy_of
 from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import Plot
@@ -65,8 +63,7 @@ def html_report(facts: Facts, made_at: datetime) -> str:
     plots = {} if facts.is_empty else {name: made for name, make in PLOTS.items() if (made := make(facts)) is not None}
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     style = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    scripts = f"{_hash(plotly)} {_hash(script)}"
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {scripts}"
+    policy = policy_of((plotly, script))
     head = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -89,17 +86,6 @@ def html_report(facts: Facts, made_at: datetime) -> str:
         "</html>",
     ]
     return "\n".join([*head, *_body(facts, plots), *tail]) + "\n"
-
-
-def plotly_script() -> str:
-    """Plotly's JavaScript. MissingPart: it is not installed."""
-    try:
-        from plotly.offline import get_plotlyjs  # optional: the extra report
-    except ImportError as error:
-        raise MissingPart('the page with plots needs plotly: pip install "rsocket-broker[report]"') from error
-    script: str = get_plotlyjs()
-    assert "</script" not in script.lower()  # plotly's own build keeps to it, or no page could hold it
-    return script
 
 
 def plots_json(plots: dict[str, Plot]) -> str:
@@ -209,9 +195,3 @@ def _kind(kind: str) -> str:
 def _text(text: str) -> str:
     """Harmless between tags and in quoted attributes."""
     return html.escape(text, quote=True)
-
-
-def _hash(script: str) -> str:
-    """How a policy names a script that may run."""
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

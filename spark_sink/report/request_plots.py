@@ -21,6 +21,7 @@ from spark_sink.report.figures import (
     count_axis,
     count_bars,
     gap_lines,
+    harmless,
     label,
     latencies_text,
     latency_axis,
@@ -31,7 +32,7 @@ from spark_sink.report.figures import (
     time_of,
 )
 from spark_sink.report.section import PERCENTILES
-from spark_sink.report.texts import count_of, latency_of, named, number_of, share_of, step_of
+from spark_sink.report.texts import count_of, latency_of, named, number_of, share_of, short_ids, step_of
 from spark_sink.report.times import Bins
 
 OUTCOME_COLOURS: Final = {
@@ -372,8 +373,10 @@ def callers_plot(facts: Facts) -> Plot | None:
     rows = facts.callers.rows
     if not rows:
         return None
+    short = short_ids(row.caller_route for row in rows)
     names = [
-        f"{label(row.caller_service, 16)} {label(row.caller_route[:8])} → {label(row.service, 16)}" for row in rows
+        f"{label(row.caller_service, 16)} {harmless(short[row.caller_route])} → {label(row.service, 16)}"
+        for row in rows
     ]
     series = (
         ("no errors", [row.requests - row.errors for row in rows], COLOURS[0]),

@@ -20,7 +20,7 @@ from spark_sink.report.texts import (
     named,
     number_of,
     share_of,
-    short_id,
+    short_ids,
     sparkline,
     step_of,
 )
@@ -159,6 +159,7 @@ def p99_over_time_section(facts: Facts) -> Section:
 
 def balance_section(facts: Facts) -> Section:
     rows = facts.balances.rows
+    short = short_ids(row.busiest for row in rows)
     cells = [
         [
             named(row.service),
@@ -169,7 +170,7 @@ def balance_section(facts: Facts) -> Section:
             number_of(row.max),
             f"{row.max_per_mean:.2f}",
             f"{row.gini:.3f}",
-            short_id(row.busiest),
+            short[row.busiest],
         ]
         for row in rows
     ]
@@ -216,10 +217,11 @@ def fanout_counts_section(facts: Facts) -> Section:
 
 
 def callers_section(facts: Facts) -> Section:
+    short = short_ids(row.caller_route for row in facts.callers.rows)
     cells = [
         [
             named(row.caller_service),
-            short_id(row.caller_route),
+            short[row.caller_route],
             named(row.service),
             number_of(row.requests),
             number_of(row.errors),

@@ -25,7 +25,7 @@ from spark_sink.report.figures import (
 from spark_sink.report.route_sections import end_of
 from spark_sink.report.runs import DIED, RUNNING, STOPPED
 from spark_sink.report.stays import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Stay
-from spark_sink.report.texts import count_of, duration_of, named, number_of, short_id
+from spark_sink.report.texts import count_of, duration_of, named, number_of, short_ids
 
 LOST: Final = "lost"  # left, and not by its own will
 # how a stay ended -> its colour, and the pattern of those whose end nobody recorded
@@ -46,7 +46,8 @@ def stays_plot(facts: Facts) -> Plot | None:
     if not stays.shown:
         return None
     rows = sorted(stays.shown, key=lambda route: (route.service, route.stays[0].from_us))
-    names = [f"{label(route.service, 20)} {harmless(short_id(route.route_id))}" for route in rows]
+    short = short_ids(route.route_id for route in rows)
+    names = [f"{label(route.service, 20)} {harmless(short[route.route_id])}" for route in rows]
     by_end: dict[str, list[tuple[int, Stay]]] = {}
     for place, route in enumerate(rows):
         for stay in route.stays:
@@ -92,7 +93,8 @@ def flapping_plot(facts: Facts) -> Plot | None:
     rows = facts.stays.flapping
     if not rows:
         return None
-    names = [f"{label(row.service, 20)} {harmless(short_id(row.route_id))}" for row in rows]
+    short = short_ids(row.route_id for row in rows)
+    names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
     data: list[Values] = [
         {
             "type": "scatter",

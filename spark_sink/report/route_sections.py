@@ -12,6 +12,7 @@ from spark_sink.report.texts import (
     number_of,
     plain,
     short_id,
+    short_ids,
     step_of,
 )
 from spark_sink.report.times import moment
@@ -38,10 +39,11 @@ def service_stays_section(facts: Facts) -> Section:
 
 
 def flapping_section(facts: Facts) -> Section:
+    short = short_ids(row.route_id for row in facts.stays.flapping)
     cells = [
         [
             named(row.service),
-            short_id(row.route_id),
+            short[row.route_id],
             number_of(len(row.ends_us)),
             moment_of(moment(row.ends_us[0])),
             moment_of(moment(row.ends_us[-1])),
@@ -56,10 +58,11 @@ def flapping_section(facts: Facts) -> Section:
 
 def stays_section(facts: Facts) -> Section:
     names = {broker.broker_id: broker.name for broker in facts.cluster.brokers}
+    short = short_ids(stay.route_id for route in facts.stays.shown for stay in route.stays)
     cells = [
         [
             named(stay.service),
-            short_id(stay.route_id),
+            short[stay.route_id],
             named(names.get(stay.broker_id, stay.broker_id)),
             moment_of(moment(stay.from_us)),
             moment_of(moment(stay.to_us)),

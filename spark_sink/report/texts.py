@@ -1,12 +1,13 @@
 """How numbers, times and names of the report look to a person."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
+from spark_sink import terminal
 from spark_sink.terminal import plain as plain
 
 NO_NAME: Final = "-"  # stands for an empty name
-SHORT_ID: Final = 8  # characters of a route id; the tables have all of it
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -23,8 +24,13 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[: limit - 1 - tail]}…{text[-tail:]}"
 
 
-def short_id(route_id: str) -> str:
-    return plain(route_id[:SHORT_ID]) or NO_NAME
+def short_id(some_id: str) -> str:
+    return terminal.short_id(some_id) or NO_NAME
+
+
+def short_ids(route_ids: Iterable[str]) -> dict[str, str]:
+    """See `terminal`; no route is called as what has no name."""
+    return {one: name or NO_NAME for one, name in terminal.short_ids(route_ids).items()}
 
 
 def count_of(number: int, noun: str) -> str:

@@ -1,6 +1,7 @@
 """A simulation as one HTML file with plots, which works without a network.
 
-Needs plotly (the extra `report`); its program is in the file, some 4.5 MB.
+Needs plotly (the extra `report`); its program is in the file, some 4.5 MB. A policy in the head names the scripts that
+may run, see `pages`.
 """
 
 import html
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.evenness import gini, max_over_mean
-from spark_sink.errors import MissingPart
-from spark_sink.simulate.showing import SHORT_ID, ServiceLoads, percent, services_of, trust_text
+from spark_sink.pages import plotly_script, policy_of, scripts_in
+from spark_sink.simulate.showing import ServiceLoads, percent, services_of, trust_text
 from spark_sink.simulate.simulation import Simulation
+from spark_sink.terminal import short_ids
 
 MAX_SERVICES: Final = 20  # with a plot of their routes; those with the most requests
 MAX_BARS: Final = 100  # routes of one plot
@@ -28,14 +30,16 @@ th:first-child, td:first-child { text-align: left } tr { border-bottom: 1px soli
 
 def write_page(simulation: Simulation, path: Path) -> None:
     """MissingPart: plotly is not installed. OSError: it cannot be written."""
-    try:
-        from plotly.offline import get_plotlyjs  # optional: the extra report
-    except ImportError as error:
-        raise MissingPart('plots need plotly: pip install "rsocket-broker[report]"') from error
-    parts = [f"<script>{get_plotlyjs()}</script>", *_parts(simulation)]
+    plotly = plotly_script()
+    parts = "".join(_parts(simulation))
     title = html.escape(f"What if: {simulation.question.as_text()}")
-    head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-    path.write_text(f"{head}<body><h1>{title}</h1>{''.join(parts)}</body></html>\n", encoding="utf-8")
+    policy = html.escape(policy_of((plotly, *scripts_in(parts))))
+    head = "<!doctype html><html lang=en><meta charset=utf-8>"
+    head += f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    head += f"<title>{title}</title><style>{_STYLE}</style>"
+    path.write_text(
+        f"{head}<body><h1>{title}</h1><script>{plotly}</script>{parts}</body></html>\n", encoding="utf-8", newline="\n"
+    )
 
 
 def _parts(simulation: Simulation) -> list[str]:
@@ -84,12 +88,15 @@ def _evenness(services: list[ServiceLoads]) -> Any:
 def _routes(routes: list[tuple[str, Any]]) -> Any:
     """Requests and peaks in flight of each route, as it was and as asked, side by side."""
     figure = _two("requests", "most in flight at once")
-    names = [route_id[-SHORT_ID:] + (" copy" if load.is_copy else "") for route_id, load in routes]
+    ids = [_label(route_id) for route_id, _ in routes]
+    short = short_ids(route_id for route_id, _ in routes)
+    names = [_label(short[route_id]) + (" copy" if load.is_copy else "") for route_id, load in routes]
     for is_real in (True, False):
         requests = [load.real_requests if is_real else load.requests for _, load in routes]
         peaks = [load.real_peak if is_real else load.peak for _, load in routes]
-        _bars(figure, names, requests, is_real=is_real, column=1, form=",d")
-        _bars(figure, names, peaks, is_real=is_real, column=2, form=",d")
+        _bars(figure, ids, requests, is_real=is_real, column=1, form=",d")
+        _bars(figure, ids, peaks, is_real=is_real, column=2, form=",d")
+    figure.update_xaxes(tickmode="array", tickvals=ids, ticktext=names)
     return figure
 
 

@@ -12,10 +12,9 @@ from rich.console import Console
 from broker.evenness import gini, max_over_mean
 from spark_sink.simulate.results import Compared, RouteLoad
 from spark_sink.simulate.simulation import Simulation
-from spark_sink.terminal import print_rows, say
+from spark_sink.terminal import print_rows, say, short_ids
 
 MAX_ROUTES: Final = 40  # of a terminal's table; JSON and the page have all
-SHORT_ID: Final = 8
 
 
 class ServiceLoads(Struct):
@@ -75,12 +74,13 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
         [_service_cells(service) for service in services],
     )
     routes = [(route_id, load) for service in services for route_id, load in service.routes]
+    short = short_ids(route_id for route_id, _ in routes)
     totals = {service.service: (sum(service.loads(real=True)), sum(service.loads(real=False))) for service in services}
     _print(
         console,
         "Load per route",
         ["service", "route", "requests", "would be", "share", "would be", "peak in flight", "would be"],
-        [_route_cells(route_id, load, totals[load.service]) for route_id, load in routes[:MAX_ROUTES]],
+        [_route_cells(short[route_id], load, totals[load.service]) for route_id, load in routes[:MAX_ROUTES]],
         f"{MAX_ROUTES} of {len(routes):,} are shown." if len(routes) > MAX_ROUTES else "",
     )
     _print(
@@ -240,8 +240,8 @@ def _service_cells(service: ServiceLoads) -> list[str]:
     return [*cells, f"{service.peak(real=True):,}", f"{service.peak(real=False):,}"]
 
 
-def _route_cells(route_id: str, load: RouteLoad, totals: tuple[int, int]) -> list[str]:
-    name = route_id[-SHORT_ID:] + (" (copy)" if load.is_copy else "")
+def _route_cells(name: str, load: RouteLoad, totals: tuple[int, int]) -> list[str]:
+    name += " (copy)" if load.is_copy else ""
     cells = [load.service or "-", name, f"{load.real_requests:,}", f"{load.requests:,}"]
     cells += [percent(load.real_requests, totals[0]), percent(load.requests, totals[1])]
     return [*cells, f"{load.real_peak:,}", f"{load.peak:,}"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import html
 import io
 import json
 import re
@@ -14,11 +18,17 @@ from rich.console import Console
 from broker.cli import main
 from broker.wire.frames import SHARD
 from broker.wire.keys import SHARD_KEY
+from spark_sink import terminal
+from spark_sink.report import texts
 from spark_sink.simulate.page import write_page
 from spark_sink.simulate.question import Question
 from spark_sink.simulate.showing import as_json, percent, print_simulation
+from tests.conftest import missing
 from tests.fakes import address
+from tests.spark_sink.report.chromium import browser, find_chromium
 from tests.spark_sink.simulate.histories import History, asked, name_of
+
+SCRIPT = re.compile(r"<script[^>]*>(.*?)</script>", re.DOTALL)
 
 
 @pytest.fixture
@@ -46,8 +56,8 @@ def test_a_terminal_shows_both_side_by_side(folder: Path) -> None:
     assert lines[0] == "What if: without zone=b"
     assert "With the real settings the replay reproduces 21 of 21 real choices (100.0 %)." in lines
     assert "orders 2 1 10 10 1.00 1.00 0.000 0.000 1 1" in lines
-    assert "orders 00000001 5 10 50.0 % 100.0 % 1 1" in lines
-    assert "orders 00000002 5 0 50.0 % 0.0 % 1 0" in lines
+    assert f"orders {name_of(1)} 5 10 50.0 % 100.0 % 1 1" in lines  # its first digits are those of the others
+    assert f"orders {name_of(2)} 5 0 50.0 % 0.0 % 1 0" in lines
     assert "refused, no route 1 1 100.0 %" in lines
     assert any(line.endswith("10 10 100.0 % 10 10 100.0 %") for line in lines)  # keys that have moved: nobody is there
 
@@ -95,6 +105,48 @@ def test_a_page_works_alone_and_escapes_names(folder: Path, tmp_path: Path) -> N
     assert "<h2>Routes of orders</h2>" in plots
     assert "<h2>Requests that would find no route</h2>" in plots
     assert plots.count('class="plotly-graph-div"') == 5
+    assert {f"'sha256-{digest_of(script)}'" for script in SCRIPT.findall(text)} == set(policy_of(text).split()[8:])
+
+
+def policy_of(page: str) -> str:
+    """`default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src` and the hashes."""
+    found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    assert found is not None
+    assert found.start() < page.index("<script")
+    return html.unescape(found[1])
+
+
+def digest_of(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def test_routes_are_called_alike_by_the_report_and_by_what_if() -> None:
+    ids = ["49fa8fbb-0000-4000-8000-0000c6097a46", "5e0a77d1-0000-4000-8000-0000c6097a46", name_of(1), name_of(2)]
+    names = dict(zip(ids, ("49fa8fbb", "5e0a77d1", name_of(1), name_of(2)), strict=True))
+    assert (terminal.short_ids(ids), texts.short_ids(ids)) == (names, names)
+    assert terminal.short_ids(["\x1b[2J"]) == {"\x1b[2J": "\N{REPLACEMENT CHARACTER}[2J"}
+    assert texts.short_ids([""]) == {"": "-"}
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+async def test_the_page_is_drawn_under_its_policy_and_asks_nobody(folder: Path, tmp_path: Path) -> None:
+    program = find_chromium()
+    if program is None:
+        missing("there is no Chromium: apt install chromium")
+    path = tmp_path / "page.html"
+    write_page(asked(folder, Question(without=(("zone", "b"),))), path)
+    plots = "[...document.querySelectorAll('.plotly-graph-div')]"
+    drawn = f"{plots}.map((plot) => plot.querySelector('.mlayer path') != null)"
+    async with browser(program, tmp_path / "browser") as page:
+        await page.ask("Page.navigate", url=path.as_uri())
+        async with asyncio.timeout(60):
+            while await page.value(f"location.href == {json.dumps(path.as_uri())} && {drawn}") != [True] * 5:
+                await asyncio.sleep(0.05)
+        assert page.errors == []
+        assert {url for url in page.requests if not url.startswith("data:")} == {path.as_uri()}
+        await page.value("void document.body.append(Object.assign(document.createElement('script'), {text: 'a = 1'}))")
+        assert await page.value("typeof a") == "undefined"
 
 
 def test_nearly_all_is_not_all() -> None:
