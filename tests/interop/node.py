@@ -88,13 +88,17 @@ class JsPeer:
         """The first event of this name with these fields, now or soon."""
         wanted = {"event": name, **fields}
         try:
-            until_now(lambda: self.seen(**wanted))
+            until_now(lambda: self._found(wanted))
         except AssertionError:
             raise AssertionError(f"no event {wanted}; {self}") from None
-        return self.seen(**wanted)[0]
+        return self._found(wanted)[0]
 
     def seen(self, **fields: object) -> list[Said]:
-        """Events with these fields, up to now."""
+        """Events with these fields, of all that it has seen by now: it is asked, for its lines may be on their way."""
+        self.ask("nothing")
+        return self._found(fields)
+
+    def _found(self, fields: Said) -> list[Said]:
         return [each for each in self.events if fields.items() <= each.items()]
 
     def end(self) -> int:

@@ -86,7 +86,8 @@ const told = (error) => ({ code: error.code ?? null, message: error.message });
 const text = (payload) => (payload.data ? payload.data.toString() : "");
 
 // Obeys the test's lines with `commands`, and ends the process when there are no more.
-function obey(commands) {
+function obey(others) {
+  const commands = { nothing: () => ({}), ...others }; // its answer stands behind all that was said before
   const lines = readline.createInterface({ input: process.stdin });
   lines.on("line", async (line) => {
     const command = JSON.parse(line);
