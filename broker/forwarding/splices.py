@@ -251,6 +251,7 @@ class Splice(Stream):
         elif self.model != REQUEST_FNF:
             code = REJECTED if is_unseen else CANCELED
             self.caller.send(encode_error(self.caller_id, code, f"over-limit: {text}"))
+        self.flow = self.flow.ended_with("over-limit")
         self.finish(FAILED, NEITHER, now)
         return True
 
