@@ -30,6 +30,8 @@ UBYTE: Final = 0x50
 ULONG: Final = 0x80
 STR8: Final = 0xA1
 STR32: Final = 0xB1
+SYM8: Final = 0xA3
+SYM32: Final = 0xB3
 LIST8: Final = 0xC0
 LIST32: Final = 0xD0
 MAP8: Final = 0xC1
@@ -67,10 +69,10 @@ TYPE_NAMES: Final[dict[int, str]] = {
     0x98: "uuid",
     0xA0: "vbin8",
     STR8: "str8",
-    0xA3: "sym8",
+    SYM8: "sym8",
     0xB0: "vbin32",
     STR32: "str32",
-    0xB3: "sym32",
+    SYM32: "sym32",
     LIST8: "list8",
     MAP8: "map8",
     LIST32: "list32",

@@ -17,6 +17,9 @@
     +----+---------+----------+----+-----------+--------+
     | extra fields, any AMQP values …                            kept byte for byte
 
+The descriptor may also be the symbol `skupper:router-annotations`: the definition gives a name and a code, and AMQP 1.0
+part 1, "Composite Type Representation", allows either. The code is written.
+
 Encoded in AMQP 1.0, as "Router Message Annotations" of skupper-router writes it down. Decoding answers `Annotations` or
 raises `InvalidFrame`, encoding answers bytes or raises `BrokerError`, both with the word "bad-annotations". Whether a
 name in the trace means a loop, and what to-override asks for, is for forwarding.
@@ -33,6 +36,8 @@ from broker.wire.amqp import (
     NULL,
     STR8,
     STR32,
+    SYM8,
+    SYM32,
     UBYTE,
     ULONG,
     list_bytes,
@@ -52,6 +57,7 @@ STREAMING: Final = 0x01  # no need to wait for the whole request before it is pa
 MAX_FLAGS: Final = 0xFF  # the 8 bits of the field; bits without a name are kept
 
 DESCRIPTOR: Final = 0xFFFF_FFFF_0000_2000  # domain and section: what says that this is version 1
+DESCRIPTOR_NAME: Final = b"skupper:router-annotations"  # the same as a symbol
 DESCRIPTOR_V2: Final = 0x534B_5052_2D2D_5241  # "SKPR--RA": skupper-router since 2.0.0
 FIRST_EXTRA: Final = 4  # fields in front of the extra ones: flags, to-override, ingress-router, trace
 
@@ -202,18 +208,31 @@ def read_section(data: bytes) -> Annotations:
 
 
 def pull_descriptor(reader: Reader) -> None:
-    """What says that a section of version 1 follows, in the one form that a number of this size has."""
+    """What says that a section of version 1 follows: a symbol, or the one form that a number of this size has."""
     code = reader.pull_u8(SECTION)
     if code != DESCRIBED:
         raise wrong_type(SECTION, code, "a described value (0x00)")
     code = reader.pull_u8("descriptor")
+    if code in (SYM8, SYM32):
+        pull_symbolic_descriptor(reader, code)
+        return
     if code != ULONG:
-        raise wrong_type("descriptor", code, f"the ulong (0x80) {DESCRIPTOR:#018x}")
+        raise wrong_type("descriptor", code, f"the ulong (0x80) {DESCRIPTOR:#018x} or its symbol (0xa3, 0xb3)")
     descriptor = reader.pull_u64("descriptor")
     if descriptor == DESCRIPTOR_V2:
         raise InvalidFrame(f"descriptor: {descriptor:#018x} is that of version 2, version {VERSION} is spoken here")
     if descriptor != DESCRIPTOR:
         raise InvalidFrame(f"descriptor: {descriptor:#018x} is there, {DESCRIPTOR:#018x} is needed")
+
+
+def pull_symbolic_descriptor(reader: Reader, code: int) -> None:
+    """The descriptor's name, whose constructor was read. Of another one only as much is quoted as ours has."""
+    size = reader.pull_u8("descriptor") if code == SYM8 else reader.pull_u32("descriptor")
+    at = reader.advance(size, "descriptor")
+    if size != len(DESCRIPTOR_NAME) or reader.data[at : at + size] != DESCRIPTOR_NAME:
+        there = reader.data[at : at + min(size, len(DESCRIPTOR_NAME))].decode("ascii", "backslashreplace")
+        rest = "…" if size > len(DESCRIPTOR_NAME) else ""
+        raise InvalidFrame(f"descriptor: {there!r}{rest} is there, {DESCRIPTOR_NAME.decode()!r} is needed")
 
 
 def pull_flags(items: Reader) -> int:

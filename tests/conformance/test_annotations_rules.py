@@ -262,6 +262,19 @@ def test_a_section_that_is_not_as_the_definition_says_is_refused(old: str, new: 
     assert (heard(other.wire), other.wire.is_closed) == ([error(1, REJECTED, f"bad-annotations: {text}")], False)
 
 
+@pytest.mark.parametrize("name", ["a31a", "b30000001a"], ids=["sym8", "sym32"])
+def test_a_section_that_is_described_by_its_name_is_taken(name: str) -> None:
+    """Two brokers on the way, which write the code in its place."""
+    said = section(0, TO, "test", ["test"], EXTRA, EXTRA_N).removeprefix(bytes.fromhex("0080ffffffff00002000"))
+    named_so = bytes.fromhex(f"00{name}") + b"skupper:router-annotations" + said
+    net = three({"b1": named("b1", from_clients="accept"), "b3": named("b3", to_clients="keep")})
+    orders, wire = offered(net), caller(net.worlds["b1"])
+    wire.send(request(REQUEST_RESPONSE, 1, stamped(named_so) + MIMES + ORDERS))
+    net.pump()
+    arrived = stamped(section(0, TO, "test", ["test", "b1", "b2"], EXTRA, EXTRA_N))
+    assert heard(orders) == [request(REQUEST_RESPONSE, 2, arrived + ORDERS)]
+
+
 # Versions
 
 

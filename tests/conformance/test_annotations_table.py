@@ -12,6 +12,8 @@ from tests.conformance.test_table import COLUMNS, OTHER_PAGE, ROOT, mistakes_of,
 
 # Every sentence of behaviour of "Router Message Annotations", and every line of its definition, in its order.
 SENTENCES = [
+    "This document describes the implementation of the meta-data included in messages passed between"
+    " router nodes (interior and edge).",
     "Each message passed between routers includes meta-data used to communicate per-message state. This"
     " data is used by routers along the forwarding path for various reasons.",
     "The identifier for the ingress router (the router attached to the original sending endpoint).",

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from broker.wire.annotations import ANNOTATIONS_MIME, DESCRIPTOR, MAX_FLAGS, Annotations, decode_annotations
+from broker.wire.annotations import (
+    ANNOTATIONS_MIME,
+    DESCRIPTOR,
+    DESCRIPTOR_NAME,
+    MAX_FLAGS,
+    Annotations,
+    decode_annotations,
+)
 from broker.wire.frames import MULTICAST
 from tests.conftest import missing
 from tests.fakes import address
@@ -103,6 +110,14 @@ def test_what_we_write_proton_reads_and_what_it_writes_we_read(proton: Any, anno
     expected = described(proton, annotations)
     assert read_by(proton, annotations.encode()) == expected
     assert decode_annotations(written_by(proton, expected)) == annotations
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(annotations=sections())
+def test_a_symbolic_descriptor_of_proton_is_read(proton: Any, annotations: Annotations) -> None:
+    fields = described(proton, annotations).value
+    came = written_by(proton, proton.Described(proton.symbol(DESCRIPTOR_NAME.decode()), fields))
+    assert decode_annotations(came) == annotations
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

@@ -49,6 +49,10 @@ CAPTURED: list[dict[str, Any]] = READ["v2_captured_from_skupper_router_2.5.0"]["
 CAPTURED_BYTES = [bytes.fromhex(item[way]) for item in CAPTURED for way in ("sent", "received") if item[way]]
 
 HEAD = bytes.fromhex("0080ffffffff00002000")
+SYMBOLIC_HEADS = [  # the same by its name, as a sym8 and as a sym32
+    b"\x00\xa3\x1askupper:router-annotations",
+    b"\x00\xb3\x00\x00\x00\x1askupper:router-annotations",
+]
 LIST8, LIST32, MAP8, MAP32, ARRAY8, ARRAY32 = 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0
 ONE = b"\x54\x01"
 NULL = b"\x40"

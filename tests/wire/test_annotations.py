@@ -31,6 +31,7 @@ from tests.wire.annotation_vectors import (
     NULL,
     ONE,
     STR,
+    SYMBOLIC_HEADS,
     VALUES,
     WITHOUT_TRACE,
     Example,
@@ -42,6 +43,8 @@ from tests.wire.annotation_vectors import (
 
 V2 = "descriptor: 0x534b50522d2d5241 is that of version 2, version 1 is spoken here"
 EMPTY_TRACE = "trace: is empty, the sender must have added its name"
+DESCRIPTORS = "the ulong (0x80) 0xffffffff00002000 or its symbol (0xa3, 0xb3)"
+SYMBOL = "'skupper:router-annotations'"
 NOT_DESCRIBED = "section: smallulong (0x53) is there, a described value (0x00) is needed"
 FEW = "flags, to-override, ingress-router and trace are needed"
 
@@ -50,7 +53,7 @@ SENTENCES = {
     "empty input": "section: needs 1 bytes at offset 0, 0 are left",
     "not described": NOT_DESCRIBED,
     "descriptor of the AMQP header section (0x70)": (
-        "descriptor: smallulong (0x53) is there, the ulong (0x80) 0xffffffff00002000 is needed"
+        f"descriptor: smallulong (0x53) is there, {DESCRIPTORS} is needed"
     ),
     "descriptor ulong 0x2000 without the domain": (
         "descriptor: 0x0000000000002000 is there, 0xffffffff00002000 is needed"
@@ -81,9 +84,25 @@ SENTENCES = {
 MORE = {
     "=00": "descriptor: needs 1 bytes at offset 1, 0 are left",
     "=0080ffffffff": "descriptor: needs 8 bytes at offset 2, 4 are left",
-    "=00a31a736b75707065723a726f757465722d616e6e6f746174696f6e73": (
-        "descriptor: sym8 (0xa3) is there, the ulong (0x80) 0xffffffff00002000 is needed"
+    "=00a11a736b75707065723a726f757465722d616e6e6f746174696f6e73": (
+        f"descriptor: str8 (0xa1) is there, {DESCRIPTORS} is needed"
     ),
+    "=00a31a736b75707065723a726f757465722d616e6e6f746174696f6e73": "section: needs 1 bytes at offset 29, 0 are left",
+    "=00a300": f"descriptor: '' is there, {SYMBOL} is needed",
+    "=00a31a736b75707065723a726f757465722d616e6e6f746174696f6e7a": (
+        f"descriptor: 'skupper:router-annotationz' is there, {SYMBOL} is needed"
+    ),
+    "=00a319736b75707065723a726f757465722d616e6e6f746174696f6e": (
+        f"descriptor: 'skupper:router-annotation' is there, {SYMBOL} is needed"
+    ),
+    "=00a31b736b75707065723a726f757465722d616e6e6f746174696f6e7332": (
+        f"descriptor: 'skupper:router-annotations'… is there, {SYMBOL} is needed"
+    ),
+    "=00a303ff0a62": f"descriptor: '\\\\xff\\nb' is there, {SYMBOL} is needed",
+    "=00a3": "descriptor: needs 1 bytes at offset 2, 0 are left",
+    "=00a31a73": "descriptor: needs 26 bytes at offset 3, 1 are left",
+    "=00b30000001a73": "descriptor: needs 26 bytes at offset 6, 1 are left",
+    "=00b3ffffffff73": "descriptor: needs 4294967295 bytes at offset 6, 1 are left",
     "": "section: needs 1 bytes at offset 10, 0 are left",
     "40": "section: null (0x40) is there, a list8 (0xc0) or a list32 (0xd0) is needed",
     "c103025040": "section: map8 (0xc1) is there, a list8 (0xc0) or a list32 (0xd0) is needed",
@@ -143,6 +162,16 @@ def test_the_shortest_form_is_written(example: Example) -> None:
     assert [decode_annotations(data).encode().hex() for data in example.forms] == [example.compact.hex()] * 3
 
 
+@pytest.mark.parametrize("head", SYMBOLIC_HEADS, ids=["sym8", "sym32"])
+@pytest.mark.parametrize("example", GOOD, ids=repr)
+def test_the_descriptor_may_be_a_symbol(example: Example, head: bytes) -> None:
+    """The definition gives it a name, too, and AMQP leaves the choice to the sender. We write the number."""
+    forms = [head + data.removeprefix(HEAD) for data in example.forms]
+    assert [decode_annotations(data) for data in forms] == [example.annotations] * 3
+    assert [decode_annotations(data).encode().hex() for data in forms] == [example.compact.hex()] * 3
+    assert all(refusal(data[:end]) for data in forms for end in range(len(data)))
+
+
 @pytest.mark.parametrize("example", WITHOUT_TRACE, ids=repr)
 def test_a_trace_without_the_sender_is_refused_in_every_form(example: Example) -> None:
     assert [refusal(data) for data in example.forms] == [EMPTY_TRACE] * 3
@@ -170,7 +199,7 @@ def test_what_a_released_router_sends_is_told_to_be_version_2() -> None:
     sentences = [refusal(data) for data in CAPTURED_BYTES]
     begins = [data[:10].hex() for data in CAPTURED_BYTES]
     behind = "section: ends at offset 41, but 18 more bytes follow"
-    header = "descriptor: smallulong (0x53) is there, the ulong (0x80) 0xffffffff00002000 is needed"
+    header = f"descriptor: smallulong (0x53) is there, {DESCRIPTORS} is needed"
     expected = {"0080534b50522d2d5241": V2, HEAD.hex(): behind}
     assert sentences == [expected.get(begin, header) for begin in begins]
     assert {V2, behind, header} == set(sentences)
@@ -185,7 +214,7 @@ def test_every_truncation_and_every_byte_behind_are_refused(example: Example) ->
 
 @pytest.mark.parametrize("example", GOOD, ids=repr)
 def test_every_damaged_byte_is_a_section_or_refused(example: Example) -> None:
-    for data in example.forms:
+    for data in [*example.forms, *(head + example.compact.removeprefix(HEAD) for head in SYMBOLIC_HEADS)]:
         for damaged in damages(data):
             assert_section_or_refused(damaged)
 
