@@ -30,7 +30,7 @@ def check_masks(core: Core) -> None:
             is_congested = masks.congested.has(route.slot)  # what its own broker says
         for name, is_behind in (
             ("draining", core.drains.covers(route)),
-            ("full", load.is_full()),
+            ("full", 0 < load.service.policy.max_in_flight_per_route <= load.awaited_n),
             ("unleased", lease is not None and lease.left_n <= 0),
             ("ejected", load.ejected_until > 0),
             ("unhealthy", is_down(route.tags)),

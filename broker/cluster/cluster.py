@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.cluster.adverts import Advert
 from broker.cluster.dials import Dials
-from broker.cluster.handshakes import GREET_S, Handshakes, Watcher
+from broker.cluster.handshakes import Handshakes, Watcher
 from broker.cluster.infos import Info, read_info
 from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour, broker_entry
@@ -154,6 +154,10 @@ class Cluster(Watcher):
         """Nobody answered there."""
         self.dials.failed(url, text, now)
 
+    def know(self, address: str) -> None:
+        """Brokers are at that address, as `connected` is given it: strangers keep them from no link."""
+        self.handshakes.admissions.know(address)
+
     def set_targets(self, source: str, urls: list[str]) -> None:
         """Where else this broker shall call: what a name stands for now."""
         self.dials.set_targets(source, urls)
@@ -269,7 +273,7 @@ class Cluster(Watcher):
     def tick(self, now: float) -> None:
         """Says hello, compares, gives up."""
         settings = self._settings
-        self.handshakes.end_late(now)
+        self.handshakes.tick(now)
         for neighbour in self.handshakes.up.values():
             if now >= neighbour.hello_at:
                 neighbour.say_hello(now, settings.hello_s)
@@ -306,7 +310,7 @@ class Cluster(Watcher):
             if neighbour.is_up:
                 at = min(at, neighbour.hello_at, neighbour.digest_at)
             else:
-                at = min(at, neighbour.since_at + GREET_S)
+                at = min(at, neighbour.due_at)
         return at
 
     def flush(self) -> None:

@@ -71,6 +71,13 @@ class Greetings:
             return None
         return Refusal("bad-broker", f"its nonce has {len(info.nonce)} bytes, it must have {NONCE_BYTES}")
 
+    def refusal_of_principal(self, principal: str) -> Refusal | None:
+        """Why nobody with this certificate can be a broker of the cluster; None where that is proved otherwise."""
+        if self._settings.auth != "tls" or principal in self._settings.principals:
+            return None
+        who = f"{principal!r}, which is not among" if principal else "none, it must be one of"
+        return Refusal("wrong-secret", f"the subject of its certificate is {who} cluster.principals")
+
     def own_proof(self, neighbour: Neighbour, theirs: Info) -> bytes:
         """What proves to the neighbour who we are; empty where certificates do."""
         if self._settings.auth == "tls":
@@ -83,11 +90,7 @@ class Greetings:
         """Why the neighbour, who said `first` and now sends `proof`, has not proved who it is; None when it has."""
         settings = self._settings
         if settings.auth == "tls":
-            principal = neighbour.peer.principal
-            if principal in settings.principals:
-                return None
-            who = f"{principal!r}, which is not among" if principal else "none, it must be one of"
-            return Refusal("wrong-secret", f"the subject of its certificate is {who} cluster.principals")
+            return self.refusal_of_principal(neighbour.peer.principal)
         if neighbour.url:
             expected = accept_proof(settings.secret, first.id, self._id, neighbour.nonce, first.nonce)
         else:

@@ -6,11 +6,12 @@ goes.
 
 from typing import Final
 
+from broker.cluster.admissions import Admissions
 from broker.cluster.dials import Dials
 from broker.cluster.greetings import Greetings
 from broker.cluster.infos import Info, read_info
 from broker.cluster.members import Member
-from broker.cluster.neighbours import ASKED, GREETED, PROVING, UP, Neighbour, broker_entry
+from broker.cluster.neighbours import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
 from broker.cluster.proof import nonce
 from broker.cluster.settings import ClusterSettings
 from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
@@ -25,8 +26,6 @@ from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
 
 DATA_MIME: Final = "application/octet-stream"  # of links; callers with another one say so in each request
-GREET_S: Final = 3.0  # from the first BROKER_INFO to the proof
-MAX_GREETING: Final = 64  # connections between the two: strangers must not fill memory
 LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have begun: those of all clients of a broker
 
 
@@ -50,13 +49,13 @@ class Handshakes:
     __slots__ = (
         "_ends",
         "_entropy",
-        "_greeting_n",
         "_greetings",
         "_id",
         "_members",
         "_nonces_n",
         "_settings",
         "_watcher",
+        "admissions",
         "dials",
         "neighbours",
         "refused",
@@ -76,6 +75,7 @@ class Handshakes:
         watcher: Watcher,
     ) -> None:
         self.dials: Final = Dials(dice, settings.redial_max_s)
+        self.admissions: Final = Admissions()  # of neighbours that have dialled us and are no links yet
         self.neighbours: Final[dict[int, Neighbour]] = {}  # by number of the connection, those in the handshake too
         self.up: Final[dict[bytes, Neighbour]] = {}  # links that are up, by broker id; bounded by max_links
         self.refused: Final[dict[str, int]] = {}  # connections that wanted to be links, by code word
@@ -85,7 +85,6 @@ class Handshakes:
         self._ends: Final = ends
         self._entropy: Final = entropy
         self._nonces_n = 0
-        self._greeting_n = 0  # neighbours that have dialled us and are no links yet
         self._greetings: Final = Greetings(settings, broker_id, name, requires_annotations)
         self._watcher: Final = watcher
         self.dials.set_targets("config", settings.peers)
@@ -102,6 +101,7 @@ class Handshakes:
 
     def dialled(self, peer: Peer, url: str, now: float) -> bytes:
         """A connection to that URL is there: the metadata of the SETUP on it."""
+        self.admissions.know(peer.address)
         neighbour = Neighbour(peer, url, ASKED, self._nonce(), now)
         self.neighbours[peer.id] = neighbour
         return broker_entry(MIME_TYPE, self._first_words(neighbour))
@@ -112,10 +112,6 @@ class Handshakes:
             text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
             self.refuse(peer, Refusal("no-cluster", text), now)
             return
-        if self._greeting_n >= MAX_GREETING:
-            text = f"{self._greeting_n} connections are proving that they are brokers, the limit is {MAX_GREETING}"
-            self.refuse(peer, Refusal("over-limit", text), now)
-            return
         setup = peer.connection.setup
         if setup is None or setup.metadata_mime != COMPOSITE_MIME or setup.data_mime != DATA_MIME:
             text = f"on links metadata is {COMPOSITE_MIME} and data {DATA_MIME}, whatever callers have"
@@ -125,9 +121,6 @@ class Handshakes:
             text = "links are not resumed, since a silent one is lost, and nobody grants requests there"
             self.refuse(peer, Refusal("bad-broker", text), now)
             return
-        neighbour = Neighbour(peer, "", GREETED, self._nonce(), now)
-        self._greeting_n += 1
-        self.neighbours[peer.id] = neighbour
         try:
             info = _read(raw)
         except BrokerError as error:
@@ -138,12 +131,23 @@ class Handshakes:
         refusal = self._greetings.refusal_of(info, self._members, self.up)
         if refusal is None:
             refusal = self._greetings.refusal_of_nonce(info)
+        if refusal is None:
+            refusal = self._greetings.refusal_of_principal(peer.principal)
         if refusal is not None:
             self.refuse(peer, refusal, now)
             return
+        neighbour = Neighbour(peer, "", GREETED, self._nonce(), now)
+        self.neighbours[peer.id] = neighbour
+        displaced = self.admissions.enter(neighbour)
+        if displaced is not None:
+            self.refuse(displaced.neighbour.peer, Refusal("over-limit", displaced.text), now)
         neighbour.info = info
         neighbour.name = info.name
-        neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
+        delay_s = self.admissions.delay_s(peer.address, now)
+        if delay_s:
+            neighbour.answer_at = now + delay_s
+        else:
+            neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
 
     def go_on(self, neighbour: Neighbour, info: Info, now: float) -> None:
         """The next BROKER_INFO of a connection that is no link yet."""
@@ -165,6 +169,8 @@ class Handshakes:
         if first is None:
             return  # it was refused
         refusal = greetings.refusal_of_proof(neighbour, first, info.proof)
+        if refusal is not None and neighbour.stage == GREETED:
+            self.admissions.proved_wrong(peer.address, now)
         if refusal is None and (info.id, info.name, info.version) != (first.id, first.name, first.version):
             refusal = Refusal("bad-broker", "it has changed its id, name or version while it greeted")
         if refusal is None:
@@ -185,7 +191,7 @@ class Handshakes:
             self.dials.failed(neighbour.url, peer.end_detail, now, is_refused(neighbour))
         info = neighbour.info
         if neighbour.stage == GREETED:
-            self._greeting_n -= 1
+            self.admissions.leave(neighbour)
         elif info is not None and self.up.get(info.id) is neighbour:
             del self.up[info.id]
             self._watcher.unlinked(neighbour, now)
@@ -200,10 +206,15 @@ class Handshakes:
         """One was refused for that."""
         self.refused[word] = self.refused.get(word, 0) + 1
 
-    def end_late(self, now: float) -> None:
-        """Those that have not proved who they are in time are refused."""
+    def tick(self, now: float) -> None:
+        """Answers those that had to wait, and refuses those that have not proved who they are in time."""
         for neighbour in list(self.neighbours.values()):
-            if not neighbour.is_up and now - neighbour.since_at >= GREET_S:
+            if neighbour.is_up:
+                continue
+            if neighbour.answer_at and now >= neighbour.answer_at:
+                neighbour.answer_at = 0.0
+                neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
+            if now - neighbour.since_at >= GREET_S:
                 text = f"no proof came within {GREET_S:g} s, it is no broker of this cluster"
                 self.refuse(neighbour.peer, Refusal("bad-broker", text), now)
 
@@ -228,8 +239,8 @@ class Handshakes:
                 return
             text = "the broker has begun anew" if is_restarted else f"there is another link to {first.name}"
             self._ends.end(old.peer, "duplicate-link", text, now, CONNECTION_CLOSE)
-        if neighbour.stage == GREETED:
-            self._greeting_n -= 1
+        self.admissions.leave(neighbour)
+        self.admissions.know(peer.address)
         neighbour.go_on(UP, now)
         neighbour.hello_at = now
         neighbour.digest_at = now + self._settings.digest_s

@@ -21,6 +21,7 @@ ASKED: Final = 0
 GREETED: Final = 1
 PROVING: Final = 2
 UP: Final = 3
+GREET_S: Final = 3.0  # for each of these stages but the last
 
 # Of one METADATA_PUSH: other frames get a word in between, and no more entries than composite metadata may have.
 BATCH_BYTES: Final = 64 << 10
@@ -31,6 +32,7 @@ class Neighbour:
     """One connection to another broker."""
 
     __slots__ = (
+        "answer_at",
         "differs_n",
         "digest_at",
         "hello_at",
@@ -52,6 +54,7 @@ class Neighbour:
         self.nonce: Final = nonce  # ours
         self.stage = stage
         self.since_at = now  # of the stage, seconds, monotonic
+        self.answer_at = 0.0  # when it gets our first BROKER_INFO; 0.0: it has it
         self.info: Info | None = None  # what it said first; None: nothing yet
         self.name = ""
         self.hello_at = now  # when it is due to hear from us
@@ -65,6 +68,11 @@ class Neighbour:
     def is_up(self) -> bool:
         """It has proved who it is, and so have we."""
         return self.stage == UP
+
+    @property
+    def due_at(self) -> float:
+        """When something is to be done about its handshake, seconds, monotonic, unless it goes on before."""
+        return self.answer_at if self.answer_at else self.since_at + GREET_S
 
     def go_on(self, stage: int, now: float) -> None:
         """The next stage."""

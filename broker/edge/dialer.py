@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from broker.edge.origins import address_of
 from broker.edge.resolver import Found, Resolver, look_up
 from broker.edge.shell import Shell
 from broker.edge.tcp import TcpLink
@@ -45,6 +46,9 @@ class Dials(Protocol):
 
     def set_targets(self, source: str, urls: list[str], /) -> None:
         """What a name stands for now."""
+
+    def know(self, address: str, /) -> None:
+        """Brokers are there."""
 
 
 class Source:
@@ -137,6 +141,7 @@ class Dialer:
         place = PeerUrl.parse(url)
         if place.finder:
             raise BrokerError("bad-config", f"{url} has to be looked up, which is for cluster.peers only")
+        self._dials.know(address_of(place.host))  # whether it can be reached or not; a name is none, and harmless
         loop = asyncio.get_running_loop()
         context = self._context if place.is_tls else None
         if place.scheme in ("ws", "wss"):

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
+from broker.cluster.admissions import MAX_GREETING
 from broker.cluster.dials import REFUSED_S
-from broker.cluster.handshakes import GREET_S, MAX_GREETING
+from broker.cluster.neighbours import GREET_S
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP
@@ -169,25 +170,6 @@ def test_a_proof_behind_the_time_is_not_heard() -> None:
 
 
 # Bounds
-
-
-def test_so_many_greet_at_once_and_no_more() -> None:
-    """Links that are up are none of them, and who is gone makes room."""
-    world = cluster(max_brokers=1000)
-    Broker(world, 0xB2).link()
-    greeting = [Broker(world, 0x200 + number).dial() for number in range(MAX_GREETING)]
-    assert [broker.wire.is_closed for broker in greeting] == [False] * MAX_GREETING
-    surplus = Broker(world, 0x300).dial()
-    text = f"over-limit: {MAX_GREETING} connections are proving that they are brokers, the limit is {MAX_GREETING}"
-    refused(surplus.wire, REJECTED_SETUP, text)
-    greeting[0].wire.lose()
-    again = Broker(world, 0x301).dial()
-    refused(Broker(world, 0x302).dial().wire, REJECTED_SETUP, text)
-    again.prove()
-    greeting[1].secret = WRONG
-    greeting[1].prove()
-    assert (links(world), greeting[1].wire.is_closed) == (["b2", again.name], True)
-    assert [Broker(world, 0x303 + number).dial().wire.is_closed for number in range(3)] == [False, False, True]
 
 
 def test_those_who_were_too_late_make_room() -> None:
@@ -356,7 +338,6 @@ def test_with_tls_who_has_another_certificate_or_none_is_refused_even_with_the_s
     world = cluster(auth="tls", principals=["CN=b9"])
     text = f"wrong-secret: the subject of its certificate is {why} cluster.principals"
     dialler = Broker(world).dial(principal=principal)
-    dialler.prove()
     refused(dialler.wire, REJECTED_SETUP, text)
     acceptor = Broker(world).accept(URL, principal)
     nonce = value_of(heard(acceptor.wire)[0], "nonce", 16)

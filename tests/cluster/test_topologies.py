@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.handshakes import GREET_S
-from broker.cluster.neighbours import Neighbour
+from broker.cluster.neighbours import GREET_S, Neighbour
 from broker.core import CoreSettings
 from broker.errors import REJECTED
 from broker.rsocket.frames import (

@@ -85,16 +85,16 @@ class Broker:
         version = ("qd.annotations-version", u32(self.version & 0xFFFF_FFFF))
         return broker_info(at_ms, ("name", self.name), version, ("epoch", u64(self.epoch_ms)), *more, broker=self.id)
 
-    def dial(self, *more: AnyTag, principal: str = "") -> Broker:
+    def dial(self, *more: AnyTag, principal: str = "", address: str = "") -> Broker:
         """Its SETUP arrives."""
         raw = self.info(AT_MS, *more, ("nonce", self.nonce))
-        self.wire = self.world.connect(origin=("", principal))
+        self.wire = self.world.connect(origin=(address, principal))
         self.wire.send(setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
         return self
 
-    def accept(self, url: str, principal: str = "") -> Broker:
+    def accept(self, url: str, principal: str = "", address: str = "") -> Broker:
         """The broker under test has reached it by that URL, and has said what it says first."""
-        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url, "", principal)
+        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url, address, principal)
         self.wire = self.world.wires[peer.id] = Wire(self.world, peer)
         self.world.pump()
         return self

@@ -40,6 +40,7 @@ class FakeDials:
         self.wanted: list[str] = []
         self.failed: list[tuple[str, str]] = []
         self.targets: list[tuple[str, list[str]]] = []
+        self.known: list[str] = []
         self.asked_n = 0
 
     def take_dials(self, now: float, /) -> list[str]:
@@ -52,6 +53,9 @@ class FakeDials:
 
     def set_targets(self, source: str, urls: list[str], /) -> None:
         self.targets.append((source, urls))
+
+    def know(self, address: str, /) -> None:
+        self.known.append(address)
 
 
 class Bench:
@@ -136,6 +140,22 @@ def port_of(server: asyncio.Server) -> int:
 
 
 # --- transports ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        (NOBODY, "127.0.0.1"),
+        ("tcp://[::1]:1", "::/64"),
+        ("ws://127.0.0.1:1/rsocket", "127.0.0.1"),
+        ("unix:///nowhere/at/all", ""),
+    ],
+)
+async def test_where_brokers_are_dialled_they_are_known_to_be(bench: Bench, url: str, address: str) -> None:
+    """Also those that cannot be reached: they may dial."""
+    bench.dial(url)
+    await bench.failure()
+    assert bench.dials.known == [address]
 
 
 async def test_a_tcp_url_is_dialled_and_hears_a_setup(bench: Bench, other: Other) -> None:
