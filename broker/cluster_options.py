@@ -42,9 +42,9 @@ class ClusterOptions:
     )
     principals: tuple[str, ...] = option(
         (),
-        "Subjects of certificates that are brokers, as the broker writes them in its views; also `uid 1000`, who owns "
-        "the other end of a Unix socket. For auth tls. In the environment separated by semicolons, because subjects "
-        "hold commas.",
+        "Subjects of certificates that are brokers: all their attributes, in the order of the certificate. A comma in "
+        "a value is written `\\,`, in TOML best within single quotes: `'O=Acme\\, Inc., CN=broker-1'`. Also `uid "
+        "1000`, who owns the other end of a Unix socket. For auth tls. In the environment separated by semicolons.",
         '["organizationName=Acme, commonName=broker-1"]',
         form="subject",
     )

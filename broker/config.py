@@ -36,6 +36,7 @@ from broker.options import (
     is_chooser,
     one_of_requests,
 )
+from broker.principal import Principal, split_list
 from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake, toml_key
 from broker.wire.ids import id_text, parse_id
 
@@ -344,7 +345,7 @@ def _read_item(form: str, item: object) -> object:
     if form == "subject":
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is no printable text")
-        return item
+        return str(Principal.parse(item))
     if form in ("origin", "name"):
         if not isinstance(item, str):
             raise BrokerError(
@@ -367,8 +368,10 @@ def _from_text(doc: OptionDoc, text: str) -> object:
         return float(text)
     if not doc.is_list:
         return text
-    separator = ";" if doc.option.form == "subject" else ","  # subjects of certificates hold commas
-    return [item.strip() for item in text.split(separator)] if text.strip() or not doc.may_be_empty else []
+    if not text.strip() and doc.may_be_empty:
+        return []
+    # Subjects of certificates hold commas.
+    return split_list(text) if doc.option.form == "subject" else [item.strip() for item in text.split(",")]
 
 
 def _near_option(section: str, key: str) -> str:

@@ -79,6 +79,11 @@ def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = Non
         (f'{A_SECRET}peers = "tcp://a:1"', '3: cluster.peers: must be a list of URLs, not "tcp://a:1"'),
         ("principals = [1]", "2: cluster.principals: 1 is no printable text"),
         (
+            'principals = ["CN=b1", "O=Acme, Inc."]',
+            '2: cluster.principals: "O=Acme, Inc." is no principal: "Inc." is no NAME=VALUE (a comma in a value is '
+            "written \\,); it is written commonName=NAME, organizationName=NAME … or uid NUMBER",
+        ),
+        (
             'advertise = ["tls://0.0.0.0:1"]',
             '2: cluster.advertise: "tls://0.0.0.0:1" is a place to listen at, not one that others could dial',
         ),
@@ -237,12 +242,12 @@ def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons()
     environ = {
         "RSB_CLUSTER__SECRET": SECRET,
         "RSB_CLUSTER__PEERS": "tcp://a:1, srv+tcp://b",
-        "RSB_CLUSTER__PRINCIPALS": "O=Acme, CN=b1; CN=b2",
+        "RSB_CLUSTER__PRINCIPALS": "O=Acme, CN=b1; CN=b\\;2",
         "RSB_CLUSTER__ADVERTISE": "",
     }
     cluster = load(None, environ, {}).cluster
     assert cluster.peers == (PeerUrl("tcp", "", "a", 1), PeerUrl("tcp", "srv", "b"))
-    assert cluster.principals == ("O=Acme, CN=b1", "CN=b2")
+    assert cluster.principals == ("organizationName=Acme, commonName=b1", "commonName=b;2")
     assert cluster.advertise == ()
 
 

@@ -21,7 +21,7 @@ FLOORS = [
     ["broker.cluster"],
     ["broker.core"],
     ["broker.toml_lines"],
-    ["broker.listen", "broker.option"],
+    ["broker.listen", "broker.option", "broker.principal"],
     ["broker.cluster_options"],
     ["broker.options"],
     ["broker.cluster_config", "broker.hosts"],

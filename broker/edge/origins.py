@@ -8,6 +8,8 @@ import socket
 import struct
 from typing import Final
 
+from broker.principal import Principal
+
 _UCRED: Final = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of Linux
 PREFIX_BITS: Final = 64  # of an IPv6 address: a host has all addresses behind them and can change at will
 
@@ -19,7 +21,7 @@ class Origin:
 
     def __init__(self, address: str = "", principal: str = "") -> None:
         self.address = address  # "10.0.0.4", "2001:db8::/64"; a Unix socket has none
-        self.principal = principal  # "commonName=orders", "uid 1000"
+        self.principal = principal  # the text of a `Principal`: "commonName=orders", "uid 1000"
 
 
 NOWHERE: Final = Origin()
@@ -34,8 +36,8 @@ def origin_of(transport: asyncio.BaseTransport) -> Origin:
     name = transport.get_extra_info("peername")
     if isinstance(name, tuple):
         certificate = transport.get_extra_info("peercert")
-        return Origin(address_of(name[0]), subject_of(certificate) if certificate else "")
-    return Origin(principal=_owner_of(transport))
+        return Origin(address_of(name[0]), str(Principal.of_certificate(certificate)) if certificate else "")
+    return Origin(principal=str(_owner_of(transport)))
 
 
 def address_of(host: str) -> str:
@@ -48,18 +50,13 @@ def address_of(host: str) -> str:
     return str(ipaddress.IPv6Network((address, PREFIX_BITS), strict=False))
 
 
-def subject_of(certificate: dict[str, tuple[tuple[tuple[str, str], ...], ...]]) -> str:
-    """The subject of a certificate as `ssl` gives it: `organizationName=Acme, commonName=orders`."""
-    return ", ".join(f"{key}={value}" for part in certificate.get("subject", ()) for key, value in part)
-
-
-def _owner_of(transport: asyncio.BaseTransport) -> str:
+def _owner_of(transport: asyncio.BaseTransport) -> Principal:
     peer = transport.get_extra_info("socket")
     peercred = getattr(socket, "SO_PEERCRED", None)  # Linux; other systems tell it otherwise, and there it is not told
     if peer is None or peercred is None:
-        return ""
+        return Principal()
     try:
         raw = peer.getsockopt(socket.SOL_SOCKET, peercred, _UCRED.size)
     except OSError:
-        return ""  # the socket is gone already
-    return f"uid {_UCRED.unpack(raw)[1]}"
+        return Principal()  # the socket is gone already
+    return Principal(uid=_UCRED.unpack(raw)[1])

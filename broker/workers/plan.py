@@ -24,6 +24,7 @@ from broker.cluster_config import NO_NAME, is_in_cluster
 from broker.cluster_options import ClusterOptions
 from broker.listen import PeerUrl
 from broker.options import Config
+from broker.principal import Principal
 
 LENGTH_BYTES: Final = 4  # in front of what a worker is told
 ID_NAME: Final = "worker {}"  # in uuid5
@@ -111,7 +112,7 @@ class Plan:
         others_n = self.workers_n - 1
         secret, principals = cluster.secret, cluster.principals
         if cluster.auth == "tls":
-            principals = (*principals, f"uid {os.getuid()}")  # a Unix socket shows no certificate
+            principals = (*principals, str(Principal(uid=os.getuid())))  # a Unix socket shows no certificate
         elif not secret and not cluster.secret_file:
             secret = self.secret
         return replace(

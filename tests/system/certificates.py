@@ -34,11 +34,12 @@ class Authority:
         """Its key."""
         return self._folder / f"{name}.key"
 
-    def sign(self, name: str, extensions: str = "") -> None:
-        """Makes a key and a certificate of this name."""
+    def sign(self, name: str, extensions: str = "", subject: str = "") -> None:
+        """Makes a key and a certificate of this name. `subject`: if it has more, `/O=Acme/CN=x`."""
         wanted, extra = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         extra.write_text(LEAF + extensions)
-        self._run("req", "-new", *KEY, "-subj", f"/CN={name}", "-keyout", str(self.key(name)), "-out", str(wanted))
+        about = ("-subj", subject or f"/CN={name}")
+        self._run("req", "-new", *KEY, *about, "-keyout", str(self.key(name)), "-out", str(wanted))
         signer = ("-CA", str(self.root), "-CAkey", str(self.key(self._name)), "-CAcreateserial")
         made = ("-in", str(wanted), "-out", str(self.certificate(name)), "-extfile", str(extra))
         self._run("x509", "-req", "-days", "2", *signer, *made)

@@ -1,12 +1,17 @@
 """Where connections come from: limits per address and per principal, on real sockets."""
 
 import os
+import ssl
 
 import pytest
 
-from broker.edge.origins import address_of, subject_of
+from broker.edge.origins import address_of
+from broker.errors import REJECTED_SETUP
 from broker.server import Server
+from tests.conformance.links import AT_MS
+from tests.conformance.scripts import COMPOSITE, FORWARDING, broker_info, composite, ident, setup, u32
 from tests.conftest import MakeServer, StartBroker
+from tests.fakes import Frame, error
 from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.test_arrivals import are_closed, opened
 from tests.system.wires import Wire
@@ -39,12 +44,6 @@ async def refusal(url: str, wire: Wire | None = None) -> str:
 )
 def test_an_origin_is_an_ipv4_address_or_64_bits_of_ipv6(host: str, address: str) -> None:
     assert address_of(host) == address
-
-
-def test_a_subject_is_its_parts_in_order() -> None:
-    subject = ((("organizationName", "Acme"),), (("commonName", "orders"), ("serialNumber", "7")))
-    assert subject_of({"subject": subject}) == "organizationName=Acme, commonName=orders, serialNumber=7"
-    assert subject_of({}) == ""
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -104,3 +103,41 @@ async def test_a_verified_certificate_is_a_principal(
     other = await Wire.caller(url, authority.client_context("billing"))
     for wire in (first, other):
         await wire.close()
+
+
+async def greeting(url: str, context: ssl.SSLContext) -> Frame:
+    """What a connection that says it is a broker gets first."""
+    wire = await Wire.connect(url, context)
+    raw = broker_info(AT_MS, ("name", "b9"), ("qd.annotations-version", u32(1)), broker=ident(0xB9))
+    wire.send(setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
+    frame = await wire.receive()
+    await wire.close()
+    return frame
+
+
+async def test_a_certificate_is_a_brokers_when_all_parts_of_its_subject_are(
+    start_broker: StartBroker, needs_openssl: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One of the same authority with one attribute that reads like two is none."""
+    authority = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
+    authority.sign("broker", BROKER_NAMES)
+    authority.sign("forged", subject="/O=Acme, commonName=broker-1")
+    authority.sign("real", subject="/O=Acme/CN=broker-1")
+    authority.sign("comma", subject="/O=Acme, Inc./CN=broker-2")
+    broker = start_broker(
+        *LISTEN,
+        tls__certificate=authority.certificate("broker"),
+        tls__key=authority.key("broker"),
+        tls__client_ca=authority.root,
+        cluster__auth="tls",
+        cluster__principals="organizationName=Acme, commonName=broker-1; O=Acme\\, Inc., CN=broker-2",
+    )
+    url = broker.url("tls")
+    forged, real, comma = [await greeting(url, authority.client_context(name)) for name in ("forged", "real", "comma")]
+    assert (real.name, comma.name) == ("METADATA_PUSH", "METADATA_PUSH")
+    who = "'organizationName=Acme\\\\, commonName=broker-1'"
+    assert forged == error(
+        0,
+        REJECTED_SETUP,
+        f"wrong-secret: the subject of its certificate is {who}, which is not among cluster.principals",
+    )

@@ -1,0 +1,127 @@
+"""Principals: nothing in a value makes it two, and what is written is read again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import BrokerError
+from broker.principal import SHORT_NAMES, Principal, split_list
+
+ACME = (("organizationName", "Acme"),)
+BROKER = (("commonName", "broker-1"),)
+
+
+def of(*steps: tuple[tuple[str, str], ...]) -> Principal:
+    """As `ssl` gives it."""
+    return Principal.of_certificate({"subject": steps})
+
+
+def test_a_value_that_looks_like_two_attributes_is_one() -> None:
+    """A certificate whose owner may choose one attribute must not be that of a broker."""
+    forged = of((("organizationName", "Acme, commonName=broker-1"),))
+    named = Principal.parse("organizationName=Acme, commonName=broker-1")
+    assert named == of(ACME, BROKER)
+    assert (str(forged) == str(named), forged == named) == (False, False)
+    assert str(forged) == "organizationName=Acme\\, commonName=broker-1"
+    assert Principal.parse(str(forged)) == forged
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((ACME, BROKER), (BROKER, ACME)),
+        ((ACME, BROKER), ((*ACME, *BROKER),)),
+        ((ACME,), (ACME, ACME)),
+        (((("commonName", "a+organizationName=b"),),), ((("commonName", "a"), ("organizationName", "b")),)),
+        (((("commonName", "a\\"),), ACME), ((("commonName", "a, organizationName=Acme"),),)),
+        (((("commonName", "a\\, organizationName=Acme"),),), ((("commonName", "a, organizationName=Acme"),),)),
+        (((("commonName", " a"),),), ((("commonName", "a"),),)),
+        (((("commonName", "a"),),), ((("commonName", "A"),),)),
+        (((("commonName", "\\61"),),), ((("commonName", "a"),),)),
+        (((("userId", "1000"),),), ()),
+    ],
+)
+def test_different_subjects_have_different_texts(one: tuple[object, ...], other: tuple[object, ...]) -> None:
+    assert str(of(*one)) != str(of(*other))  # type: ignore[arg-type]
+
+
+def test_the_order_in_one_step_means_nothing() -> None:
+    """It is a set; certificates have it sorted, people need not."""
+    assert of((("commonName", "a"), ("serialNumber", "7"))) == Principal.parse("serialNumber=7+CN=a")
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("organizationName=Acme, commonName=broker-1", (ACME, BROKER)),
+        ("  organizationName =  Acme  ,commonName=broker-1 ", (ACME, BROKER)),
+        ("O=Acme, CN=broker-1", (ACME, BROKER)),
+        ("o=Acme,cn=broker-1", (ACME, BROKER)),
+        ("organizationName=Acme\\, Inc.", ((("organizationName", "Acme, Inc."),),)),
+        ("organizationName=Acme\\2c Inc.", ((("organizationName", "Acme, Inc."),),)),
+        ("commonName=a\\+b\\\\c\\;d=e\\3bf", ((("commonName", "a+b\\c;d=e;f"),),)),
+        ("commonName=\\20 a \\ ", ((("commonName", "  a  "),),)),
+        ("commonName=\\c3\\a4", ((("commonName", "ä"),),)),
+        ("commonName=a\\\\, organizationName=Acme", ((("commonName", "a\\"),), ACME)),
+        ("1.2.3.4=x", ((("1.2.3.4", "x"),),)),
+    ],
+)
+def test_what_people_write_is_read(text: str, steps: tuple[tuple[tuple[str, str], ...], ...]) -> None:
+    assert Principal.parse(text).steps == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("broker-1", '"broker-1" is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("organizationName=Acme, Inc., commonName=x", '"Inc." is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("commonName=a,", '"" is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("commonName=a+b", '"b" is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("commonName=", "commonName has no value"),
+        ("=a", '"" is no name of an attribute'),
+        ("common name=a", '"common name" is no name of an attribute'),
+        ("commonName=a\\", "a backslash is its last character"),
+        ("commonName=\\ff", '"\\\\ff" is no UTF-8'),
+        ("uid -1", '"uid -1" is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("uid 01", '"uid 01" is no NAME=VALUE (a comma in a value is written \\,)'),
+    ],
+)
+def test_what_is_no_principal_is_told(text: str, why: str) -> None:
+    with pytest.raises(BrokerError) as raised:
+        Principal.parse(text)
+    form = "it is written commonName=NAME, organizationName=NAME … or uid NUMBER"
+    assert raised.value.text.endswith(f" is no principal: {why}; {form}")
+
+
+def test_users_are_no_subjects() -> None:
+    assert (str(Principal(uid=1000)), Principal.parse(" uid 1000 ")) == ("uid 1000", Principal(uid=1000))
+    assert Principal.parse("userId=1000") != Principal(uid=1000)
+
+
+def test_nobody_is_nobody() -> None:
+    assert (str(Principal()), str(of())) == ("", "")
+    assert str(Principal.of_certificate({})) == ""
+
+
+def test_a_list_is_separated_by_semicolons_that_have_no_backslash_in_front() -> None:
+    assert split_list("CN=a\\;b; O=c\\\\;uid 7") == ["CN=a\\;b", "O=c\\\\", "uid 7"]
+
+
+NAMES = st.sampled_from([*SHORT_NAMES.values(), "serialNumber", "emailAddress", "1.2.3.4"])
+ATTRIBUTES = st.tuples(NAMES, st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))
+SUBJECTS = st.lists(st.lists(ATTRIBUTES, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3)
+TRICKY = st.text("a=,+\\ ;\n2c", min_size=1, max_size=6)
+TRICKY_SUBJECTS = st.lists(
+    st.lists(st.tuples(NAMES, TRICKY), min_size=1, max_size=2).map(tuple), min_size=1, max_size=2
+)
+
+
+@given(SUBJECTS | TRICKY_SUBJECTS)
+def test_the_text_of_a_subject_is_read_as_that_subject(steps: list[tuple[tuple[str, str], ...]]) -> None:
+    """So two subjects never have one text; it is printable, and has one line."""
+    principal = of(*steps)
+    text = str(principal)
+    assert Principal.parse(text) == principal
+    assert text.isprintable()
