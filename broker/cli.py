@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
-import signal
 import sys
 from typing import Any
 
@@ -20,7 +18,7 @@ from broker.errors import BrokerError
 from broker.listen import Listen
 from broker.log import setup as setup_log
 from broker.options import Config, options_toml
-from broker.process import prepare, settle, take_descriptors
+from broker.process import heed_signals, prepare, settle, stop_at_eof, take_descriptors
 from broker.process import run as run_in_process
 from broker.server import Server
 from broker.workers.plan import usable_cores
@@ -74,8 +72,14 @@ def main() -> None:
 @click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
 @click.option("--workers", metavar="N", help="Processes that share the ports; 0 is one for each core.")
 @click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
+@click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
 def serve(
-    listen: tuple[str, ...], admin: str | None, events: str | None, workers: str | None, config_path: str | None
+    listen: tuple[str, ...],
+    admin: str | None,
+    events: str | None,
+    workers: str | None,
+    config_path: str | None,
+    stops_at_eof: bool,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     flags: dict[str, object] = {
@@ -87,7 +91,8 @@ def serve(
     config = _load(config_path, flags)
     setup_log(config.log.level, config.log.format)
     workers_n = config.server.workers or usable_cores()
-    sys.exit(run(config) if workers_n == 1 else run_in_process(_serve_workers(config, workers_n)))
+    serving = _serve(config, stops_at_eof) if workers_n == 1 else _serve_workers(config, workers_n, stops_at_eof)
+    sys.exit(run_in_process(serving))
 
 
 @main.command()
@@ -102,17 +107,12 @@ def check(path: str | None, options: bool) -> None:
     click.echo(f"{path or 'environment'}: ok")
 
 
-def run(config: Config) -> int:
-    """Runs a broker to its end; the exit status."""
-    return run_in_process(_serve(config))
-
-
-async def _serve(config: Config) -> int:
+async def _serve(config: Config, stops_at_eof: bool) -> int:
     prepare()
     server = Server(config)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.wish_stop)
+    heed_signals(server.wish_stop)
+    if stops_at_eof:
+        stop_at_eof(server.wish_stop)
     admin: web.AppRunner | None = None
     try:
         await server.start()
@@ -133,12 +133,12 @@ async def _serve(config: Config) -> int:
     return 0
 
 
-async def _serve_workers(config: Config, workers_n: int) -> int:
+async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> int:
     take_descriptors()
     supervisor = Supervisor(config, workers_n)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, supervisor.wish_stop)
+    heed_signals(supervisor.wish_stop)
+    if stops_at_eof:
+        stop_at_eof(supervisor.wish_stop)
     admin: web.AppRunner | None = None
     try:
         await supervisor.start()

@@ -232,10 +232,10 @@ async def broker_process(events: Path) -> AsyncIterator[dict[str, str]]:
     RSB_ variables are not for it: they say how somebody's own broker is to be, and the demo's has RECORDED alone.
     """
     command = [sys.executable, "-m", "broker", "--events", str(events), "--admin", "127.0.0.1:0"]
-    command += ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"]
+    command += ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--stop-at-eof"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RSB_")} | RECORDED
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
     assert process.stdout is not None  # asked for with PIPE
     assert process.stderr is not None

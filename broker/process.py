@@ -1,4 +1,4 @@
-"""What a process that runs a broker sets up for itself: its loop, its file descriptors, its memory."""
+"""What a process that runs a broker sets up for itself: its loop, its signals, its file descriptors, its memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import logging
+import os
 import resource
-from collections.abc import Coroutine
+import signal
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 GC_THRESHOLDS: Final = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
+STDIN: Final = 0
 _M_MMAP_THRESHOLD: Final = -3  # of mallopt(3)
+_log: Final = logging.getLogger("broker")
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
@@ -22,6 +27,22 @@ def run(main: Coroutine[Any, Any, int]) -> int:
     except ImportError:
         return asyncio.run(main)
     return uvloop.run(main)
+
+
+def heed_signals(stop: Callable[[], None]) -> None:
+    """SIGTERM and SIGINT call `stop`. SIGHUP, which would end the process at once, is told and ignored.
+
+    A terminal that was closed sends it, too, and who wants a configuration to be read again; a broker reads none again.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, _say_hangup)
+
+
+def stop_at_eof(stop: Callable[[], None]) -> None:
+    """Calls `stop` when standard input ends: who has started the process is gone. What is in it is not looked at."""
+    asyncio.get_running_loop().add_reader(STDIN, _read_on, stop)
 
 
 def prepare() -> None:
@@ -56,3 +77,13 @@ def give_back_memory() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+
+
+def _read_on(stop: Callable[[], None]) -> None:
+    if not os.read(STDIN, 4096):
+        asyncio.get_running_loop().remove_reader(STDIN)
+        stop()
+
+
+def _say_hangup() -> None:
+    _log.warning("broker: SIGHUP is ignored: nothing is read again while it runs; SIGTERM stops it in order")

@@ -26,7 +26,9 @@ class BrokerProcess:
         """`options` by their names ("limits.max_connections"), `arguments` as on the command line."""
         self._given: Final = (options, arguments)
         flags = [word for url in listen for word in ("--listen", url)]
-        self._command: Final = (sys.executable, "-m", "broker", *flags, "--admin", "off", *arguments)
+        # It ends when this process is gone, however that went: its standard input ends then.
+        flags += ["--stop-at-eof", "--admin", "off"]
+        self._command: Final = (sys.executable, "-m", "broker", *flags, *arguments)
         self._listen_n: Final = len(listen) + arguments.count("--listen")
         own = {name: value for name, value in os.environ.items() if not name.startswith(_VARIABLE_PREFIX)}
         self._environment: Final = {**own, **{_variable(name): _text(value) for name, value in options.items()}}
@@ -43,7 +45,11 @@ class BrokerProcess:
     async def start(self) -> None:
         """RuntimeError, with what it said, unless it listens within START_S."""
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=self._environment
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=self._environment,
         )
         assert self._process.stdout is not None  # asked for with PIPE
         await self._wait_for_urls(self._process.stdout)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from typing import Final
 
@@ -20,13 +19,12 @@ from admin_api.app import make_app
 from admin_api.workers import start_unix
 from broker.errors import BrokerError
 from broker.log import setup as setup_log
-from broker.process import prepare, run, settle
+from broker.process import heed_signals, prepare, run, settle, stop_at_eof
 from broker.server import Server
 from broker.workers.plan import Handed
 from broker.workers.reports import BEAT, BEAT_S, Report
 
 EXIT_CANNOT_START: Final = 1
-STDIN: Final = 0
 
 
 def main() -> int:
@@ -43,9 +41,8 @@ async def _serve(handed: Handed) -> int:
     prepare()
     server = Server(handed.config, handed.link_path, handed.mates)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.wish_stop)
-    loop.add_reader(STDIN, _watch, server)
+    heed_signals(server.wish_stop)
+    stop_at_eof(server.wish_stop)
     admin: web.AppRunner | None = None
     try:
         await server.start()
@@ -67,13 +64,6 @@ async def _serve(handed: Handed) -> int:
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(handed.link_path))  # the last one does it when the supervisor was killed
     return 0
-
-
-def _watch(server: Server) -> None:
-    """There is something to read in standard input, which can only be its end."""
-    if not os.read(STDIN, 1):
-        asyncio.get_running_loop().remove_reader(STDIN)
-        server.wish_stop()
 
 
 def _say(report: Report) -> None:

@@ -1,6 +1,6 @@
 """A program that is a service: it runs until it is told to stop, and then loses no request.
 
-    run(urls, service) ──► connected ── SIGTERM, SIGINT ──► draining ── done, or `drain_s` over ──► end
+    run(urls, service) ──► connected ── SIGTERM, SIGINT, SIGHUP ──► draining ── done, or `drain_s` over ──► end
                               ▲ └── a broker is lost: the clients come back by themselves
                               └─── no broker yet: tried again and again             a second signal: ends at once
 
@@ -20,9 +20,10 @@ from client_sdk.services.group import Group, offer
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # of a terminal that was closed; not on Windows
 _log: Final = logging.getLogger("client_sdk")
 # Who is to be told, by event loop: a signal has one handler there, and a program may serve several services.
-_listeners: Final[dict[asyncio.AbstractEventLoop, list["Stop"]]] = {}
+_listeners: Final[dict[asyncio.AbstractEventLoop, "Listeners"]] = {}
 
 
 class Stop:
@@ -38,6 +39,21 @@ class Stop:
         (self.insisted if self.asked.is_set() else self.asked).set()
 
 
+class Listeners:
+    """Who is told on one event loop, and of which signals."""
+
+    def __init__(self) -> None:
+        self.told: Final[list[Stop]] = []
+        self.numbers: Final = [*SIGNALS]
+        if HANGUP is not None and signal.getsignal(HANGUP) is signal.SIG_DFL:  # else the program, or nohup, has its way
+            self.numbers.append(HANGUP)
+
+    def tell(self) -> None:
+        """A signal has come."""
+        for told in self.told:
+            told.ask()
+
+
 async def serve(
     urls: str | Sequence[str],
     service: Service,
@@ -50,7 +66,8 @@ async def serve(
     """Offers the service until SIGTERM or SIGINT comes, or `stop` is set; then drains it and returns.
 
     Waits for a broker, however long there is none, and comes back when one is lost. A second signal ends the drain.
-    `connections` and `options` are those of `offer`. Signals are only heard in the main thread.
+    SIGHUP is heard, too, unless the program ignores it (`nohup`). `connections` and `options` are those of `offer`.
+    Signals are only heard in the main thread.
 
     Raises SetupRejected when a broker refuses the service, and ConnectionLost when all of its connections were ended
     for ever because others took their Route Ids.
@@ -165,26 +182,22 @@ async def _first_of(event: asyncio.Event, other: asyncio.Event | None) -> None:
 def _heard(told: Stop) -> Iterator[None]:
     """Signals are told; where nobody can hear them (other threads, Windows) they mean what they mean there."""
     loop = asyncio.get_running_loop()
-    listeners = _listeners.setdefault(loop, [])
-    listeners.append(told)
-    if len(listeners) == 1:
-        for each in SIGNALS:
+    if loop not in _listeners:
+        _listeners[loop] = Listeners()
+        for each in _listeners[loop].numbers:
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(each, _tell, listeners)
+                loop.add_signal_handler(each, _listeners[loop].tell)
+    listeners = _listeners[loop]
+    listeners.told.append(told)
     try:
         yield
     finally:
-        listeners.remove(told)
-        if not listeners:
+        listeners.told.remove(told)
+        if not listeners.told:
             del _listeners[loop]
-            for each in SIGNALS:
+            for each in listeners.numbers:
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                     loop.remove_signal_handler(each)
-
-
-def _tell(listeners: list[Stop]) -> None:
-    for told in listeners:
-        told.ask()
 
 
 def _loop_factory() -> Any:

@@ -237,8 +237,10 @@ def _end(session: Any) -> None:
 
 @contextlib.contextmanager
 def _signals(stop: Any) -> Iterator[None]:
-    """SIGINT and SIGTERM call `stop`, until the end of the block."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    """SIGINT and SIGTERM call `stop`, until the end of the block; SIGHUP, too, unless it is ignored (`nohup`)."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     before = [signal.signal(number, stop) for number in numbers]
     try:
         yield

@@ -120,7 +120,9 @@ def test_signal_that_reaches_java_first_is_a_stop_and_no_failure(
     pipeline.run_queries(None)
 
 
-@pytest.mark.parametrize("number, times", [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGTERM, 2), (0, 0)])
+@pytest.mark.parametrize(
+    "number, times", [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGHUP, 1), (signal.SIGTERM, 2), (0, 0)]
+)
 @pytest.mark.parametrize("every", [None, "5 seconds"])
 def test_signal_while_spark_starts_ends_it_in_one_sentence(
     tmp_path: Path,

@@ -196,3 +196,39 @@ async def test_an_idle_broker_stops_at_once(broker_process: BrokerProcess) -> No
         await wire.close()
     assert broker_process.wait(3.0) == 0
     assert "Traceback" not in broker_process.errors
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])
+async def test_a_hangup_is_told_and_ignored(start_broker: StartBroker, arguments: tuple[str, ...]) -> None:
+    """A closed terminal, or a habit: nobody loses a connection."""
+    broker = start_broker(*arguments)
+    url = broker.url("tcp")
+    wire = await Wire.caller(url)
+    broker.signal(signal.SIGHUP)
+    text = "broker: SIGHUP is ignored: nothing is read again while it runs; SIGTERM stops it in order"
+    await until(lambda: text in broker.errors)
+    await wire.ping()
+    assert (broker.errors.count("SIGHUP"), is_over(broker)) == (1, False)
+    await wire.close()
+    broker.signal(signal.SIGTERM)
+    await until(lambda: is_over(broker))
+    assert broker.wait() == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])
+async def test_a_broker_that_a_program_has_started_for_itself_ends_with_it(
+    start_broker: StartBroker, arguments: tuple[str, ...]
+) -> None:
+    """However that ends: the pipe to the broker's standard input ends then."""
+    broker = start_broker("--stop-at-eof", *arguments)
+    wire = await Wire.caller(broker.url("tcp"))
+    assert broker.process.stdin is not None
+    broker.process.stdin.write("not looked at")
+    broker.process.stdin.flush()
+    await wire.ping()
+    broker.process.stdin.close()
+    (last,) = await wire.rest()
+    assert (last.code, last.text.split(":")[0]) == (CONNECTION_CLOSE, "broker-stopped")
+    await until(lambda: is_over(broker))
+    assert broker.wait() == 0
+    await wire.close()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import pickle
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from inspect import signature
 from typing import Any
@@ -234,3 +235,17 @@ async def test_for_another_process_the_broker_is_its_url() -> None:
             for each in (broker, blocking):
                 there = pickle.loads(pickle.dumps(each))
                 assert (type(there), there) == (str, str(each))
+
+
+async def test_broker_of_a_process_that_is_killed_ends() -> None:
+    main = "async with local_broker(process=True) as url: print(url, flush=True); await asyncio.Event().wait()"
+    text = (
+        f"import asyncio\nfrom client_sdk.testing import local_broker\nasync def main():\n {main}\nasyncio.run(main())"
+    )
+    program = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
+    assert program.stdout is not None
+    url = (await program.stdout.readline()).decode().strip()
+    async with connect(url) as client:
+        program.kill()
+        await program.wait()
+        await client.wait_for("reconnecting", timeout_s=SOON_S)

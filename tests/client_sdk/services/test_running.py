@@ -39,6 +39,32 @@ async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeB
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+async def test_a_terminal_that_is_closed_ends_it_in_order(broker: FakeBroker) -> None:
+    serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
+    for number in range(2):
+        await (await broker.peer(number)).expect(KEEPALIVE)
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.gather(*serving)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: FakeBroker) -> None:
+    """As `nohup` starts it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = asyncio.Event()
+        serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+        await (await broker.peer(0)).expect(KEEPALIVE)
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with connect(broker.url) as client:
+            assert (await client.request_response(address("s"), b"still")).data == b"still"
+        stop.set()
+        await serving
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
     working = Working()
     serving = asyncio.create_task(serve(broker.url, working.service, connections=2))
