@@ -42,6 +42,7 @@ from broker.wire.tags import Tag
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
 ENTROPY_BYTES = 32  # what nobody can guess, for the proofs of this run
+EVENTS_MODE = 0o750  # of the folder of event files: they tell who asks for what
 EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
 FORCED_WRITES_S = 0.2  # and after a second wish to stop: peers that read have taken it by then
 FORCED_EVENTS_S = 0.1  # an idle writer seals within it
@@ -344,7 +345,7 @@ class Server:
 def _make_folder(path: str) -> None:
     """The writer makes it too, but whoever starts the broker should hear at once that it cannot."""
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, EVENTS_MODE, exist_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise BrokerError("bad-config", f"events.dir: {path}: {reason}") from None

@@ -27,6 +27,10 @@ STALE_S: Final = 3600.0  # a hidden file of somebody else that nobody touched fo
 
 ARCHIVE: Final = "_archive"  # below the events folder: where a reader may put segments that it has read
 
+# Event files, and tables that are made of them, tell who asks for what: they are for a user and a group, nobody else.
+FILE_MODE: Final = 0o640
+FOLDER_MODE: Final = 0o750
+
 LOG_FOLDER: Final = "_tmp"  # on the file system of the segments; readers of segments pass over it
 LOG_SUFFIX: Final = ".wal"
 
@@ -48,9 +52,17 @@ _NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
 class Disk:
     """What the writer does to a file system; a test passes one that fails where it wants. All raise OSError."""
 
+    def make_folder(self, folder: Path) -> None:
+        """It is there afterwards, and so are those that it is in; one that was there stays as it is."""
+        try:
+            folder.mkdir(FOLDER_MODE, exist_ok=True)
+        except FileNotFoundError:
+            self.make_folder(folder.parent)
+            folder.mkdir(FOLDER_MODE, exist_ok=True)
+
     def write_synced(self, path: Path, data: bytes | memoryview) -> None:
         """Create or empty the file, write all of it, wait until it is on the disk."""
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CAREFULLY, 0o644)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CAREFULLY, FILE_MODE)
         try:
             left = memoryview(data)
             while left:
@@ -78,8 +90,8 @@ class Disk:
     def create(self, path: Path) -> int:
         """A handle of a new file, locked for as long as it is open. FileExistsError; BlockingIOError: somebody was
         faster with the lock."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self.make_folder(path.parent)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
         if not _lock(handle):
             os.close(handle)
             raise BlockingIOError(f"{path} is locked by another process")
@@ -172,7 +184,7 @@ def seal(folder: Path, name: str, data: bytes | memoryview, disk: Disk) -> Path:
     hidden = folder / f".{name}"
     path = folder / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder)
         disk.write_synced(hidden, data)
         disk.rename(hidden, path)
     except OSError:

@@ -22,7 +22,7 @@ import msgspec
 from spark_sink.errors import BadFolder
 from spark_sink.events import COLUMNS as SOURCE_COLUMNS
 from spark_sink.pipeline.places import Place
-from spark_sink.segments import ARCHIVE, Disk, recover
+from spark_sink.segments import ARCHIVE, FILE_MODE, Disk, recover
 from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
 
 EVENTS_FOLDER: Final = "events_folder"
@@ -46,7 +46,7 @@ def judge_folders(events: Place, tables: Place, *, is_once: bool) -> str:
         if events.root == tables.root:
             raise BadFolder(f"{events.root} cannot hold events and tables: give a folder of their own to the tables")
         names = [name for source in SOURCE_COLUMNS for name in events.names(source) if name[0] not in "._"]
-        if is_once and not any(name.endswith(".parquet") for name in names) and not events.exists(ARCHIVE):
+        if is_once and not any(name.endswith(".parquet") for name in names) and not events.names(ARCHIVE):
             raise BadFolder(f"the events folder {events.root} holds no segments yet: is a broker writing to it?")
         if not tables.exists(CHECKPOINTS) and any(
             name[0] not in "._" for folder in day_folders(tables.names) for name in tables.names(folder)
@@ -69,8 +69,8 @@ def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
     a start that came to nothing would bind the events to tables that hold nothing of them. BadFolder."""
     tables_id = judge_folders(events, tables, is_once=is_once)
     try:
-        for source in SOURCE_COLUMNS:
-            events.make(source)
+        for folder in (*SOURCE_COLUMNS, ARCHIVE):  # Spark would make the archive for everybody to read
+            events.make(folder)
         for folder in (CHECKPOINTS, *COLUMNS):
             tables.make(folder)
         tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
@@ -93,7 +93,7 @@ def locked(events: Path | None, tables: Path | None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             if tables is not None:
-                tables.mkdir(parents=True, exist_ok=True)
+                Disk().make_folder(tables)
                 _lock(
                     stack, tables / "_lock", os.O_WRONLY | os.O_CREAT, f"another pipeline writes the tables in {tables}"
                 )
@@ -105,7 +105,7 @@ def locked(events: Path | None, tables: Path | None) -> Iterator[None]:
 
 
 def _lock(stack: contextlib.ExitStack, path: Path, flags: int, sentence: str) -> None:
-    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
     stack.callback(os.close, handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from spark_sink.errors import BadFolder, MissingPart, NoFile
-from spark_sink.segments import Disk, open_file, seal
+from spark_sink.segments import FILE_MODE, Disk, open_file, seal
 
 # A file of these file systems is there when its writer closes it, and not before; their rename copies.
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs"})
@@ -75,7 +75,7 @@ class LocalPlace:
 
     def make(self, folder: str) -> None:
         """The folder is there afterwards."""
-        os.makedirs(self.file(folder), exist_ok=True)
+        self.disk.make_folder(Path(self.file(folder)))
 
     def read(self, name: str) -> bytes:
         """All of a file. FileNotFoundError. BadFolder: it is something else."""
@@ -92,10 +92,11 @@ class LocalPlace:
     def take(self, folder: str, name: str, source: "Place", file: str) -> None:
         """A file of another place, under this name; replaces one of that name."""
         target = Path(self.file(folder)) / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self.disk.make_folder(target.parent)
         if isinstance(source, HadoopPlace):
             hidden = target.with_name(f".{name}")
             source.copy_out(file, str(hidden))
+            hidden.chmod(FILE_MODE)
             self.disk.rename(hidden, target)
         else:
             self._link(Path(file), target)
@@ -112,6 +113,7 @@ class LocalPlace:
                 raise
         hidden = new.with_name(f".{new.name}")
         try:
+            hidden.touch(FILE_MODE)
             with old.open("rb") as reading, hidden.open("wb") as writing:
                 shutil.copyfileobj(reading, writing, 1 << 20)
                 writing.flush()
@@ -136,7 +138,7 @@ class LocalPlace:
     def move(self, old: str, new: str) -> None:
         """Rename, replacing a file; the folder of the new name is made."""
         target = Path(self.file(new))
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self.disk.make_folder(target.parent)
         self.disk.rename(Path(self.file(old)), target)
 
     def open(self, file: str) -> BinaryIO:

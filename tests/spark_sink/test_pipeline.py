@@ -47,7 +47,10 @@ def test_tables_equal_what_the_records_say_however_often_the_pipeline_runs(spark
     assert_tables_tell(tables, [*first, *second])
     assert request_seqs(tables) == list(range(1000, 1100))
     assert not list((folder / FLOWS).iterdir())
-    assert len(list((folder / ARCHIVE).rglob("*.parquet"))) == 17
+    archived = list((folder / ARCHIVE).rglob("*.parquet"))
+    assert len(archived) == 17
+    assert {path.stat().st_mode & 0o777 for path in archived} == {0o640}
+    assert (folder / ARCHIVE).stat().st_mode & 0o777 == 0o750, "and Spark makes what is below it"
     for table in COLUMNS:  # the query of the document, on every table
         if list((tables / table).glob("*/*.parquet")):
             assert spark.read.parquet(str(tables / table)).count() == read_table(tables, table).num_rows

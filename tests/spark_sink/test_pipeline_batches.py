@@ -202,6 +202,8 @@ def test_requests_are_copied_where_no_links_can_be(tmp_path: Path, monkeypatch: 
     seal_requests(source.events, range(1, 50))
     source.run()
     assert request_seqs(source.tables) == list(range(1, 50))
+    files = [path for path in source.tables.rglob("*.parquet") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o640}, "as those that they tell the same as"
 
 
 def test_brokers_in_one_folder_and_clocks_that_differ_by_hours_add_up(tmp_path: Path) -> None:

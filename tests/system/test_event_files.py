@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker.rsocket.frames import REQUEST_FNF
+from spark_sink.writing.retention import Reading, declare
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess
 from tests.system.waits import soon, until
@@ -162,3 +163,32 @@ async def test_all_that_was_handed_over_is_in_sealed_files_after_a_kill(
     assert await soon(asyncio.to_thread(again.wait)) == 0
     assert happened(events)[5:] == ["BrokerStarted", "BrokerStopped"]  # a new epoch, behind the old one
     assert has_no_gap(events)
+
+
+def modes(folder: Path) -> dict[str, set[int]]:
+    """Of all that is below: of folders, and of files by how their names end."""
+    found: dict[str, set[int]] = {}
+    for path in [folder, *folder.rglob("*")]:
+        kind = "folder" if path.is_dir() else path.suffix
+        found.setdefault(kind, set()).add(path.stat().st_mode & 0o777)
+    return found
+
+
+async def test_event_files_are_for_the_user_and_the_group_of_the_broker(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """Whatever the umask is: they tell who asks for what."""
+    folder = tmp_path / "some" / "events"
+    before = os.umask(0)
+    try:
+        broker = start_broker("--events", str(folder), events__roll_s=600)
+    finally:
+        os.umask(before)
+    for wire in await live(broker):
+        await wire.close()
+    declare(folder, "reader", Reading(archives=True))
+    await until(lambda: list(folder.rglob("*.wal")))
+    assert modes(folder) == {"folder": {0o750}, ".wal": {0o640}, ".json": {0o640}}
+    broker.signal()
+    assert broker.wait() == 0
+    assert modes(folder) == {"folder": {0o750}, ".parquet": {0o640}, ".json": {0o640}}
