@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from typing import Any
@@ -13,7 +14,7 @@ from aiohttp import web
 from admin_api.app import make_app, start_admin
 from admin_api.workers import make_workers_app
 from broker import VERSION
-from broker.config import ConfigErrors, load
+from broker.config import ConfigErrors, Loaded, load_all
 from broker.errors import BrokerError
 from broker.listen import Listen
 from broker.log import setup as setup_log
@@ -27,6 +28,8 @@ from broker.workers.supervisor import Supervisor
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
 EXIT_WORKER_FAILED = 1  # it did not end in order when all were told to stop
+
+_log = logging.getLogger("broker")
 
 
 # Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
@@ -88,8 +91,11 @@ def serve(
         "events.dir": events,
         "server.workers": workers,
     }
-    config = _load(config_path, flags)
+    loaded = _load(config_path, flags)
+    config = loaded.config
     setup_log(config.log.level, config.log.format)
+    for warning in loaded.warnings:
+        _log.warning("configuration: %s", warning)
     workers_n = config.server.workers or usable_cores()
     serving = _serve(config, stops_at_eof) if workers_n == 1 else _serve_workers(config, workers_n, stops_at_eof)
     sys.exit(run_in_process(serving))
@@ -99,11 +105,16 @@ def serve(
 @click.argument("path", required=False, metavar="[FILE]")
 @click.option("--options", is_flag=True, help="Print every option with its default instead, as TOML.")
 def check(path: str | None, options: bool) -> None:
-    """Check a configuration: the file, and RSB_ variables of the environment. All mistakes are told at once."""
+    """Check a configuration: the file, and RSB_ variables of the environment. All mistakes are told at once.
+
+    What had better be otherwise is a warning on standard error, and changes nothing else.
+    """
     if options:
         click.echo(options_toml(), nl=False)
         return
-    _load(path, {})
+    loaded = _load(path, {})
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
     click.echo(f"{path or 'environment'}: ok")
 
 
@@ -174,9 +185,9 @@ async def _start_admin(app: web.Application, listen: Listen) -> tuple[web.AppRun
     return runner, str(Listen("http", listen.host, port))
 
 
-def _load(path: str | None, flags: dict[str, Any]) -> Config:
+def _load(path: str | None, flags: dict[str, Any]) -> Loaded:
     try:
-        return load(path, os.environ, flags)
+        return load_all(path, os.environ, flags)
     except ConfigErrors as error:
         click.echo(str(error), err=True)
         sys.exit(EXIT_BAD_CONFIG)

@@ -8,12 +8,11 @@ from typing import Final
 from broker.cluster.infos import fault_of_name
 from broker.cluster.settings import ClusterSettings
 from broker.cluster_options import MIN_SECRET_BYTES, ClusterOptions
-from broker.listen import Listen, PeerUrl
+from broker.listen import WILDCARDS, Listen, PeerUrl
 from broker.options import OPTIONS, Config
 from broker.toml_lines import shown_value
 from broker.wire.ids import parse_id
 
-WILDCARDS: Final = ("0.0.0.0", "::")  # hosts at which nobody can be reached
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
 ANONYMOUS: Final = ("tcp", "ws")  # schemes that tell nobody who is at the other end
 

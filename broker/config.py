@@ -8,8 +8,8 @@ Four sources, the upper wins:
     default
 
 `load` reads all four to their ends and reports every mistake together, also one that a stronger source would have
-hidden. It looks at files (certificates) but opens no socket. Which options there are, and what each may be, stands in
-`broker.options`.
+hidden. It looks at files (certificates) but opens no socket. What is no mistake and not wise either (`config_warnings`)
+it tells beside the configuration. Which options there are, and what each may be, stands in `broker.options`.
 """
 
 import difflib
@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from broker.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
 from broker.cluster_config import cluster_mistakes
+from broker.config_warnings import config_warnings
 from broker.errors import BrokerError
 from broker.hosts import read_name, read_origin
 from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
@@ -76,7 +78,20 @@ class ConfigErrors(Exception):
         return str(self)
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration without mistakes."""
+
+    config: Config
+    warnings: list[Mistake]  # what is no mistake, and not wise either
+
+
 def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Config:
+    """As `load_all`, without the warnings."""
+    return load_all(path, environ, flags).config
+
+
+def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
     """The configuration of these sources; ConfigErrors with every mistake of all of them.
 
     `path` None: no file. `environ` may hold anything; names that begin with RSB_ are ours. `flags` are keyed
@@ -90,12 +105,16 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, objec
     _check_listeners(found)
     _check_tls(found)
     _check_files(found)
+    _check_certificates(found)
     for name, text, needle in cluster_mistakes(found.values, found.wrong):
         found.blame(name, text, needle)
     if found.mistakes:
         raise ConfigErrors(found.mistakes)
     sections = {name: kind(**found.values_of(name)) for name, kind in SECTIONS.items()}
-    return Config(**sections, service=found.services)
+    config = Config(**sections, service=found.services)
+    secrets_file = path or "" if found.is_from_file("cluster.secret") else ""
+    warnings = [found.mistake(*warning) for warning in config_warnings(config, secrets_file)]
+    return Loaded(config, warnings)
 
 
 class _Source:
@@ -156,8 +175,16 @@ class _Findings:
 
     def blame(self, name: str, text: str, needle: str = "") -> None:
         """Note a mistake in the source that gave `name` its value."""
+        self.mistakes.append(self.mistake(name, text, needle))
+
+    def mistake(self, name: str, text: str, needle: str = "") -> Mistake:
+        """One in the source that gave `name` its value."""
         source, shown = self.sources[name]
-        self.mistakes.append(source.mistake(name, text, shown, needle))
+        return source.mistake(name, text, shown, needle)
+
+    def is_from_file(self, name: str) -> bool:
+        """The value stands in the TOML file."""
+        return self.sources[name][0].lines is not None
 
     def values_of(self, section: str) -> dict[str, Any]:
         """Values of one section, by key."""
@@ -252,18 +279,27 @@ def _check_listeners(found: _Findings) -> None:
         return  # nothing follows from what is wrong already
     listeners, admin = found.values["server.listen"], found.values["admin.listen"]
     assert isinstance(listeners, tuple)  # what _read_list gives
-    taken: dict[str, Listen] = {}
+    taken: list[Listen] = []
     for listen in listeners:
-        if listen.address in taken:
-            text = f"{shown_value(str(listen))} wants the address of {shown_value(str(taken[listen.address]))}"
+        other = _rival(listen, taken)
+        if other is not None:
+            text = f"{shown_value(str(listen))} wants the address of {shown_value(str(other))}"
             found.blame("server.listen", text, str(listen))
-        elif listen.port or listen.scheme == "unix":
-            taken[listen.address] = listen
-    if isinstance(admin, Listen) and admin.address in taken:
-        listen = taken[admin.address]
-        is_default = admin == OPTIONS["admin.listen"].default  # then it is the other one that somebody wrote
-        text = f"{shown_value(str(listen))} wants the address of admin.listen, {shown_value(admin.address)}"
-        found.blame("server.listen" if is_default else "admin.listen", text, str(listen))
+        else:
+            taken.append(listen)
+    other = _rival(admin, taken) if isinstance(admin, Listen) else None
+    if isinstance(admin, Listen) and other is not None:
+        if admin == OPTIONS["admin.listen"].default:  # then it is the other one that somebody wrote
+            text = f"{shown_value(str(other))} wants the address of admin.listen, {shown_value(admin.address)}"
+            found.blame("server.listen", text, str(other))
+        else:
+            text = f"{shown_value(admin.address)} is the address of {shown_value(str(other))} in server.listen"
+            found.blame("admin.listen", text, admin.address)
+
+
+def _rival(listen: Listen, others: list[Listen]) -> Listen | None:
+    """One of the others that leaves this one no place."""
+    return next((other for other in others if listen.excludes(other)), None)
 
 
 def _check_tls(found: _Findings) -> None:
@@ -294,6 +330,24 @@ def _check_files(found: _Findings) -> None:
         except OSError as error:
             shown = "the file" if doc.option.is_secret else shown_value(path)
             found.blame(doc.name, f"{shown} cannot be read: {error.strerror}")
+            found.wrong.add(doc.name)
+
+
+def _check_certificates(found: _Findings) -> None:
+    """Files that are read hold what they should: whoever starts a broker would hear of it only then."""
+    certificate, key = str(found.values["tls.certificate"] or ""), str(found.values["tls.key"] or "")
+    is_missing = any(mistake.key == "tls.key" for mistake in found.mistakes)  # and told already
+    if certificate and not is_missing and not found.wrong & {"tls.certificate", "tls.key"}:
+        if not key:
+            source, _ = found.sources["tls.certificate"]
+            found.mistakes.append(source.mistake("tls.certificate", "is required by tls.certificate", "tls.key"))
+        elif (fault := fault_of_pair(certificate, key)) is not None:
+            which, text = fault
+            found.blame(f"tls.{which}", f"{shown_value(certificate if which == CERTIFICATE else key)} {text}")
+    for name in ("tls.client_ca", "cluster.ca"):
+        roots = str(found.values[name] or "")
+        if roots and name not in found.wrong and (text := fault_of_roots(roots)):
+            found.blame(name, f"{shown_value(roots)} {text}")
 
 
 def _read_value(doc: OptionDoc, raw: object) -> object:

@@ -13,6 +13,7 @@ from broker.toml_lines import either, shown_value
 
 LISTEN_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 DIAL_SCHEMES: Final = (*LISTEN_SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
+WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
 MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
 
 
@@ -52,6 +53,25 @@ class Listen:
     def is_tls(self) -> bool:
         """Needs a certificate."""
         return self.scheme in ("tls", "wss")
+
+    @property
+    def is_local(self) -> bool:
+        """Nobody on another machine reaches it."""
+        host = self.host.lower().removesuffix(".")
+        return self.scheme == "unix" or host in ("localhost", "::1") or host.startswith("127.")
+
+    def excludes(self, other: "Listen") -> bool:
+        """One of both finds its place taken for certain: 0.0.0.0 is all addresses of IPv4, [::] all of IPv6.
+
+        A free port is never the same twice, and of most names only a resolver knows what they are.
+        """
+        if "unix" in (self.scheme, other.scheme):
+            return self.scheme == other.scheme and self.path == other.path
+        if not self.port or self.port != other.port:
+            return False
+        families = {_family(self.host), _family(other.host)}
+        is_any = self.host in WILDCARDS or other.host in WILDCARDS
+        return self.host == other.host or (is_any and len(families) == 1)
 
     @property
     def address(self) -> str:
@@ -105,6 +125,13 @@ class PeerUrl:
             return f"srv+{self.scheme}://{self.host}"
         url = str(Listen(self.scheme, self.host, self.port, self.path))
         return f"{self.finder}+{url}" if self.finder else url
+
+
+def _family(host: str) -> int:
+    """4 or 6: of IP; 0: the host is a name, and only `localhost` is known to have an address of IPv4."""
+    if ":" in host:
+        return 6
+    return 4 if host == "localhost" or host.replace(".", "").isdigit() else 0
 
 
 def _split(text: str) -> SplitResult | None:

@@ -12,6 +12,7 @@ from broker.config import ConfigErrors, load
 from broker.listen import Listen, PeerUrl
 from broker.options import Config
 from broker.views import config_view
+from tests.pem import CERTIFICATE
 
 SECRET = "correct horse battery staple"
 SCHEMES = "tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls"
@@ -192,7 +193,7 @@ def test_the_defaults_are_those_of_the_core(folder: Path) -> None:
 
 
 def test_what_the_options_say_reaches_the_core(folder: Path) -> None:
-    (folder / "ca").touch()
+    (folder / "ca").write_text(CERTIFICATE)
     config = of_file(
         folder,
         """\

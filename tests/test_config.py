@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ConfigErrors, Mistake, load
+from broker.config import ConfigErrors, Mistake, load, load_all
 from broker.errors import BrokerError
 from broker.forwarding.settings import Settings
 from broker.listen import Listen
@@ -27,6 +27,7 @@ from broker.options import (
 from broker.routing.methods import Methods
 from broker.routing.policies import Policy
 from broker.server import settings_of
+from tests.pem import CERTIFICATE, ENCRYPTED_KEY, KEY, OTHER_KEY
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
 SCHEMES = "tcp, tls, ws, wss or unix"
@@ -312,11 +313,60 @@ def test_a_certificate_that_is_wrong_is_not_called_missing_as_well(folder: Path)
     assert mistakes_of(folder, text) == ["broker.toml:2: tls.certificate: must be the path of a file or empty, not 5"]
 
 
-def test_a_tls_listener_with_its_files_is_right(folder: Path) -> None:
+def write_pem(folder: Path) -> None:
+    """Files as options name them, and some that are something else."""
+    texts = {"certificate": CERTIFICATE, "key": KEY, "client_ca": CERTIFICATE, "both": CERTIFICATE + KEY}
+    for name, text in {
+        **texts,
+        "encrypted": ENCRYPTED_KEY,
+        "other": OTHER_KEY,
+        "junk": "no PEM\n",
+        "empty": "",
+    }.items():
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(("certificate", "key"), [("certificate", "key"), ("both", "both"), ("both", "key")])
+def test_a_tls_listener_with_its_files_is_right(folder: Path, certificate: str, key: str) -> None:
+    write_pem(folder)
     config = of_file(
-        folder, '[tls]\ncertificate = "broker.toml"\nkey = "broker.toml"\n[server]\nlisten = ["tls://a:1"]'
+        folder,
+        f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\nclient_ca = "both"\n[server]\nlisten = ["tls://a:1"]',
     )
     assert config.server.listen == (Listen("tls", "a", 1),)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "sentence"),
+    [
+        ("junk", "key", '2: tls.certificate: "junk" holds no certificate in PEM'),
+        ("empty", "key", '2: tls.certificate: "empty" holds no certificate in PEM'),
+        ("key", "key", '2: tls.certificate: "key" holds no certificate in PEM'),
+        ("certificate", "other", '3: tls.key: "other" is the key of another certificate'),
+        ("certificate", "junk", '3: tls.key: "junk" holds no private key in PEM without a password'),
+        ("certificate", "certificate", '3: tls.key: "certificate" holds no private key in PEM without a password'),
+        ("certificate", "encrypted", '3: tls.key: "encrypted" holds no private key in PEM without a password'),
+        ("certificate", "", "2: tls.key: is required by tls.certificate"),
+    ],
+)
+@pytest.mark.parametrize("listen", ["tls", "tcp"])
+def test_a_certificate_or_key_that_is_none_is_told(
+    folder: Path, certificate: str, key: str, sentence: str, listen: str
+) -> None:
+    """Also where nobody listens with it: other brokers may be dialled, and nobody is asked for a password."""
+    if not key and listen == "tls":
+        sentence = '5: tls.key: is required by the listener "tls://127.0.0.1:1"'
+    write_pem(folder)
+    text = f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n[server]\nlisten = ["{listen}://127.0.0.1:1"]\n'
+    assert mistakes_of(folder, text) == [f"broker.toml:{sentence}"]
+
+
+@pytest.mark.parametrize(("section", "key"), [("tls", "client_ca"), ("cluster", "ca")])
+@pytest.mark.parametrize("name", ["junk", "empty", "key"])
+def test_roots_that_are_none_are_told(folder: Path, section: str, key: str, name: str) -> None:
+    write_pem(folder)
+    text = f'[{section}]\n{key} = "{name}"\n'
+    assert mistakes_of(folder, text) == [f'broker.toml:2: {section}.{key}: "{name}" holds no certificate in PEM']
 
 
 def test_two_listeners_cannot_have_one_address(folder: Path) -> None:
@@ -324,6 +374,26 @@ def test_two_listeners_cannot_have_one_address(folder: Path) -> None:
         'broker.toml:4: server.listen: "ws://a:1/x" wants the address of "tcp://a:1"',
         'broker.toml:5: server.listen: "unix:///x" wants the address of "unix:///x"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tcp://0.0.0.0:1", "ws://127.0.0.1:1/x"),
+        ("tcp://127.0.0.1:1", "ws://0.0.0.0:1/x"),
+        ("tcp://localhost:1", "ws://0.0.0.0:1/x"),
+        ("tcp://[::]:1", "ws://[::1]:1/x"),
+    ],
+)
+def test_all_addresses_are_the_others_too(folder: Path, one: str, other: str) -> None:
+    text = f'[server]\nlisten = [\n"{one}",\n"{other}"]\n'
+    assert mistakes_of(folder, text) == [f'broker.toml:4: server.listen: "{other}" wants the address of "{one}"']
+
+
+@pytest.mark.parametrize("other", ["tcp://[::]:1", "tcp://some.name:1", "tcp://127.0.0.1:2", "unix:///0.0.0.0:1"])
+def test_what_may_well_have_its_place_is_no_mistake(folder: Path, other: str) -> None:
+    config = of_file(folder, f'[server]\nlisten = ["tcp://0.0.0.0:1", "{other}"]\n')
+    assert len(config.server.listen) == 2
 
 
 def test_listeners_on_free_ports_do_not_collide(folder: Path) -> None:
@@ -337,8 +407,79 @@ def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) 
         f"broker.toml:2: server.listen: {wrong}",
     ]
     assert mistakes_of(folder, "", {"RSB_ADMIN__LISTEN": "127.0.0.1:7000"}) == [
-        'environment: RSB_ADMIN__LISTEN: "tcp://127.0.0.1:7000" wants the address of admin.listen, "127.0.0.1:7000"',
+        'environment: RSB_ADMIN__LISTEN: "127.0.0.1:7000" is the address of "tcp://127.0.0.1:7000" in server.listen',
     ]
+    assert mistakes_of(folder, '[server]\nlisten = ["tcp://0.0.0.0:1"]\n[admin]\nlisten = "127.0.0.1:1"\n') == [
+        'broker.toml:4: admin.listen: "127.0.0.1:1" is the address of "tcp://0.0.0.0:1" in server.listen',
+    ]
+
+
+# --- what is no mistake, and not wise either -----------------------------------------------------------------------
+
+
+def warnings_of(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    (folder / "broker.toml").write_text(text, encoding="utf-8")
+    return [str(warning) for warning in load_all("broker.toml", environ or {}, {}).warnings]
+
+
+def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: Path) -> None:
+    write_pem(folder)
+    urls = ["tcp://0.0.0.0:1", "ws://10.0.0.4:2/x", "tcp://[::]:3", "tcp://some.name:4"]
+    safe = [
+        "tcp://127.0.0.1:5",
+        "ws://127.9.9.9:6",
+        "tcp://localhost:7",
+        "tcp://[::1]:8",
+        "unix:///x",
+        "tls://0.0.0.0:9",
+    ]
+    lines = "".join(f'  "{url}",\n' for url in [*urls, *safe])
+    text = f'[tls]\ncertificate = "certificate"\nkey = "key"\n[server]\nlisten = [\n{lines}]\n'
+    (folder / "key").chmod(0o600)
+    why = "is reached by other machines and not encrypted; tls and wss are"
+    assert warnings_of(folder, text) == [
+        f'broker.toml:{line}: server.listen: "{url}" {why}' for line, url in enumerate(urls, 6)
+    ]
+
+
+def test_an_admin_listener_that_other_machines_reach_is_warned_of(folder: Path) -> None:
+    why = '"0.0.0.0:1" is reached by other machines, and asks nobody who they are'
+    assert warnings_of(folder, '[admin]\nlisten = "0.0.0.0:1"\n') == [f"broker.toml:2: admin.listen: {why}"]
+    more = '; with admin.changes = "all" they may drain, redirect and close connections'
+    environ = {"RSB_ADMIN__LISTEN": "0.0.0.0:1", "RSB_ADMIN__CHANGES": "all"}
+    assert warnings_of(folder, "", environ) == [f"environment: RSB_ADMIN__LISTEN: {why}{more}"]
+    assert warnings_of(folder, '[admin]\nlisten = "localhost:1"\nchanges = "all"\n') == []
+    assert warnings_of(folder, '[admin]\nlisten = "off"\n') == []
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o644, True), (0o604, True), (0o640, False), (0o600, False)])
+def test_keys_and_secrets_that_all_may_read_are_warned_of(folder: Path, mode: int, is_told: bool) -> None:
+    write_pem(folder)
+    (folder / "secret").write_text("one that is long enough")
+    for name in ("key", "secret"):
+        (folder / name).chmod(mode)
+    text = '[tls]\ncertificate = "certificate"\nkey = "key"\n[cluster]\nsecret_file = "secret"\n'
+    told = [
+        'broker.toml:3: tls.key: every user of this machine may read "key"; chmod o-r takes that away',
+        "broker.toml:5: cluster.secret_file: every user of this machine may read the file; chmod o-r takes that away",
+    ]
+    assert warnings_of(folder, text) == (told if is_told else [])
+
+
+def test_a_secret_in_a_file_that_all_may_read_is_warned_of(folder: Path) -> None:
+    text = '[cluster]\nsecret = "one that is long enough"\n'
+    (folder / "broker.toml").write_text(text)
+    (folder / "broker.toml").chmod(0o644)
+    why = 'every user of this machine may read "broker.toml", in which it stands; chmod o-r takes that away'
+    assert warnings_of(folder, text) == [f"broker.toml:2: cluster.secret: {why}"]
+    (folder / "broker.toml").chmod(0o600)
+    assert warnings_of(folder, text) == []
+    (folder / "broker.toml").chmod(0o644)
+    assert warnings_of(folder, "", {"RSB_CLUSTER__SECRET": "one that is long enough"}) == []
+
+
+def test_the_defaults_are_no_reason_for_a_warning() -> None:
+    assert load_all(None, {}, {}).warnings == []
 
 
 # --- choosers and shard methods ------------------------------------------------------------------------------------
@@ -622,8 +763,8 @@ NEEDS = {  # lines of its section without which an option is wrong
 @pytest.mark.parametrize("doc", describe(), ids=lambda doc: doc.name)
 def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
     lines = [f"{doc.key} = {doc.option.example}"]
+    write_pem(folder)
     for name in ("certificate", "key", "client_ca"):  # which an example listener needs, and cluster.auth
-        (folder / name).touch()
         if doc.section != "tls":
             lines.append(f'[tls]\n{name} = "{name}"' if name == "certificate" else f'{name} = "{name}"')
     text = "\n".join([f"[{doc.section}]", *NEEDS.get(doc.name, ()), *lines])

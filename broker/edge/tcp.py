@@ -14,6 +14,7 @@ from typing import cast
 from broker.edge.accept import BACKLOG, accept
 from broker.edge.origins import origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 
@@ -102,7 +103,7 @@ async def listen_tcp(
 
 
 async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
-    """Accepts on a Unix socket; a socket file that nobody listens on any more is replaced."""
+    """Accepts on a Unix socket; a socket file that nobody listens on any more is replaced. As `_remove_stale`."""
     _remove_stale(path)
     loop = asyncio.get_running_loop()
     return await loop.create_unix_server(lambda: TcpLink(shell, "unix"), path, backlog=BACKLOG)
@@ -119,14 +120,16 @@ def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
 
 
 def _remove_stale(path: str) -> None:
-    """Removes a socket file that a dead process left; OSError EADDRINUSE when somebody listens there.
+    """Removes a socket file that a dead process left; OSError EADDRINUSE when somebody listens there, BrokerError
+    "cannot-listen" when it is no socket.
 
     The event loops remove any socket file themselves, also one that another broker serves: it would go on without
     ever getting a connection again.
     """
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return  # binding will fail, and the file stays what it is
+        if not stat.S_ISSOCK(os.stat(path).st_mode):  # it stays what it is
+            kind = "folder" if os.path.isdir(path) else "file"
+            raise BrokerError("cannot-listen", f"unix://{path}: there is a {kind} that is no socket")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             if probe.connect_ex(path) != errno.ECONNREFUSED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+from broker.certificates import load_pair
 from broker.errors import BrokerError
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -17,7 +18,7 @@ def server_context(certificate: str, key: str, client_ca: str = "", min_version:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[min_version]
     try:
-        context.load_cert_chain(certificate, key)
+        load_pair(context, certificate, key)
         if client_ca:
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
@@ -36,7 +37,7 @@ def client_context(ca: str = "", certificate: str = "", key: str = "", min_versi
         context = ssl.create_default_context(cafile=ca or None)
         context.minimum_version = _VERSIONS[min_version]
         if certificate:
-            context.load_cert_chain(certificate, key)
+            load_pair(context, certificate, key)
     except (ssl.SSLError, OSError) as error:
         raise _bad_files((ca, certificate, key), error) from None
     return context

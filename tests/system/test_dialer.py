@@ -494,12 +494,6 @@ async def test_with_auth_tls_the_subjects_of_certificates_say_who_is_a_broker(
         await server.stop()
 
 
-async def test_a_broker_whose_authority_is_none_does_not_start(make_server: MakeServer, tmp_path: Path) -> None:
-    (tmp_path / "ca").write_text("no certificate")
-    with pytest.raises(BrokerError, match=f"^bad-config: tls: {tmp_path}/ca: "):
-        await make_server(**{"cluster.secret": SECRET, "cluster.ca": tmp_path / "ca"})
-
-
 async def test_who_has_another_secret_is_no_link(make_server: MakeServer) -> None:
     first = await make_server(**{"cluster.secret": SECRET})
     url = first.listeners[0]

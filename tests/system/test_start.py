@@ -49,14 +49,44 @@ def test_a_taken_admin_port_is_one_sentence_and_status_1(tmp_path: Path) -> None
 
 def test_an_address_that_this_machine_does_not_have_is_one_sentence(tmp_path: Path) -> None:
     status, said = refused(tmp_path, "--listen", "tcp://203.0.113.7:7000")  # TEST-NET-3
-    assert (status, said) == (CANNOT_START, ["rsocket-broker: tcp://203.0.113.7:7000: cannot assign requested address"])
+    assert (status, said[1:]) == (
+        CANNOT_START,
+        ["rsocket-broker: tcp://203.0.113.7:7000: cannot assign requested address"],
+    )
+    assert said[0].endswith(
+        ' warning configuration: command line: --listen: "tcp://203.0.113.7:7000" is reached by other machines and not'
+        " encrypted; tls and wss are"
+    )
 
 
 def test_a_host_name_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--listen", "tcp://no-such-host.invalid:7000")
+    status, said = refused(tmp_path, "--listen", "tcp://no-such-host.invalid:7000", log__level="error")
     assert status == CANNOT_START
     assert len(said) == 1, said
     assert said[0].startswith("rsocket-broker: tcp://no-such-host.invalid:7000: ")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_socket_stays_and_is_told(socket_folder: Path, tmp_path: Path, kind: str) -> None:
+    path = socket_folder / "some.sock"
+    path.touch() if kind == "file" else path.mkdir()
+    status, said = refused(tmp_path, "--listen", f"unix://{path}")
+    assert (status, said) == (CANNOT_START, [f"rsocket-broker: unix://{path}: there is a {kind} that is no socket"])
+    assert path.exists()
+
+
+def test_check_warns_on_standard_error_and_says_ok(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('[admin]\nlisten = "0.0.0.0:7070"\n')
+    checking = Python(tmp_path / "check.log", "broker.cli", ["check", str(path)], {})
+    checking.launch()
+    checking.read_lines(100)
+    assert checking.wait(30.0) == 0
+    assert checking.lines == [f"{path}: ok"]
+    assert checking.errors.splitlines() == [
+        f'warning: {path}:2: admin.listen: "0.0.0.0:7070" is reached by other machines, and asks nobody who they are'
+    ]
+    checking.end()
 
 
 def test_all_mistakes_of_a_configuration_are_told_at_once(tmp_path: Path) -> None:
@@ -114,10 +144,8 @@ def test_a_certificate_that_is_none_is_one_sentence(tmp_path: Path) -> None:
         tls__certificate=tmp_path / "broker.pem",
         tls__key=tmp_path / "broker.key",
     )
-    assert status == CANNOT_START
-    assert len(said) == 1, said
-    assert said[0].startswith("rsocket-broker: tls: ")
-    assert "broker.pem" in said[0]
+    sentence = f'environment: RSB_TLS__CERTIFICATE: "{tmp_path}/broker.pem" holds no certificate in PEM'
+    assert (status, said) == (BAD_CONFIG, [sentence])
 
 
 def test_an_events_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""What a configuration may say and had better not: secrets that all may read, and what other machines reach unguarded.
+
+Decides what is worth a warning; nothing here keeps a broker from its start.
+"""
+
+from typing import Final
+
+from broker.certificates import is_open_to_all
+from broker.options import Config
+from broker.toml_lines import shown_value
+
+CHMOD: Final = "chmod o-r takes that away"
+
+Warning = tuple[str, str, str]  # the option, a sentence, and the item of a list or nothing
+
+
+def config_warnings(config: Config, secrets_file: str) -> list[Warning]:
+    """All of them. `secrets_file`: the configuration's file if a secret stands in it, else empty."""
+    found: list[Warning] = []
+    for listen in config.server.listen:
+        if not listen.is_tls and not listen.is_local:
+            text = f"{shown_value(str(listen))} is reached by other machines and not encrypted; tls and wss are"
+            found.append(("server.listen", text, str(listen)))
+    admin = config.admin
+    if admin.listen is not None and not admin.listen.is_local:
+        text = f"{shown_value(admin.listen.address)} is reached by other machines, and asks nobody who they are"
+        if admin.changes == "all":
+            text += '; with admin.changes = "all" they may drain, redirect and close connections'
+        found.append(("admin.listen", text, admin.listen.address))
+    if config.tls.key and is_open_to_all(config.tls.key):
+        text = f"every user of this machine may read {shown_value(config.tls.key)}; {CHMOD}"
+        found.append(("tls.key", text, ""))
+    if config.cluster.secret_file and is_open_to_all(config.cluster.secret_file):
+        found.append(("cluster.secret_file", f"every user of this machine may read the file; {CHMOD}", ""))
+    if secrets_file and is_open_to_all(secrets_file):
+        text = f"every user of this machine may read {shown_value(secrets_file)}, in which it stands; {CHMOD}"
+        found.append(("cluster.secret", text, ""))
+    return found
