@@ -117,6 +117,7 @@ class FarHistory(History):
         self.broken_n = 0
         self.sending: tuple[Wire, int] | None = None  # who is in the middle of an item, and on which stream
         self.cut: dict[tuple[int, int], Frame] = {}  # requests whose metadata is not whole, by member and stream
+        self.regions_then: dict[tuple[int, int], set[str]] = {}  # of the member when their first frame came
         net.advance(LINKED_S)
         net.slow_down()
 
@@ -331,10 +332,11 @@ class FarHistory(History):
         if first is None:
             if frame.kind in MODELS and frame.flags & FOLLOWS and not frame.data:
                 self.cut[key] = frame
+                self.regions_then[key] = set(member.regions)
             else:
                 super()._at_member(member, frame)
         elif frame.kind in (CANCEL, ERROR):
-            del self.cut[key]
+            del self.cut[key], self.regions_then[key]
         else:
             n = first.n + (frame.n if frame.kind == REQUEST_N else 0)
             follows = frame.flags & FOLLOWS if frame.kind == PAYLOAD else FOLLOWS
@@ -343,6 +345,7 @@ class FarHistory(History):
             whole = Frame(encode_request(first.kind, frame.stream_id, data, metadata, n, follows))
             if data or not follows:
                 del self.cut[key]
+                member.regions |= self.regions_then.pop(key)
                 super()._at_member(member, whole)
             else:
                 self.cut[key] = whole

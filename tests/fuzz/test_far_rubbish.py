@@ -241,6 +241,9 @@ class Stage:
         elif roll < 0.46:
             actor.wire.lose()
         elif roll < 0.48:
+            for end in self.net.ends:
+                if not end.is_lost:
+                    end.world.core.relieved(end.peer, self.net.now)  # or it ends: no KEEPALIVE passes
             self.net.hurry()
             self.net.advance(dice.choice([0.1, 1.0]))
             self.net.slow_down()
