@@ -119,6 +119,8 @@ class Core(Ends):
         "_fed",
         "_fed_routes",
         "_flow_at",
+        "_flow_at_ms",
+        "_flow_ms",
         "_flow_from",
         "_fragments",
         "_keepalives",
@@ -219,6 +221,8 @@ class Core(Ends):
         self.lag: Final = Durations()  # how late its ticks are
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
+        self._flow_at_ms = at_ms  # of the interval that is over: its end, and how long it was
+        self._flow_ms = 0
         self._snapshots: Final = Snapshots(self.table, self.query, self._diary, settings.snapshot_s, now)
         tags = started_tags(settings, cluster.mates if cluster is not None else [], seed, COMPILED)
         self._diary.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
@@ -545,7 +549,8 @@ class Core(Ends):
         self.engine.is_draining = True
         for peer in self.peers():
             self.end(peer, "broker-stopped", text, now)
-        self._take_flows(now)
+        self._end_flows(now)
+        self._tell_flows(True)
         self._snapshots.finish()
         at_ms = self._diary.wall(now)
         uptime_ms = max(0, at_ms - self.started_at_ms)
@@ -604,7 +609,9 @@ class Core(Ends):
                 REQUESTS_DROPPED, at_ms, service=service, reason="over-limit", detail=text, requests=requests_n
             )
         if now >= self._flow_at:
-            self._take_flows(now)
+            self._end_flows(now)
+        if self.engine.flows.has_records():
+            self._tell_flows(False)
         self._snapshots.tick(now)
 
     def next_deadline(self) -> float:
@@ -1008,9 +1015,16 @@ class Core(Ends):
             return CONNECTION_ERROR
         return refusal.code if refusal.code < CONNECTION_ERROR else REJECTED_SETUP
 
-    def _take_flows(self, now: float) -> None:
-        at_ms = self._diary.wall(now)
-        interval_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
-        self._diary.add_flows(self.engine.flows.take_records(self._diary.next_seq, at_ms, interval_ms))
+    def _end_flows(self, now: float) -> None:
+        """The interval is over; what is left of the one before becomes records first."""
+        self._tell_flows(True)
+        self._flow_at_ms = self._diary.wall(now)
+        self._flow_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
+        self.engine.flows.end_interval()
         self._flow_from = now
         self._flow_at = now + self.settings.flow_interval_s
+
+    def _tell_flows(self, all_of_them: bool) -> None:
+        """Flows of the interval that is over become records; all of them, or as many as a tick has time for."""
+        records = self.engine.flows.take_records(self._diary.next_seq, self._flow_at_ms, self._flow_ms, all_of_them)
+        self._diary.add_flows(records)

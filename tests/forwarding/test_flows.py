@@ -383,6 +383,7 @@ def test_flows_beyond_the_bound_are_counted_together() -> None:
     for flow in late:
         flow.count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     assert len(owner) == MAX_FLOWS
+    table.end_interval()
     records = table.take_records(1, 0, 1000)
     assert len(records) == MAX_FLOWS + 1
     assert [record.seq for record in records] == list(range(1, MAX_FLOWS + 2))
@@ -396,6 +397,7 @@ def test_totals_beyond_the_bound_are_counted_without_the_service() -> None:
     owner: dict[int, Flow] = {}
     for key in range(MAX_TOTALS + 3):
         opened(table, owner, key, f"service-{key}").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    table.end_interval()
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_TOTALS + 1
     assert table.totals["", "fire_and_forget", "unicast", "completed", ""].requests == 3
@@ -408,10 +410,12 @@ def test_services_that_are_gone_give_their_names_in_the_totals_to_those_that_are
     services["service-7"] = ServiceLoad("service-7", Policy())  # the only one of them that still has a route
     for key in range(MAX_TOTALS):
         opened(table, owner, key, f"service-{key}").count(COMPLETED, 5, 1, 2, 10, 20, 0.0, 1, 1)
+    table.end_interval()
     table.take_records(1, 0, 1000)
     services["payments"] = ServiceLoad("payments", Policy())
     for key, name in enumerate(("gone-too", "payments", "gone-as-well")):
         opened(table, owner, key, name).count(FAILED, 7, 1, 0, 10, 0, 0.0, 1, 1)
+    table.end_interval()
     table.take_records(2, 0, 1000)
     what = ("fire_and_forget", "unicast")
     assert list(table.totals) == [
@@ -435,10 +439,12 @@ def test_names_that_were_only_refused_are_given_to_services_that_are_there() -> 
     for key in range(MAX_REFUSED_TOTALS):
         flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
         flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+    table.end_interval()
     table.take_records(1, 0, 1000)
     services["payments"] = ServiceLoad("payments", Policy())
     flow = table.open(owner, 1, "", "", "", "payments", "", REQUEST_FNF, "unicast", "over-limit")
     flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+    table.end_interval()
     table.take_records(2, 0, 1000)
     assert {key[0]: counts.requests for key, counts in table.totals.items()} == {"": MAX_REFUSED_TOTALS, "payments": 1}
 
@@ -450,6 +456,7 @@ def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there
         flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
         flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
     opened(table, owner, MAX_TOTALS + 3, "orders").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    table.end_interval()
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_REFUSED_TOTALS + 2
     assert table.totals["orders", "fire_and_forget", "unicast", "completed", ""].requests == 1
@@ -462,6 +469,7 @@ def test_deadlines_count_among_the_totals_of_services_that_are_there() -> None:
     owner: dict[int, Flow] = {}
     for key in range(MAX_REFUSED_TOTALS + 3):
         opened(table, owner, key, f"service-{key}").ended_with("deadline").count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    table.end_interval()
     table.take_records(1, 0, 1000)
     assert len(table.totals) == MAX_REFUSED_TOTALS + 3
 
@@ -470,3 +478,20 @@ def test_an_interval_without_requests_has_no_records() -> None:
     world = World()
     world.flows()
     assert world.flows() == []
+
+
+def test_many_flows_become_records_a_part_at_a_time_and_each_once() -> None:
+    """As many as a peer can make with ever new addresses would stop all others at the end of an interval."""
+    table = FlowTable(NO_SINGLES)
+    owner: dict[int, Flow] = {}
+    for key in range(30_000):
+        opened(table, owner, key).count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    table.end_interval()
+    opened(table, owner, 30_000).count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    sizes = []
+    while table.has_records():
+        sizes.append(len(table.take_records(1, 0, 1000, False)))
+    assert sizes == [3000] * 10
+    table.end_interval()
+    assert len(table.take_records(1, 0, 1000, False)) == 1
+    assert owner == {}
