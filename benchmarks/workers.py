@@ -1,7 +1,7 @@
 """How much several workers carry against one: `python benchmarks/workers.py`. The method is told in README.md.
 
-Two kinds of traffic: services at all workers, where every request stays at the worker that it came to, and one service,
-where those of all workers but one take a hop. Where there is no CPU left for the load generator, each worker is held to
+Two kinds of traffic: services at all workers, where every request stays at the worker that it came to with `--locality
+local`, and is for any of them else; and one service, where those of all workers but one take a hop. Where there is no CPU left for the load generator, each worker is held to
 a share of one: then the generator has room, and what is carried can be compared.
 """
 
@@ -37,12 +37,13 @@ SHARE: Final = 0.4  # of a CPU for each of two workers on two: the generator nee
 USED: Final = 0.95  # of the shares at least, or it was not the workers that were measured
 
 
-def serving(workers_n: int, is_compiled: bool) -> Contestant:
+def serving(workers_n: int, is_compiled: bool, locality: str) -> Contestant:
     """Our broker with so many workers; 1 is the broker without a supervisor."""
 
     def prepare() -> tuple[list[str], dict[str, str]]:
         listen = ["--listen", "tcp://127.0.0.1:0", "--admin", "off", "--workers", str(workers_n)]
-        return [sys.executable, "-m", "broker", *listen], {"PYTHONPATH": str(core_folder(is_compiled))}
+        environment = {"PYTHONPATH": str(core_folder(is_compiled)), "RSB_SERVER__WORKER_LOCALITY": locality}
+        return [sys.executable, "-m", "broker", *listen], environment
 
     return Contestant(f"{workers_n} workers", "rsocket_load", prepare)
 
@@ -128,16 +129,19 @@ def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) ->
 @click.option("--workers", "workers_n", type=click.IntRange(2, 64), default=2, show_default=True)
 @click.option("--seconds", type=click.FloatRange(0.1), default=4.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--locality", type=click.Choice(("even", "local")), default="even", show_default=True)
 @click.option("--interpreted", is_flag=True, help="The core as it is in the source tree.")
 @click.option(
     "--share",
     type=click.FloatRange(0.0, 1.0),
     help=f"Of a CPU that each worker is held to, 0: to none.  [default: {SHARE} where CPUs must be shared]",
 )
-def main(workers_n: int, seconds: float, rounds: int, interpreted: bool, share: float | None) -> None:
+def main(
+    workers_n: int, seconds: float, rounds: int, locality: str, interpreted: bool, share: float | None
+) -> None:
     """Compare several workers with one."""
     console = Console(width=None if sys.stdout.isatty() else 160)
-    runners = {number: serving(number, not interpreted) for number in (1, workers_n)}
+    runners = {number: serving(number, not interpreted, locality) for number in (1, workers_n)}
     try:
         build_programs()
         broker_cpus, load_cpus, is_shared = choose_cpus(workers_n)

@@ -61,7 +61,7 @@ def is_in_cluster(cluster: ClusterOptions) -> bool:
 def cluster_settings_of(config: Config, mates: tuple[str, ...] = ()) -> ClusterSettings | None:
     """What of the configuration concerns the cluster; None when there is to be none. OSError of `secret_file`.
 
-    `mates`: ids of the other workers of its machine. Where others reach this broker is known for certain when it
+    `mates`: ids of workers whose routes count as its own. Where others reach this broker is known for certain when it
     listens: see `reachable`.
     """
     cluster = config.cluster

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from broker.cluster_options import AnnotationOptions, ClusterOptions
+from broker.cluster_options import AnnotationOptions, ClusterOptions, Locality
 from broker.listen import Listen
 from broker.option import Option, option
 from broker.toml_lines import either, toml_text
@@ -96,6 +96,13 @@ class ServerOptions:
         "processes",
         within=(0, MAX_WORKERS),
         flag="--workers",
+    )
+    worker_locality: Locality = option(
+        "even",
+        "Who answers when routes at several workers match: even, all alike; local, those at the caller's worker as "
+        "long as there are any. To which worker a route came is chance, so with local some may get nothing; but where "
+        "each service has connections to all workers, no request takes the way over another one.",
+        '"local"',
     )
     stop_grace_s: float = option(
         10.0,

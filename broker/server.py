@@ -53,7 +53,8 @@ class Server:
 
     def __init__(self, config: Config, link_path: str = "", mates: tuple[str, ...] = ()) -> None:
         """`link_path`: of a worker among several, the Unix socket at which the others reach it; its ports are theirs,
-        too, so that nobody else can be told how to reach this one. `mates`: ids of these others."""
+        too, so that nobody else can be told how to reach this one. `mates`: ids of those whose routes count as its own.
+        """
         self.config = config
         self._link_path = link_path  # empty: it is no such worker
         self.listeners: list[str] = []  # the URLs that are listened on, ports as the system gave them

@@ -28,7 +28,7 @@ class Member:
         self.id: Final = info.id
         self.id_text: Final = id_text(info.id)
         self.is_self: Final = is_self
-        self.is_mate: Final = is_mate  # another worker of this one's machine
+        self.is_mate: Final = is_mate  # a worker whose routes count as this one's: D-64
         self.info = info  # the latest
         self.raw = raw  # and as it came
         self.remote = Remote(info.id, info.name, None)  # owner of its routes

@@ -61,5 +61,5 @@ class ClusterSettings:
         self.max_brokers: Final = max_brokers  # known ones, this one included
         self.max_links: Final = max_links
         self.max_routes: Final = max_routes  # entries about routes of other brokers, tombstones included
-        self.mates: Final[list[bytes]] = mates if mates is not None else []  # ids of the other workers of its machine
+        self.mates: Final[list[bytes]] = mates if mates is not None else []  # whose routes count as its own: D-64
         self.version: Final = version  # of the router annotations that it speaks; 0: none

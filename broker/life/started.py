@@ -11,7 +11,7 @@ SERVICE: Final = "service."  # before the name of a service that has something o
 
 
 def started_tags(settings: Settings, mates: list[bytes], seed: int, is_compiled: bool) -> list[tuple[str, str]]:
-    """`mates`: ids of the other workers of its machine. `seed`: of the dice of the choosers.
+    """`mates`: ids of workers whose routes count as its own. `seed`: of the dice of the choosers.
 
     Of a service only what differs: `service.orders`, `lb_method=random`.
     """

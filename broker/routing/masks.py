@@ -6,7 +6,7 @@
     ejected    panic  it failed too often in a row
     unhealthy  panic  it says so itself (tag `health=down`)
     congested  soft   it does not take what is written to it, or its socket is gone and may come back
-    elsewhere  soft   another broker has it, which is no worker of the same machine (D-52, D-64)
+    elsewhere  soft   another broker has it, and no worker that counts as this one (D-52, D-64)
     remote     -      another broker has it
 
 hard: never chosen. panic: not chosen, unless too large a part of the candidates stands behind these two masks

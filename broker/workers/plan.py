@@ -36,7 +36,7 @@ class Handed:
 
     number: int  # from 1
     config: Config
-    mates: tuple[str, ...]  # ids of the other workers
+    mates: tuple[str, ...]  # ids of the other workers, whose routes count as this one's own (D-64)
     link_path: str  # the Unix socket at which they reach it
     admin_path: str  # that at which the supervisor does
 
@@ -94,7 +94,7 @@ class Plan:
                 ),
                 cluster=self._cluster(number),
             ),
-            tuple(worker_id(self.broker_id, other) for other in range(1, self.workers_n + 1) if other != number),
+            self._mates(number),
             self.link_path(number),
             self.admin_path(number),
         )
@@ -106,6 +106,11 @@ class Plan:
     def admin_path(self, number: int) -> str:
         """Where worker `number` answers the supervisor."""
         return os.path.join(self.folder, f"a{number}.sock")
+
+    def _mates(self, number: int) -> tuple[str, ...]:
+        if self.config.server.worker_locality == "local":
+            return ()
+        return tuple(worker_id(self.broker_id, other) for other in range(1, self.workers_n + 1) if other != number)
 
     def _cluster(self, number: int) -> ClusterOptions:
         cluster = self.config.cluster

@@ -90,6 +90,7 @@ def test_each_worker_knows_which_brokers_are_the_others() -> None:
     settings = cluster_settings_of(told[1].config, told[1].mates)
     assert settings is not None
     assert settings.mates == [uuid.UUID(ids[0]).bytes, uuid.UUID(ids[2]).bytes]
+    assert [plan(server__worker_locality="local").handed(number).mates for number in (1, 2, 3)] == [()] * 3
 
 
 def test_links_between_workers_leave_the_configured_bounds_to_others() -> None:
