@@ -359,6 +359,7 @@ class Wire:
     def take(self, pieces: list[Piece], is_ending: bool) -> None:
         assert not (pieces and self.is_lost), "nothing is written to a transport that is gone"
         assert not (pieces and self.is_closed), "nothing is written behind the last frame of a connection"
+        had_n = len(self.frames)
         if self.peer.is_framed:
             self._rest += b"".join(pieces)
             while len(self._rest) >= 3:
@@ -368,6 +369,11 @@ class Wire:
                 self._rest = self._rest[3 + size :]
         else:
             self.frames += [Frame(bytes(piece)) for piece in pieces]
+        for frame in self.frames[had_n:]:
+            is_told = frame.kind == ERROR and any(
+                wire.peer.name.encode() in frame.data for wire in self.world.wires.values()
+            )
+            assert not is_told, f"no ERROR says where anybody is connected: {frame.data!r}"
         self.is_closed = self.is_closed or is_ending
 
     def received(self) -> list[Frame]:
