@@ -5,7 +5,7 @@ from typing import Protocol
 
 from broker.core import Core
 from broker.options import Config
-from broker.views import DialView, EventFilesView, Moment
+from broker.views import DialView, EdgeView, EventFilesView, Moment
 from broker.wire.tags import Tag
 
 
@@ -37,6 +37,9 @@ class Admin(Protocol):
 
     def event_state(self) -> EventFilesView | None:
         """How the event files are; None when none are written."""
+
+    def edge(self) -> EdgeView:
+        """What strangers make the process do."""
 
     def lookups(self) -> Sequence[DialView]:
         """Names of other brokers for which nothing was found."""

@@ -3,7 +3,6 @@
 Decides the table of paths. Does not know what the answers are (`endpoints`) nor how they fail (`errors`).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -15,11 +14,11 @@ from admin_api.changes import Changes
 from admin_api.endpoints import Endpoints
 from admin_api.errors import Handler, problems
 from admin_api.guards import known_host_only
+from admin_api.listener import AdminListener
 from admin_api.parameters import AFTER, ARCHIVED, BROKER, PART, SERVICE, SOURCE, reject_unknown
 
 __all__ = ["Admin", "CHANGES", "ENDPOINTS", "make_app", "start_admin"]
 
-STOP_S: Final = 1.0  # for answers in flight when the broker ends; all of them are short
 HEADERS: Final = {
     "Server": "rsocket-broker",  # aiohttp would tell its version and Python's
     "Cache-Control": "no-store",
@@ -102,20 +101,13 @@ def make_app(admin: Admin) -> web.Application:
     return app
 
 
-async def start_admin(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
-    """Listens; the runner, whose `cleanup()` ends it, and the port, which the system chose if `port` is 0.
+async def start_admin(app: web.Application, host: str, port: int) -> tuple[AdminListener, int]:
+    """Listens; the listener, whose `cleanup()` ends it, and the port, which the system chose if `port` is 0.
 
     OSError, and nothing is left open, when the place is taken or cannot be.
     """
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except (OSError, asyncio.CancelledError):
-        await runner.cleanup()
-        raise
-    bound_port: int = runner.addresses[0][1]
-    return runner, bound_port
+    listener = AdminListener(app)
+    return listener, await listener.listen(host, port)
 
 
 def _handler(endpoints: Endpoints, endpoint: Endpoint) -> Handler:

@@ -1,5 +1,6 @@
 """Bodies of requests: JSON objects with a few fields. Decides what is a mistake, and names the field then."""
 
+import asyncio
 import math
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from admin_api.errors import AdminError, shown
 from broker.options import OPTIONS, ServerOptions
 
 MAX_BODY_BYTES: Final = 4096  # the longest that makes sense has a hundred
+BODY_S: Final = 10.0  # for a body to come
 FIELDS: Final = ("grace_s", "spread_s", "close")
 REDIRECT_FIELDS: Final = ("to",)
 
@@ -24,7 +26,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
     """What the body says, and what is usual where it says nothing; no body at all says nothing."""
-    raw = await request.read()
+    raw = await _read(request)
     if not raw:
         return Terms(usual.drain_grace_s, usual.drain_spread_s, True)
     body = _object(raw, FIELDS)
@@ -38,13 +40,24 @@ async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
 
 async def destination_of(request: web.Request) -> str:
     """The service that the body names with `to`, which it must."""
-    body = _object(await request.read(), REDIRECT_FIELDS)
+    body = _object(await _read(request), REDIRECT_FIELDS)
     if "to" not in body:
         raise AdminError("bad-body", 'the body must say where to: {"to": "NAME"}')
     to = body["to"]
     if not isinstance(to, str):
         raise AdminError("bad-body", f"to must be the name of a service, not {_shown_json(to)}")
     return to
+
+
+async def _read(request: web.Request) -> bytes:
+    """All of the body."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise AdminError("bad-body", f"the body did not come within {BODY_S:g} s") from None
+    except (web.RequestPayloadError, ValueError) as error:  # what is no chunk, or no gzip
+        raise AdminError("bad-body", f"the body cannot be read: {shown(str(error))}") from None
 
 
 def _object(raw: bytes, fields: tuple[str, ...]) -> dict[str, Any]:

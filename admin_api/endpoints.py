@@ -4,6 +4,7 @@ metrics, which may be long, let the loop turn in between, and event files are lo
 from typing import Final
 
 from aiohttp import web
+from prometheus_client.exposition import choose_encoder
 
 from admin_api.admin import Admin, state_of
 from admin_api.errors import AdminError, shown
@@ -12,6 +13,7 @@ from admin_api.metrics import Metrics
 from admin_api.page import index_page
 from admin_api.parameters import brokers_of, part_of, tags_of
 from admin_api.schemas import Health, Items, json_response
+from admin_api.shared import Shared
 from broker import views
 from broker.views import Part
 
@@ -29,6 +31,7 @@ class Endpoints:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._metrics = Metrics(admin)
+        self._exposition = Shared[tuple[bytes, str]]()
         self._event_files = EventFiles(admin.config.events.dir)
 
     def index(self, request: web.Request) -> web.Response:
@@ -52,7 +55,9 @@ class Endpoints:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """For Prometheus."""
-        body, content_type = await self._metrics.render(request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        kind = choose_encoder(accept)[1]
+        body, content_type = await self._exposition.get(kind, lambda: self._metrics.render(accept))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     def status(self, request: web.Request) -> web.Response:

@@ -87,6 +87,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem_response(request, "no-such-path", f"nothing is at {shown(request.path)}; / lists what there is")
     except web.HTTPException as error:
         return problem_response(request, "bad-request", f"{error.reason}", status=error.status)
+    except ConnectionError:  # there is nobody who could be told
+        raise
     except Exception:  # the edge: one request ends, the others and the broker go on
         id = uuid.uuid4().hex
         _log.exception("admin %s %s: failed, id %s", request.method, shown(request.path), id)

@@ -37,7 +37,7 @@ from admin_api.admin import Admin, state_of
 from broker import VERSION, views
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
-from broker.views import REFUSED, EventFilesView, Measured, Total, TotalKey
+from broker.views import REFUSED, EdgeView, EventFilesView, Measured, Total, TotalKey
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -100,6 +100,7 @@ class BrokerCollector(Collector):
         ready = state_of(admin) == "ready"
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
+        yield from _edge(admin.edge())
         yield from _work(core)
         yield from _routing(core, places)
         yield from _cluster(core)
@@ -147,6 +148,29 @@ def _connections(core: Core) -> Iterator[Metric]:
         "broker_sessions_retained_bytes", "Frames kept for such connections", sessions.retained_bytes
     )
     yield GaugeMetricFamily("broker_streams", "Requests in flight, counted where they begin", views.streams(core))
+
+
+def _edge(edge: EdgeView) -> Iterator[Metric]:
+    """What strangers make the process do."""
+    yield CounterMetricFamily(
+        "broker_connections_unaccepted",
+        "Connections closed at once because the last file descriptors are kept for other things",
+        edge.unaccepted,
+    )
+    yield CounterMetricFamily(
+        "broker_descriptors_exhausted", "Looks, one in a second, that found no file descriptor left", edge.none_left
+    )
+    yield log_lines(edge.lines)
+
+
+def log_lines(lines: Mapping[tuple[str, bool], int]) -> CounterMetricFamily:
+    """By kind, and whether they were written."""
+    family = CounterMetricFamily(
+        "broker_log_lines", "Lines about what strangers do; unwritten: only counted", labels=["kind", "written"]
+    )
+    for (kind, is_written), number in lines.items():
+        family.add_metric([kind, "true" if is_written else "false"], number)
+    return family
 
 
 def _work(core: Core) -> Iterator[Metric]:

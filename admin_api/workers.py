@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
+from prometheus_client.exposition import choose_encoder
 
 from admin_api.app import (
     BROKER_DRAIN,
@@ -27,7 +28,6 @@ from admin_api.app import (
     NONE,
     REDIRECT,
     ROUTE_DRAIN,
-    STOP_S,
     TAG_DRAIN,
 )
 from admin_api.bodies import MAX_BODY_BYTES
@@ -35,9 +35,12 @@ from admin_api.changes import guard
 from admin_api.errors import AdminError, Handler, problems, shown
 from admin_api.event_files import EventFiles
 from admin_api.guards import known_host_only
+from admin_api.listener import STOP_S
+from admin_api.metrics import log_lines
 from admin_api.page import index_page
 from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
 from admin_api.schemas import Health, Items, json_response
+from admin_api.shared import Shared
 from admin_api.workers_admin import Workers
 from admin_api.workers_ask import Asker, Query, Reply
 from admin_api.workers_merge import (
@@ -53,9 +56,10 @@ from admin_api.workers_merge import (
     service_detail,
     status,
 )
-from admin_api.workers_metrics import WorkersMetrics, own_families
+from admin_api.workers_metrics import WorkersMetrics, encoded, own_families
 from broker import views
 from broker.errors import BrokerError
+from broker.limited_log import STRANGERS
 from broker.views import BrokerView, LinksView, Listed, Part, StatusView
 
 MISSING: Final = "X-Workers-Missing"
@@ -63,6 +67,7 @@ BROKERS: Final = "/api/v1/brokers"
 ROUTES: Final = "/api/v1/routes"
 LINKS: Final = "/api/v1/links"
 STATUS: Final = "/api/v1/status"
+SUPERVISOR: Final = 0  # among the numbers of workers
 SHOWN: Final = 20  # brokers and links on the page, of each
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -81,6 +86,7 @@ class WorkersApi:
         self._workers: Final = workers
         self.asker: Final = Asker(self)
         self._metrics: Final = WorkersMetrics()
+        self._exposition: Final = Shared[tuple[bytes, str, list[Reply]]]()
         self._drains: Final[dict[tuple[str, str], Drain]] = {}  # by kind and name; as many as a worker lets there be
         event_files = EventFiles(workers.config.events.dir)  # all workers write into one folder
         self._returning: Final[set[asyncio.Task[None]]] = set()  # workers that are told of drains; ends with each
@@ -150,6 +156,14 @@ class WorkersApi:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """For Prometheus."""
+        accept = request.headers.get("Accept", "")
+        body, content_type, replies = await self._exposition.get(
+            choose_encoder(accept)[1], lambda: self._metrics_of_all(accept)
+        )
+        return self._said(web.Response(body=body, headers={"Content-Type": content_type}), replies)
+
+    async def _metrics_of_all(self, accept: str) -> tuple[bytes, str, list[Reply]]:
+        """Text, content type, and what it was made of."""
         states = self._workers.states()
         replies = [reply for reply in await self.asker.ask_all("/metrics") if reply.is_good]
         pids = {each.number: each.pid for each in states}
@@ -157,8 +171,8 @@ class WorkersApi:
         own = own_families(
             {each.number: each.restarts for each in states}, {each.number: each.number in texts for each in states}
         )
-        body, content_type = self._metrics.render(request.headers.get("Accept", ""), texts, own)
-        return self._said(web.Response(body=body, headers={"Content-Type": content_type}), replies)
+        texts[SUPERVISOR] = 0, encoded([log_lines(STRANGERS.lines)])  # it has the admin port
+        return *self._metrics.render(accept, texts, own), replies
 
     async def status(self, request: web.Request) -> web.Response:
         """All workers in one look."""

@@ -17,7 +17,7 @@ lines of it, and is taken off the others meanwhile; so neither goes back, and no
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
@@ -169,6 +169,13 @@ class WorkersMetrics:
                 whole.add_sample(name, dict(labels), value)
             joined.append(whole)
         return joined
+
+
+def encoded(families: list[Metric]) -> str:
+    """In the Prometheus format, as workers tell theirs."""
+    registry = CollectorRegistry()
+    registry.register(_Ready(families))
+    return generate_latest(registry).decode()
 
 
 def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Metric]:

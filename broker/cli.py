@@ -12,6 +12,7 @@ import click
 from aiohttp import web
 
 from admin_api.app import make_app, start_admin
+from admin_api.listener import AdminListener
 from admin_api.workers import make_workers_app
 from broker import VERSION
 from broker.config import ConfigErrors, Loaded, load_all
@@ -19,7 +20,7 @@ from broker.errors import BrokerError
 from broker.listen import Listen
 from broker.log import setup as setup_log
 from broker.options import Config, options_toml
-from broker.process import heed_signals, prepare, settle, stop_at_eof, take_descriptors
+from broker.process import heed_signals, prepare, say_shortage, settle, stop_at_eof, take_descriptors
 from broker.process import run as run_in_process
 from broker.server import Server
 from broker.workers.plan import usable_cores
@@ -120,11 +121,12 @@ def check(path: str | None, options: bool) -> None:
 
 async def _serve(config: Config, stops_at_eof: bool) -> int:
     prepare()
+    say_shortage(config.limits.max_connections)
     server = Server(config)
     heed_signals(server.wish_stop)
     if stops_at_eof:
         stop_at_eof(server.wish_stop)
-    admin: web.AppRunner | None = None
+    admin: AdminListener | None = None
     try:
         await server.start()
         if config.admin.listen is not None:
@@ -146,11 +148,12 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
 
 async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> int:
     take_descriptors()
+    say_shortage(config.limits.max_connections)
     supervisor = Supervisor(config, workers_n)
     heed_signals(supervisor.wish_stop)
     if stops_at_eof:
         stop_at_eof(supervisor.wish_stop)
-    admin: web.AppRunner | None = None
+    admin: AdminListener | None = None
     try:
         await supervisor.start()
         if config.admin.listen is not None:
@@ -175,14 +178,14 @@ def _say_listening(urls: list[str]) -> None:
     sys.stdout.flush()
 
 
-async def _start_admin(app: web.Application, listen: Listen) -> tuple[web.AppRunner, str]:
+async def _start_admin(app: web.Application, listen: Listen) -> tuple[AdminListener, str]:
     try:
-        runner, port = await start_admin(app, listen.host, listen.port)
+        admin, port = await start_admin(app, listen.host, listen.port)
     except OSError as error:
         # Below 0 are errors of the resolver, which are none of the system's.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         raise BrokerError("cannot-listen", f"admin {listen}: {reason.lower()}") from None
-    return runner, str(Listen("http", listen.host, port))
+    return admin, str(Listen("http", listen.host, port))
 
 
 def _load(path: str | None, flags: dict[str, Any]) -> Loaded:

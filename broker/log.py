@@ -25,9 +25,15 @@ from broker.events import (
     EVENTS_DROPPED,
     LIFECYCLE_FIELDS,
     PEER_CLOSED,
+    PEER_CONNECTED,
+    PEER_RESUMED,
+    PEER_SUSPENDED,
     ROUTE_ADDED,
     ROUTE_EJECTED,
+    ROUTE_JOINED,
+    ROUTE_LEFT,
     ROUTE_REMOVED,
+    ROUTE_REPLACED,
     ROUTE_SEEN,
     ROUTE_UNSAID,
     SLOW_PEER_ENDED,
@@ -49,6 +55,19 @@ _WARNINGS: Final = frozenset(
 # For event files: the routes of other brokers and of snapshots are many, and of a slow peer its PeerClosed, a warning,
 # says the same.
 QUIET: Final = frozenset({ROUTE_ADDED, ROUTE_REMOVED, ROUTE_SEEN, TABLE_DIGEST, SLOW_PEER_ENDED})
+# What a stranger costs nothing to bring about, as often as it likes: such lines are limited (`limited_log`).
+OF_STRANGERS: Final = frozenset(
+    {
+        PEER_CONNECTED,
+        PEER_CLOSED,
+        PEER_SUSPENDED,
+        PEER_RESUMED,
+        ROUTE_JOINED,
+        ROUTE_LEFT,
+        ROUTE_REPLACED,
+        ANNOTATIONS_REFUSED,
+    }
+)
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
 MAX_REFUSALS: Final = 1000  # that are remembered; at one more all are forgotten, and said again
 _REFUSED: Final = tuple(f" ERROR on stream 0: {word}:" for word in ("bad-broker", "no-cluster", "wrong-secret"))
@@ -134,9 +153,19 @@ def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> No
 
     `line` is said instead; the events of the broker itself need it, for whoever runs the broker knows more of them.
     """
-    level = logging.DEBUG if not is_news or event.kind in QUIET else _level(event)
+    level = level_of(event, is_news)
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
+
+
+def level_of(event: LifecycleEvent, is_news: bool = True) -> int:
+    """Of the event's line."""
+    return logging.DEBUG if not is_news or event.kind in QUIET else _level(event)
+
+
+def line_kind(event: LifecycleEvent) -> str:
+    """What the event's line has in common with others like it: `RouteJoined`, `PeerClosed (setup-timeout)`."""
+    return f"{event.name} ({event.reason})" if event.reason else event.name
 
 
 def event_line(event: LifecycleEvent) -> str:

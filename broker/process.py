@@ -13,6 +13,8 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from broker.edge.descriptors import DESCRIPTORS
+
 GC_THRESHOLDS: Final = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
 STDIN: Final = 0
@@ -67,6 +69,14 @@ def take_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def say_shortage(max_connections: int) -> None:
+    """One line when the system gives fewer descriptors than that."""
+    DESCRIPTORS.measure()
+    shortage = DESCRIPTORS.shortage(max_connections)
+    if shortage:
+        _log.warning("broker: %s", shortage)
 
 
 def give_back_memory() -> None:

@@ -20,8 +20,10 @@ from broker import VERSION
 from broker.cluster.settings import ClusterSettings
 from broker.cluster_config import NO_NAME, cluster_settings_of, found_peers, reachable
 from broker.core import COMPILED, Core, CoreSettings
+from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
 from broker.edge.event_pipe import EventPipe, PipeState
+from broker.edge.origins import address_in
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
 from broker.edge.tls import client_context, server_context
@@ -30,12 +32,13 @@ from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.singles import SingleRequests
 from broker.hosts import own_names
+from broker.limited_log import STRANGERS
 from broker.listen import Listen
-from broker.log import Refusals, log_event
+from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
 from broker.options import SERVICE_KEYS, Config, EventOptions, LogOptions, one_of_requests
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
-from broker.views import DialView, Moment
+from broker.views import DialView, EdgeView, Moment
 from broker.wire.ids import parse_id
 from broker.wire.tags import Tag
 
@@ -98,6 +101,7 @@ class Server:
             self._take_events,
             on_requests=self._take_requests if self.core.settings.single_requests else None,
         )
+        DESCRIPTORS.measure()
         try:
             context = self._context()
             if config.events.dir:
@@ -125,6 +129,7 @@ class Server:
                 await self.event_pipe.stop(EVENTS_STOP_S)
             raise
         self.is_ready = True
+        DESCRIPTORS.start()
         self._shell.start()
         if self._dialer is not None:
             self._dialer.start()
@@ -136,6 +141,10 @@ class Server:
     def event_state(self) -> PipeState | None:
         """How the event files are; None when none are written."""
         return self.event_pipe.state() if self.event_pipe is not None else None
+
+    def edge(self) -> EdgeView:
+        """What strangers make this process do."""
+        return EdgeView(STRANGERS.lines, DESCRIPTORS.refused_n, DESCRIPTORS.none_left_n)
 
     def lookups(self) -> list[DialView]:
         """Names of other brokers for which nothing was found."""
@@ -221,6 +230,7 @@ class Server:
             self.core.drain()
         await self._wait(self._is_idle, max(0.0, end_at - time.monotonic()), 0.0)
         left = sum(peer.begun for peer in self.core.peers())
+        DESCRIPTORS.stop()
         self.core.stop("the broker stops", time.monotonic())
         self.shell.stop()
         await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S, FORCED_WRITES_S)
@@ -245,6 +255,7 @@ class Server:
 
     def _say_stopped(self, left: int) -> None:
         """`left`: requests that were unfinished."""
+        STRANGERS.flush()
         if self._stopped is None:
             return  # dropped: the core had too many events waiting, which is said
         uptime_s = self._stopped.uptime_ms / 1000
@@ -275,9 +286,17 @@ class Server:
             elif event.kind == BROKER_STOPPED:
                 self._stopped = event  # said when all the rest is done
             else:
-                log_event(event, is_news=self._refusals.is_news(event))
+                self._log(event)
         if self.event_pipe is not None:
             self.event_pipe.append(events)
+
+    def _log(self, event: LifecycleEvent) -> None:
+        """Its line, unless there were too many like it."""
+        is_news = self._refusals.is_news(event)
+        if event.kind not in OF_STRANGERS or STRANGERS.admits(
+            line_kind(event), address_in(event.peer), level_of(event, is_news)
+        ):
+            log_event(event, is_news=is_news)
 
     def _take_requests(self, requests: SingleRequests) -> None:
         if self.event_pipe is not None:

@@ -15,6 +15,7 @@ from typing import NoReturn
 import pytest
 
 from broker.config import load
+from broker.limited_log import STRANGERS
 from broker.server import Server
 from tests.interop.node import Node, NodeMissing, install
 from tests.system.processes import BrokerProcess
@@ -36,6 +37,12 @@ def missing(text: str) -> NoReturn:
     if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
         pytest.fail(f"CI has to have everything: {text}", pytrace=False)
     pytest.skip(text)
+
+
+@pytest.fixture(autouse=True)
+def fresh_second() -> None:
+    """What one test has made strangers do takes no lines of the log from the next one."""
+    STRANGERS.flush()
 
 
 @pytest.fixture(scope="session")

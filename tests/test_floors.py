@@ -25,7 +25,7 @@ FLOORS = [
     ["broker.cluster_options"],
     ["broker.options"],
     ["broker.cluster_config", "broker.config_warnings", "broker.hosts"],
-    ["broker.config", "broker.log"],
+    ["broker.config", "broker.log", "broker.limited_log"],
     ["broker.edge"],
     ["broker.views"],
     ["broker.server"],
@@ -41,6 +41,7 @@ NEIGHBOURS = {
         "broker.core",
         "broker.events",
         "broker.errors",
+        "broker.limited_log",
         "broker.wire",
         "spark_sink.reading.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.segments",  # their names

@@ -62,6 +62,10 @@ def modules() -> list[str]:
         "client_sdk/connection/streams.py",
         "client_sdk/codecs.py",
         "admin_api/event_files.py",
+        "admin_api/bodies.py",
+        "admin_api/listener.py",
+        "admin_api/shared.py",
+        "broker/limited_log.py",
     ]
     paths += [f"client_sdk/{name}.py" for name in ("connect", "metadata", "spans", "tracing")]
     for room in ("calls", "keeping", "services", "rsocket_py"):

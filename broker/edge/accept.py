@@ -1,4 +1,7 @@
-"""Accepting on a TCP port: one port for all addresses of a host, and an end to TLS handshakes that do not end."""
+"""Accepting on a TCP port: one port for all addresses of a host, and an end to TLS handshakes that do not end.
+
+Who comes is let in by a `Doorkeeper`, which knows how many file descriptors are left.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
+
+from broker.edge.descriptors import Doorkeeper
 
 BACKLOG: Final = 1024  # connections that the system accepts for us while the loop is busy
 HANDSHAKE_EXTRA_S: Final = 3.0  # of a TLS handshake beyond the time to the SETUP: it is two or three round trips more
@@ -29,12 +34,13 @@ async def accept(
     of them. OSError when it cannot be.
     """
     loop = asyncio.get_running_loop()
+    scheme = "tcp" if context is None else "tls"
     handshake_s = setup_timeout_s + HANDSHAKE_EXTRA_S if context is not None else None
     for tries_left in reversed(range(MAX_TRIES)):
         chosen = port or await _free_port(hosts)
         try:
             server = await loop.create_server(
-                protocol,
+                lambda: Doorkeeper(protocol, scheme),
                 hosts,
                 chosen,
                 ssl=context,

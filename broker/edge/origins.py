@@ -50,6 +50,26 @@ def address_of(host: str) -> str:
     return str(ipaddress.IPv6Network((address, PREFIX_BITS), strict=False))
 
 
+def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
+    """`tcp 10.0.0.4:5123`."""
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        host = f"[{name[0]}]" if ":" in name[0] else name[0]
+        return f"{scheme} {host}:{name[1]}"
+    path = name or transport.get_extra_info("sockname") or ""  # who has dialled a Unix socket has no name
+    return f"{scheme} {path}".strip()
+
+
+def address_in(name: str) -> str:
+    """The address in a peer's name, `tcp 10.0.0.4:5123`, as `address_of` has it; what has none is all one: `unix`."""
+    scheme, _, place = name.partition(" ")
+    host = place.rpartition(":")[0].strip("[]")
+    try:
+        return address_of(host) if host and scheme != "unix" else scheme
+    except ValueError:
+        return host  # a name, which a link has that was dialled
+
+
 def _owner_of(transport: asyncio.BaseTransport) -> Principal:
     peer = transport.get_extra_info("socket")
     peercred = getattr(socket, "SO_PEERCRED", None)  # Linux; other systems tell it otherwise, and there it is not told

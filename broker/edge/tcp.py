@@ -12,7 +12,8 @@ import stat
 from typing import cast
 
 from broker.edge.accept import BACKLOG, accept
-from broker.edge.origins import origin_of
+from broker.edge.descriptors import Doorkeeper
+from broker.edge.origins import origin_of, peer_name
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
@@ -106,17 +107,9 @@ async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
     """Accepts on a Unix socket; a socket file that nobody listens on any more is replaced. As `_remove_stale`."""
     _remove_stale(path)
     loop = asyncio.get_running_loop()
-    return await loop.create_unix_server(lambda: TcpLink(shell, "unix"), path, backlog=BACKLOG)
-
-
-def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
-    """`tcp 10.0.0.4:5123`."""
-    name = transport.get_extra_info("peername")
-    if isinstance(name, tuple):
-        host = f"[{name[0]}]" if ":" in name[0] else name[0]
-        return f"{scheme} {host}:{name[1]}"
-    path = name or transport.get_extra_info("sockname") or ""  # who has dialled a Unix socket has no name
-    return f"{scheme} {path}".strip()
+    return await loop.create_unix_server(
+        lambda: Doorkeeper(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
+    )
 
 
 def _remove_stale(path: str) -> None:

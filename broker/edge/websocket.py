@@ -25,6 +25,7 @@ from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.hosts import may_open
 from broker.life.guards import Census
+from broker.limited_log import STRANGERS
 from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
 GOODBYE_S: Final = 1.0  # for the other end to say CLOSE, too, and to take what is left
@@ -286,7 +287,8 @@ class WebSocketListener:
 
     def say_refused(self, transport: asyncio.Transport, text: str) -> None:
         """In the log: what came is no WebSocket. The only line about it."""
-        _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
+        if STRANGERS.admits("WebSocketUpgrade (refused)", _address_of(transport), logging.INFO):
+            _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
 
     async def stop_accepting(self) -> None:
         """No new connections; those that are there go on."""

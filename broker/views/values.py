@@ -320,6 +320,14 @@ class BytesView(msgspec.Struct, frozen=True):
     buffered: int  # waiting in the broker when it was last added up, which it is once a second
 
 
+class EdgeView(msgspec.Struct, frozen=True):
+    """What strangers make the process do, ever."""
+
+    lines: Mapping[tuple[str, bool], int]  # about them, by kind and whether they were written
+    unaccepted: int  # connections closed at once because the last file descriptors are for other things
+    none_left: int  # looks, one in a second, that found no descriptor left
+
+
 class StatusView(msgspec.Struct, frozen=True):
     """The broker in one look."""
 

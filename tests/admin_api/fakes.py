@@ -4,7 +4,7 @@ from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.options import BrokerOptions, Config
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
-from broker.views import DialView, Moment
+from broker.views import DialView, EdgeView, Moment
 from broker.wire.tags import Tag
 from tests.fakes import World, address
 from tests.topology import Net
@@ -21,6 +21,7 @@ class FakeAdmin:
         self.is_stopping = False
         self.files: PipeState | None = None
         self.unknown: list[DialView] = []
+        self.seen = EdgeView({("PeerClosed", True): 10, ("PeerClosed", False): 1481}, 3, 2)
 
     @property
     def core(self) -> Core:
@@ -31,6 +32,9 @@ class FakeAdmin:
 
     def event_state(self) -> PipeState | None:
         return self.files
+
+    def edge(self) -> EdgeView:
+        return self.seen
 
     def lookups(self) -> list[DialView]:
         return self.unknown

@@ -13,6 +13,7 @@ from tests.system.waits import WAIT_S
 ROOT = Path(__file__).parents[2]
 START_S = 30.0  # a cold Python with all imports on a busy machine
 LISTENING = "listening "
+FEW = 10_000  # connections that a broker of the tests lets in: no machine has too few descriptors for them, and says so
 
 
 class Python:
@@ -106,6 +107,7 @@ class BrokerProcess(Python):
     def __init__(self, log: Path, arguments: Sequence[str], options: Mapping[str, object]) -> None:
         if "--admin" not in arguments:
             arguments = (*arguments, "--admin", "off")
+        options = {"limits__max_connections": FEW, **options}
         environment = {f"RSB_{name.upper()}": str(value) for name, value in options.items()}
         super().__init__(log, "broker", arguments, environment)
         self._listens = arguments.count("--listen")

@@ -1,0 +1,184 @@
+"""The admin port: how many connections it has, how long one may do nothing, and what is said of what cannot be read.
+
+    accepted ──► asks ──► is answered ──► quiet ──► asks … ──QUIET_S without a whole request──► closed
+                              └── reads nothing of its answer for STALLED_S ──► closed
+    one too many ──► whoever has been quiet for longest is closed for it, or it is closed itself when nobody is
+
+Decides that; what is answered is the application's. aiohttp would keep half a request for an hour, as many of them as
+there are file descriptors, and writes a traceback for each that it cannot read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from admin_api.errors import Handler, shown
+from broker.limited_log import STRANGERS
+
+STOP_S: Final = 1.0  # for answers in flight when the broker ends; all of them are short
+MAX_CONNECTIONS: Final = 128  # readers of event files included, who are many where Spark is a cluster
+QUIET_S: Final = 30.0  # from its beginning, or from an answer, until a request is whole; Prometheus asks every 15 s
+STALLED_S: Final = 30.0  # an answer that waits and is not read
+LOOK_S: Final = 1.0  # between two looks who does not read
+BACKLOG: Final = 128  # connections that the system accepts for us while the loop is busy
+CONNECTION: Final = "AdminConnection"  # kinds of lines
+REQUEST: Final = "AdminRequest"
+
+
+class Caller:
+    """One connection."""
+
+    __slots__ = ("address", "busy_n", "progress_at", "waiting_bytes")
+
+    def __init__(self, address: str, now: float) -> None:
+        self.address: Final = address
+        self.busy_n = 0  # requests that are being answered
+        self.progress_at = now  # when it last took some of its answer
+        self.waiting_bytes = 0  # of its answer, at the last look
+
+
+class AdminListener:
+    """One application at one port."""
+
+    def __init__(self, app: web.Application) -> None:
+        """`app`: not used yet."""
+        app.middlewares.insert(0, self._count)
+        self._runner: Final = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=STOP_S,
+            keepalive_timeout=QUIET_S,
+            logger=Unreadable("admin_api.unreadable"),
+        )
+        self._callers: Final[dict[asyncio.Transport, Caller]] = {}  # the one that came or asked first, first
+        self._server: asyncio.Server | None = None  # None until it listens
+        self._timer: asyncio.TimerHandle | None = None  # None while nobody looks
+
+    async def listen(self, host: str, port: int) -> int:
+        """Begins; the port, which the system chose if `port` is 0. OSError, and nothing is left open."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Entrance(self), host, port, backlog=BACKLOG, reuse_address=True
+            )
+        except (OSError, asyncio.CancelledError):
+            await self._runner.cleanup()
+            raise
+        self._timer = loop.call_later(LOOK_S, self._look)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def cleanup(self) -> None:
+        """Ends: answers in flight may end within STOP_S."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+    def arrived(self, transport: asyncio.Transport) -> web.RequestHandler | None:
+        """A connection was accepted: aiohttp's protocol for it, None when it is one too many."""
+        self._forget_gone()
+        name = transport.get_extra_info("peername")
+        address = str(name[0]) if isinstance(name, tuple) else "unix"
+        if len(self._callers) >= MAX_CONNECTIONS:
+            text = f"{len(self._callers)} connections are open, the limit is {MAX_CONNECTIONS}"
+            quiet = next((each for each, caller in self._callers.items() if self._is_quiet(each, caller)), None)
+            if quiet is None:
+                self._say(address, f"closed at once: {text}, and all are being answered")
+                return None
+            self._say(self._callers.pop(quiet).address, f"closed for another one: {text}")
+            quiet.abort()
+        assert self._runner.server is not None  # `listen` has set it up
+        self._callers[transport] = Caller(address, asyncio.get_running_loop().time())
+        return self._runner.server()
+
+    def size(self) -> int:
+        """Connections that are open."""
+        self._forget_gone()
+        return len(self._callers)
+
+    @web.middleware
+    async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        transport = request.transport
+        caller = self._callers.pop(transport, None) if transport is not None else None
+        if transport is None or caller is None:
+            return await handler(request)
+        self._callers[transport] = caller  # who has just asked comes last
+        caller.busy_n += 1
+        try:
+            return await handler(request)
+        finally:
+            caller.busy_n -= 1
+
+    def _is_quiet(self, transport: asyncio.Transport, caller: Caller) -> bool:
+        return not caller.busy_n and not transport.get_write_buffer_size()
+
+    def _look(self) -> None:
+        """Closes those that do not read their answers."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(LOOK_S, self._look)
+        self._forget_gone()
+        now = loop.time()
+        for transport, caller in list(self._callers.items()):
+            waiting = transport.get_write_buffer_size()
+            if not waiting or waiting < caller.waiting_bytes:
+                caller.progress_at = now
+            caller.waiting_bytes = waiting
+            if now - caller.progress_at >= STALLED_S:
+                self._say(caller.address, f"closed: {waiting} bytes wait to be read, none was for {STALLED_S:g} s")
+                transport.abort()
+
+    def _forget_gone(self) -> None:
+        for transport in [each for each in self._callers if each.is_closing()]:
+            del self._callers[transport]
+
+    def _say(self, address: str, text: str) -> None:
+        STRANGERS.say(f"{CONNECTION} (closed)", address, logging.INFO, f"admin {address}: {text}")
+
+
+class Entrance(asyncio.Protocol):
+    """A connection until it is let in: then aiohttp's protocol has it."""
+
+    def __init__(self, listener: AdminListener) -> None:
+        self._listener: Final = listener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
+        protocol = self._listener.arrived(transport)
+        if protocol is None:
+            transport.abort()
+            return
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+class Unreadable(logging.Logger):
+    """Where aiohttp says what it could not read, or answer: one line of ours, and a traceback only for our mistakes."""
+
+    def debug(self, msg: object, *args: object, **more: Any) -> None:
+        if more.get("exc_info") is not None:  # what is no HTTP at all; the rest is chatter
+            self.exception(msg, *args, **more)
+
+    def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
+        address = str(args[0]) if args else "somebody"
+        if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
+            what = shown(" ".join(str(getattr(exc_info, "message", exc_info)).split()))
+            self._say("unreadable", address, f"a request cannot be read: {what}")
+        elif isinstance(exc_info, ConnectionError):
+            self._say("broken off", address, "a request was broken off")
+        elif STRANGERS.admits(f"{REQUEST} (failed)", address, logging.ERROR):
+            _log.error("admin %s: a request could not be answered", address, exc_info=exc_info)
+
+    def _say(self, kind: str, address: str, text: str) -> None:
+        STRANGERS.say(f"{REQUEST} ({kind})", address, logging.INFO, f"admin {address}: {text}")
+
+
+_log: Final = logging.getLogger(__name__)

@@ -1,0 +1,230 @@
+"""The admin port: who may stay, for how long, and what is said of what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from admin_api import bodies, listener
+from admin_api.app import make_app
+from admin_api.listener import AdminListener
+from broker.limited_log import STRANGERS
+from tests.admin_api.fakes import FakeAdmin
+from tests.fakes import World
+from tests.system.waits import soon, until
+
+HALF = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+ASKING = HALF + b"\r\n"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Listen = Callable[..., Awaitable[int]]
+
+
+@pytest.fixture
+async def listen() -> AsyncIterator[Listen]:
+    """`await listen()`: the port of an admin API; `listen(handler)`: of one that answers everything."""
+    made: list[AdminListener] = []
+
+    async def start(handler: Handler | None = None) -> int:
+        app = make_app(FakeAdmin(World()))
+        if handler is not None:
+            app = web.Application()
+            app.router.add_get("/{any:.*}", handler)
+        made.append(AdminListener(app))
+        return await made[-1].listen("127.0.0.1", 0)
+
+    yield start
+    for each in made:
+        await each.cleanup()
+
+
+@pytest.fixture(autouse=True)
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Lines about the admin port."""
+    caplog.set_level(logging.INFO)
+    return lambda: [record.getMessage() for record in caplog.records if record.getMessage().startswith("admin ")]
+
+
+class Socket:
+    """A connection to the port."""
+
+    def __init__(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+        self.reader, self.writer = streams
+
+    @staticmethod
+    async def to(port: int, raw: bytes = b"") -> Socket:
+        made = Socket(await asyncio.open_connection("127.0.0.1", port, limit=2**16))
+        made.writer.write(raw)
+        await made.writer.drain()
+        return made
+
+    async def status(self) -> bytes:
+        """Of the next answer, whose rest is read."""
+        head = await soon(self.reader.readuntil(b"\r\n\r\n"))
+        size = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+        await soon(self.reader.readexactly(int(size.split(b":")[1])))
+        return head.split(b" ")[1]
+
+    async def is_closed(self) -> bool:
+        """The other end closes it, in order or not."""
+        try:
+            return await soon(self.reader.read()) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+async def test_half_a_request_is_not_waited_for(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "QUIET_S", 0.05)
+    port = await listen()
+    sockets = [await Socket.to(port, raw) for raw in (b"", b"G", HALF)]
+    assert [await socket.is_closed() for socket in sockets] == [True] * 3
+
+
+async def test_a_connection_that_asks_no_more_is_closed(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "QUIET_S", 0.05)
+    socket = await Socket.to(await listen(), ASKING)
+    assert (await socket.status(), await socket.is_closed()) == (b"200", True)
+
+
+async def test_one_too_many_takes_the_place_of_who_was_quiet_for_longest(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
+    port = await listen()
+    first, second, third = [await Socket.to(port, ASKING) for _ in range(3)]
+    assert [await socket.status() for socket in (second, third, first)] == [b"200"] * 3
+    first.writer.write(ASKING)
+    assert await first.status() == b"200"
+    fourth = await Socket.to(port, HALF)
+    fifth = await Socket.to(port, ASKING)
+    assert await fifth.status() == b"200"
+    assert [await second.is_closed(), await third.is_closed()] == [True, True]
+    fourth.writer.write(b"\r\n")
+    first.writer.write(ASKING)
+    assert (await first.status(), await fourth.status()) == (b"200", b"200")
+    text = "admin 127.0.0.1: closed for another one: 3 connections are open, the limit is 3"
+    assert lines() == [text, text]
+    for socket in (first, fourth, fifth):
+        socket.close()
+
+
+async def test_who_is_being_answered_is_not_closed_for_another_one(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 2)
+    asked, go = 0, asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        await go.wait()
+        return web.Response(text="done")
+
+    port = await listen(wait)
+    two = [await Socket.to(port, ASKING) for _ in range(2)]
+    await until(lambda: asked == 2)
+    assert await (await Socket.to(port, ASKING)).is_closed()
+    go.set()
+    assert [await socket.status() for socket in two] == [b"200"] * 2
+    text = "closed at once: 2 connections are open, the limit is 2, and all are being answered"
+    assert lines() == [f"admin 127.0.0.1: {text}"]
+    for socket in two:
+        socket.close()
+
+
+async def test_who_does_not_read_its_answer_is_closed(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+) -> None:
+    monkeypatch.setattr(listener, "STALLED_S", 0.1)
+    monkeypatch.setattr(listener, "LOOK_S", 0.02)
+
+    async def much(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(32 << 20))
+
+    socket = await Socket.to(await listen(much), ASKING)
+    await until(lines)
+    (line,) = lines()
+    assert line.endswith("bytes wait to be read, none was for 0.1 s")
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await soon(socket.reader.readexactly(33 << 20))
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b"GARBAGE / HTTP/1.1\r\n\r\n", "Invalid method encountered"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "Received HTTPS traffic on an HTTP port"),
+        (b"GET / HTTP/1.1\r\nX\xff\xfe: y\r\n\r\n", "Invalid header token"),
+        (b"GET / HTTP/1.1\r\nContent-Length: abc\r\n\r\n", "Invalid character in Content-Length"),
+    ],
+)
+async def test_what_cannot_be_read_is_one_line(
+    listen: Listen, lines: Callable[[], list[str]], raw: bytes, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    socket = await Socket.to(await listen(), raw)
+    assert await socket.status() == b"400"
+    (line,) = lines()
+    assert line.startswith(f"admin 127.0.0.1: a request cannot be read: {what}")
+    assert "\n" not in line
+    assert [record for record in caplog.records if record.exc_info or record.levelno > logging.INFO] == []
+    socket.close()
+
+
+async def test_a_flood_of_them_is_a_few_lines_and_a_number(listen: Listen, lines: Callable[[], list[str]]) -> None:
+    port = await listen()
+    for _ in range(50):
+        socket = await Socket.to(port, b"GARBAGE / HTTP/1.1\r\n\r\n")
+        assert await socket.status() == b"400"
+        socket.close()
+    STRANGERS.flush()
+    assert len(lines()) < 50
+
+
+PUT = b"PUT /api/v1/drains/broker HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+async def test_a_body_that_does_not_come_is_told(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "BODY_S", 0.05)
+    socket = await Socket.to(await listen(), PUT + b"Content-Length: 50\r\n\r\nhello")
+    assert await socket.status() == b"400"
+    socket.close()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"Content-Length: 50\r\n\r\nhello",
+        b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"Content-Type: text/plain; charset=\xff\r\nContent-Length: 2\r\n\r\n\xff\xff",
+    ],
+)
+async def test_a_body_that_is_broken_or_broken_off_is_no_mistake_of_ours(
+    listen: Listen, raw: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = await listen()
+    for _ in range(3):
+        socket = await Socket.to(port, PUT + raw)
+        socket.writer.close()
+    last = await Socket.to(port, ASKING)
+    assert await last.status() == b"200"
+    last.close()
+    assert [record for record in caplog.records if record.exc_info or record.levelno > logging.INFO] == []
+
+
+async def test_a_mistake_of_ours_is_told_with_its_traceback(listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: web.Request) -> web.Response:
+        raise RuntimeError("ours")
+
+    socket = await Socket.to(await listen(fail), ASKING)
+    assert await socket.status() == b"500"
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == "admin 127.0.0.1: a request could not be answered"
+    assert record.exc_info is not None
+    socket.close()

@@ -1,0 +1,122 @@
+"""File descriptors: the last ones are for the admin port, and their want is told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.edge import descriptors
+from broker.edge.descriptors import RESERVED_N, RESERVED_PART, Descriptors
+from tests.system.processes import BrokerProcess
+from tests.system.waits import until
+from tests.system.wires import Wire
+
+FEW_N = 128  # descriptors of a broker that has few
+
+
+class FakeTransport(asyncio.BaseTransport):
+    """A connection with this descriptor."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__({"socket": self})
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+
+def of(limit_n: int) -> Descriptors:
+    made = Descriptors()
+    made.limit_n = limit_n
+    return made
+
+
+@pytest.mark.parametrize(
+    ("limit_n", "reserved_n"), [(1 << 20, RESERVED_N), (1024, RESERVED_N), (256, 256 // RESERVED_PART), (16, 4)]
+)
+def test_the_last_ones_are_for_no_peer(limit_n: int, reserved_n: int, caplog: pytest.LogCaptureFixture) -> None:
+    made = of(limit_n)
+    first = limit_n - reserved_n
+    assert [made.has_room_for(FakeTransport(number), "tcp a:1") for number in (3, first - 1)] == [True, True]
+    assert (made.refused_n, caplog.messages) == (0, [])
+    assert [made.has_room_for(FakeTransport(number), "tcp a:1") for number in (first, limit_n - 1)] == [False, False]
+    assert made.refused_n == 2
+    assert caplog.messages[0] == (
+        f"peer tcp a:1: closed at once: {first} file descriptors are in use, and the last {reserved_n} of {limit_n}"
+        " (ulimit -n) are kept for the admin port, files and other brokers"
+    )
+
+
+def test_a_shortage_is_told_when_there_is_one() -> None:
+    made = of(1024)
+    assert made.shortage(1024 - RESERVED_N) == ""
+    assert made.shortage(50_000) == (
+        "limits.max_connections is 50000, but there may be 1024 file descriptors (ulimit -n), 192 of them for other"
+        " things: connections beyond some 832 are closed at once"
+    )
+
+
+def test_what_the_system_allows_is_measured() -> None:
+    made = Descriptors()
+    made.measure()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert made.limit_n == (soft if soft != resource.RLIM_INFINITY else 1 << 31)
+
+
+async def test_none_left_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(descriptors, "LOOK_S", 0.01)
+    made = of(1024)
+    made.start()
+    await asyncio.sleep(0.03)
+    assert made.none_left_n == 0
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        await until(lambda: made.none_left_n)
+    made.stop()
+    assert caplog.messages[0] == "broker: no file descriptor is left of 1024 (ulimit -n): new connections are reset"
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+class NarrowBroker(BrokerProcess):
+    """A broker with FEW_N descriptors, which it cannot raise."""
+
+    def __init__(self, log: Path, arguments: Sequence[str]) -> None:
+        super().__init__(log, arguments, {"limits__max_connections": 50_000})
+        self._command = ["sh", "-c", f'ulimit -n {FEW_N}; exec "$@"', "sh", *self._command]
+
+
+async def test_a_broker_that_is_full_of_peers_still_answers_operators(tmp_path: Path) -> None:
+    broker = NarrowBroker(tmp_path / "b.log", ("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"))
+    broker.start()
+    try:
+        broker.read_lines(1)
+        admin = broker.lines[-1].removeprefix("listening ")
+        assert f"limits.max_connections is 50000, but there may be {FEW_N} file descriptors" in broker.errors
+        first = await Wire.caller(broker.url("tcp"))
+        wires = [await Wire.connect(broker.url("tcp")) for _ in range(FEW_N)]
+        await until(lambda: "closed at once" in broker.errors)
+
+        def ask() -> str:
+            with urllib.request.urlopen(f"{admin}/metrics") as answer:
+                return str(answer.read().decode())
+
+        lines = (await asyncio.to_thread(ask)).splitlines()
+        refused = next(line for line in lines if line.startswith("broker_connections_unaccepted_total "))
+        assert float(refused.split()[1]) >= FEW_N // RESERVED_PART
+        await first.ping()
+        for wire in (first, *wires):
+            await wire.close()
+    finally:
+        broker.end()
