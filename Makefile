@@ -6,6 +6,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml
+# How the tests are shared among processes: two, since half of their time they wait; tests of a group stay together.
+SHARED ?= -n 2 --dist loadgroup
 
 .PHONY: demo test test-compiled bench docs lint types clean
 
@@ -13,11 +15,11 @@ demo: $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark re
 	$(BIN)/rsocket-broker demo
 
 test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the interpreted core
-	$(BIN)/pytest
+	$(BIN)/pytest $(SHARED)
 
 test-compiled: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the compiled core
 	$(BIN)/python broker/build_hook.py build/compiled
-	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(PYTEST)
+	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(SHARED) $(PYTEST)
 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare

@@ -1,8 +1,9 @@
 """How much several workers carry against one: `python benchmarks/workers.py`. The method is told in README.md.
 
 Two kinds of traffic: services at all workers, where every request stays at the worker that it came to with `--locality
-local`, and is for any of them else; and one service, where those of all workers but one take a hop. Where there is no CPU left for the load generator, each worker is held to
-a share of one: then the generator has room, and what is carried can be compared.
+local`, and is for any of them else; and one service, where those of all workers but one take a hop. Where there is no
+CPU left for the load generator, each worker is held to a share of one: then the generator has room, and what is carried
+can be compared.
 """
 
 import json
@@ -136,9 +137,7 @@ def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) ->
     type=click.FloatRange(0.0, 1.0),
     help=f"Of a CPU that each worker is held to, 0: to none.  [default: {SHARE} where CPUs must be shared]",
 )
-def main(
-    workers_n: int, seconds: float, rounds: int, locality: str, interpreted: bool, share: float | None
-) -> None:
+def main(workers_n: int, seconds: float, rounds: int, locality: str, interpreted: bool, share: float | None) -> None:
     """Compare several workers with one."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     runners = {number: serving(number, not interpreted, locality) for number in (1, workers_n)}

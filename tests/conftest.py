@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from broker.config import load
@@ -27,9 +28,42 @@ StartBroker = Callable[..., BrokerProcess]
 SHOWN_LINES = 100  # of what a broker said
 LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 
+# How long an example takes says how busy the machine is, and nothing of the code.
+hypothesis.settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy machine")
+
 # Who is started in the background of a shell has Ctrl-C ignored, and all whom it starts: tests that send it would hang.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist puts groups into names
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests (`make test`), those of a group go to one of them."""
+    for item in items:
+        group = group_of(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def group_of(item: pytest.Item) -> str:
+    """The group of a test; empty: it may run anywhere.
+
+    `spark`: one Java serves them all. `node`: one installation of packages is made, and nobody reads it meanwhile. The
+    file of a test that shares something with others of its file: a broker, a browser, what was fetched.
+    """
+    names: list[str] = getattr(item, "fixturenames", [])
+    if item.get_closest_marker("spark") is not None or "spark" in names:
+        return "spark"
+    if "needs_node" in names:
+        return "node"
+    found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    made = [each for name in names for each in found.get(name, ())[-1:] if each.baseid.startswith("tests")]
+    file = item.nodeid.partition("::")[0]
+    is_shared = any(each.scope == "module" or (each.scope == "session" and each.baseid == file) for each in made)
+    return file if is_shared else ""
 
 
 def missing(text: str) -> NoReturn:

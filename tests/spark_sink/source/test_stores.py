@@ -13,6 +13,7 @@ from aiohttp import web
 
 from admin_api import event_files
 from admin_api.app import make_app, start_admin
+from admin_api.listener import AdminListener
 from broker.options import Config, EventOptions
 from spark_sink.errors import BadFolder, LostRows
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
@@ -31,11 +32,11 @@ class Served:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
-        self._runners: list[web.AppRunner] = []
+        self._runners: list[AdminListener] = []
         self._thread.start()
 
     def start(self, app: web.Application, port: int = 0) -> int:
-        async def start() -> tuple[web.AppRunner, int]:
+        async def start() -> tuple[AdminListener, int]:
             return await start_admin(app, "127.0.0.1", port)
 
         runner, port = asyncio.run_coroutine_threadsafe(start(), self._loop).result()
