@@ -250,7 +250,8 @@ class Relays:
         if route is not None and route.slot >= 0:
             owner = route.owner
             if isinstance(owner, Peer):  # nearly always
-                may_be = peer.link is not None and not is_in_pieces
+                may_be = peer.link is not None and not is_in_pieces and not self._is_cut(frame, request)
+                may_be = may_be and section.mimes in self._desk.mimes  # else they were forgotten
                 if may_be and section.is_like_latest(data, at, to, self._table.generation):
                     request.mimes = section.mimes
                     self._deliver(peer, frame, request, section, route, owner, at + section.start)

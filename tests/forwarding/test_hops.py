@@ -124,6 +124,19 @@ def test_callers_at_other_brokers_have_as_many_mime_types_as_they_like() -> None
     assert (newcomer.is_closed, broker.left_over()) == (False, [])
 
 
+def test_what_is_remembered_of_a_caller_is_void_when_its_mime_types_are_forgotten() -> None:
+    broker = Broker("b2")
+    link = broker.link("b1")
+    services = [broker.service("orders", number, data_mime="text/html") for number in (7, 8)]
+    mimes = ["application/x", *(f"application/x-{number}" for number in range(MAX_CALLER_MIMES)), "application/x"]
+    for number, mime in enumerate(mimes):
+        service_at = 0 if mime == "application/x" else 1
+        said = annotated(section(to_route(7 + service_at), "b1"), caller_mimes(COMPOSITE_MIME, mime))
+        link.send(encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
+        more = encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(mime))
+        assert services[service_at].one().metadata == addressed(ORDERS) + more
+
+
 def test_a_redirect_stands_before_the_route() -> None:
     """D-55."""
     broker = Broker()
