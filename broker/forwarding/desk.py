@@ -321,17 +321,19 @@ class Desk(Asks):
         shares = load.shares
         if shares is not None:
             shares.ask(peer.id, now)
-            if shares.held(peer.id) == UNKNOWN:
-                shares.know(peer.id, peer.awaited_at(load))
-            if shares.is_over(peer.id, load.awaited_n, now):
-                limit = f"protection.max_in_flight_per_route is {load.service.policy.max_in_flight_per_route}"
-                return _monopoly(shares.held(peer.id), f"a route of {load.service.name}", limit)
+            held_n = shares.held(peer.id)
+            if held_n == UNKNOWN:
+                held_n = peer.awaited_at(load)
+                shares.know(peer.id, held_n)
+            if shares.is_over(peer.id, held_n, load.awaited_n, now):
+                return _monopoly(held_n, f"a route of {load.service.name}", load.limit_text)
         shares = load.service.shares
         if shares is not None:
             shares.ask(peer.id, now)
-            if shares.is_over(peer.id, load.service.awaited_n, now):
+            held_n = shares.held(peer.id)
+            if shares.is_over(peer.id, held_n, load.service.awaited_n, now):
                 limit = f"protection.max_in_flight_per_service is {load.service.policy.max_in_flight_per_service}"
-                return _monopoly(shares.held(peer.id), f"service {load.service.name}", limit)
+                return _monopoly(held_n, f"service {load.service.name}", limit)
         return None
 
     def ask_full(self, peer: Peer, target: Target, service: ServiceLoad, now: float) -> None:

@@ -388,33 +388,31 @@ class Engine(Desk):
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
         self.order = self.query.choices
         if route is not None and frame.kind == REQUEST_RESPONSE and route.load.is_watched:
-            route = self._choose_fairly(peer, target, route, frame.now)
+            why = self.monopoly_of(peer, route.load, frame.now)
+            if why is not None:
+                route = self._choose_fairly(peer, target, route, why, frame.now)
         if route is None:
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         self.give(peer, frame, request, target, route)
 
-    def _choose_fairly(self, peer: Peer, target: Target, route: Route, now: float) -> Route | None:
-        """The route that was chosen or, where this caller has its share of its places, another one (D-68).
+    def _choose_fairly(self, peer: Peer, target: Target, route: Route, why: Refusal, now: float) -> Route | None:
+        """Another route than that which was chosen, where this caller has its share of the places: `why` (D-68).
 
         None: there is no other, and `target.blocked` says so.
         """
-        barred = Slots()
         found: Route | None = route
-        for _ in range(MAX_CHOICES):
-            if found is None:
-                break
-            load = found.load
-            why = self.monopoly_of(peer, load, now)
-            if why is None:
-                return found
-            barred.add(found.slot)
-            found = None
-            if target.routing != SHARD:  # whose owner is nobody else
-                found = self.query.choose_besides(target, barred, peer.zone, peer.origin, now)
-                self.order = self.query.choices
-            target.blocked = why
-            target.blocked_service = load.service
+        if target.routing != SHARD:  # whose owner is nobody else
+            barred = Slots()
+            for _ in range(MAX_CHOICES):
+                if found is None:
+                    break
+                barred.add(found.slot)
+                found = self.query.choose_instead(target, barred, peer.zone, now)
+                if found is not None and self.monopoly_of(peer, found.load, now) is None:
+                    return found
+        target.blocked = why
+        target.blocked_service = route.load.service
         return None
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from broker.errors import Refusal
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
+from broker.routing.choosers import Turn
 from broker.routing.dice import Dice
 from broker.routing.eligibility import blocked, eligible, reachable, staying
 from broker.routing.loads import Load, ServiceLoad
@@ -27,6 +28,7 @@ from broker.wire.tags import Tag
 # it is some 10 KiB beside its sets of routes, and not the 50 KiB of 255 short tags. An address beyond that is looked
 # up each time.
 MAX_REMEMBERED_BYTES: Final = 2048
+SPARE_SEED: Final = 20_261_123
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
 
 
@@ -44,6 +46,7 @@ class Query:
         "_limit",
         "_limits_services",
         "_masks",
+        "_spare_dice",
         "table",
         "choices",
         "hits",
@@ -60,6 +63,7 @@ class Query:
         self.table: Final = table
         self._masks: Final = table.masks
         self._dice: Final = dice
+        self._spare_dice: Final = Dice(SPARE_SEED)  # for what is no choice of its own
         self._is_strict: Final = strict_hints
         self._addresses: Final = Addresses(table.loads.policies, strict_hints)
         self._decided_addresses: Final = Addresses(table.loads.policies, False)
@@ -209,6 +213,30 @@ class Query:
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
+
+    def choose_instead(self, target: Target, barred: Slots, zone: bytes, now: float) -> Route | None:
+        """Another one than `choose` has just chosen, for a unicast target: none of the routes in the slots `barred`.
+
+        It takes the place of that choice: it is not counted, and what choosers remember and draw is as if it had not
+        been, so that whoever repeats what was chosen is not put out by it. D-68
+        """
+        candidates = target.candidates
+        policy = target.policy
+        chooser = target.chooser
+        assert candidates is not None  # there is no refusal
+        assert policy is not None
+        assert chooser is not None
+        slots = candidates.slots.without(barred)
+        if not slots.size():
+            return None
+        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
+        among = candidates.among(found.slots, False) if found.refusal is None else None
+        if among is None:
+            return None
+        turn = Turn()
+        turn.matched = candidates
+        route = chooser.choose(among, turn, self._spare_dice, zone, now)
+        return None if self._limits_services and self._is_over(target, route.load.service) else route
 
     def choose_all(self, target: Target) -> list[Route]:
         """All that a multicast goes to now, see `members`: a choice like one of `choose`."""

@@ -69,9 +69,8 @@ class Shares:
             self._latest = caller
         self._latest_at = now
 
-    def is_over(self, caller: int, taken_n: int, now: float) -> bool:
-        """It has its half, and others ask. `taken_n`: places that are taken; what it holds must be known."""
-        held_n = self.held(caller)
+    def is_over(self, caller: int, held_n: int, taken_n: int, now: float) -> bool:
+        """It has its half, `held_n` places, and others ask. `taken_n`: places that are taken."""
         if held_n < self.half_n:
             return False
         if taken_n > held_n:

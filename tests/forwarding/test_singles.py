@@ -347,6 +347,25 @@ def test_rows_alone_repeat_what_was_chosen(method: str, seed: int) -> None:
     assert len(really) > 200
 
 
+def test_who_gets_another_route_for_having_its_share_has_made_one_choice() -> None:
+    """D-68."""
+    world, first, greedy, taken = one_service(policy=Policy(max_in_flight_per_route=4))
+    second, other = world.service("orders", 2), world.caller()
+    for number in range(4):
+        for caller in (greedy, other)[: 2 if number < 2 else 1]:
+            caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
+    first.answer(first.received()[0].stream_id, b"")
+    for number in (4, 5):
+        greedy.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
+    for service in (first, second):
+        for stream_id in list(service.peer.streams):
+            service.answer(stream_id, b"")
+    taken.take()
+    orders = sorted(row["order"] for row in taken.requests if row["order"])
+    assert orders == list(range(1, world.core.query.choices + 1))
+    assert len(orders) == 8
+
+
 def test_with_another_seed_something_else_is_chosen() -> None:
     """Or the test above would prove nothing."""
     history = History(1, "random")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.errors import INVALID, REJECTED
+from broker.routing.bitmaps import Slots
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
 from broker.routing.shards import key_hash
@@ -694,3 +695,50 @@ def test_target_begins_without_an_answer() -> None:
     target = Target(3)
     assert (target.number, target.generation, target.refusal, target.candidates) == (3, 0, None, None)
     assert (target.service, target.label) == ("", "")
+
+
+# Instead of what was chosen (D-68)
+
+CHOOSERS = ["round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma"]
+
+
+@pytest.mark.parametrize("zone", [b"", b"a"])
+@pytest.mark.parametrize("method", CHOOSERS)
+def test_what_is_chosen_instead_leaves_no_trace(method: str, zone: bytes) -> None:
+    sticky = [(STICKY_ROUTE_KEY, "service")] if zone else []
+    raw = address(hints=[(LB_METHOD, method), *sticky], service="orders")
+    sequences: list[list[int]] = []
+    for is_disturbed in (False, True):
+        table = table_of(4)
+        joined(table, 5, "orders", zone="a", weight="3")
+        query = query_of(table, seed=7)
+        target = resolve(query, raw)
+        sequence: list[int] = []
+        for number in range(200):
+            route = query.choose(target, zone, CALLER, float(number))
+            assert route is not None
+            sequence += numbers([route])
+            if is_disturbed:
+                barred = Slots()
+                barred.add(route.slot)
+                other = query.choose_instead(target, barred, zone, float(number))
+                assert other is not None
+                assert other is not route
+        assert query.choices == 200
+        sequences.append(sequence)
+    assert sequences[0] == sequences[1]
+
+
+def test_nobody_is_chosen_instead_where_all_are_barred_or_masked() -> None:
+    table = table_of(2)
+    query = query_of(table)
+    target = resolve(query, address(service="orders"))
+    barred = Slots()
+    for each in table.routes():
+        barred.add(each.slot)
+    assert query.choose(target, b"", CALLER, 0.0) is not None
+    assert query.choose_instead(target, barred, b"", 0.0) is None
+    one = Slots()
+    one.add(table.routes()[0].slot)
+    table.masks.put(table.masks.draining, table.routes()[1].slot)
+    assert query.choose_instead(target, one, b"", 0.0) is None

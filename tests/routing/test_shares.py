@@ -24,15 +24,15 @@ def shares(limit_n: int, **held: int) -> Shares:
 )
 def test_with_another_one_there_a_caller_gets_half_rounded_up(limit_n: int, half_n: int) -> None:
     below, at = shares(limit_n, a=half_n - 1, b=1), shares(limit_n, a=half_n, b=1)
-    assert not below.is_over(A, half_n, 0.0)
-    assert at.is_over(A, half_n + 1, 0.0)
-    assert not at.is_over(C, half_n + 1, 0.0)
+    assert not below.is_over(A, below.held(A), half_n, 0.0)
+    assert at.is_over(A, at.held(A), half_n + 1, 0.0)
+    assert not at.is_over(C, at.held(C), half_n + 1, 0.0)
 
 
 def test_who_is_alone_may_have_all() -> None:
     alone = shares(8, a=7)
     alone.ask(A, 100.0)
-    assert not alone.is_over(A, 7, 100.0)
+    assert not alone.is_over(A, alone.held(A), 7, 100.0)
 
 
 def test_who_asked_lately_counts_as_one_that_asks() -> None:
@@ -41,17 +41,17 @@ def test_who_asked_lately_counts_as_one_that_asks() -> None:
     held.ask(B, 101.0)
     held.ask(A, 102.0)
     held.ask(A, 103.0)
-    assert held.is_over(A, 7, 101.0 + ASK_S - 0.01)
-    assert not held.is_over(A, 7, 101.0 + ASK_S)
-    assert held.is_over(B, 7, 104.0) is False  # it holds nothing
+    assert held.is_over(A, held.held(A), 7, 101.0 + ASK_S - 0.01)
+    assert not held.is_over(A, held.held(A), 7, 101.0 + ASK_S)
+    assert held.is_over(B, held.held(B), 7, 104.0) is False  # it holds nothing
 
 
 def test_of_three_that_ask_in_turn_each_has_another_one_that_asks() -> None:
     held = shares(2, a=1)
     for at, caller in enumerate((A, B, C, C, A)):
         held.ask(caller, 100.0 + at)
-    assert held.is_over(A, 1, 100.0 + 3 + ASK_S - 0.01)
-    assert not held.is_over(A, 1, 100.0 + 3 + ASK_S)
+    assert held.is_over(A, held.held(A), 1, 100.0 + 3 + ASK_S - 0.01)
+    assert not held.is_over(A, held.held(A), 1, 100.0 + 3 + ASK_S)
 
 
 def test_what_was_taken_before_anybody_counted_is_unknown_until_somebody_says() -> None:
@@ -60,9 +60,9 @@ def test_what_was_taken_before_anybody_counted_is_unknown_until_somebody_says() 
     late.ended(A)
     assert late.held(A) == UNKNOWN
     late.know(A, 512)
-    assert late.is_over(A, 513, 0.0)
+    assert late.is_over(A, late.held(A), 513, 0.0)
     late.ended(A)
-    assert (late.held(A), late.is_over(A, 512, 0.0)) == (511, False)
+    assert (late.held(A), late.is_over(A, late.held(A), 512, 0.0)) == (511, False)
     late.know(B, 1)
     late.ended(B)
     assert late.held(B) == 0
