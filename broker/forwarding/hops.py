@@ -347,19 +347,21 @@ def read_override(section: Section) -> None:
     text = section.annotations.to_override
     if text is None:
         return
-    parts = text.split(" ")
-    if parts[0].startswith("service:") and len(parts[0]) > 8:
-        section.service = parts.pop(0)[8:]
-        if not parts:
+    part = text
+    if text.startswith("service:") and len(text) > 8:
+        # A service's name may hold spaces, what stands behind it does not.
+        at = max(text.rfind(" route:"), text.rfind(" broker:"))
+        section.service = text[8:at] if at > 8 else text[8:]
+        if at <= 8:
             return
-    part = parts[0]
-    if len(parts) == 1 and part.startswith("route:"):
+        part = text[at + 1 :]
+    if part.startswith("route:"):
         try:
             section.route_id = parse_id(part[6:])
             return
         except BrokerError:
             pass
-    elif len(parts) == 1 and part.startswith("broker:"):
+    elif part.startswith("broker:") and " " not in part:
         section.brokers = part[7:].split(",")
         if "" not in section.brokers:
             return

@@ -35,6 +35,7 @@ from tests.forwarding.brokers import (
     to_route,
 )
 from tests.forwarding.pairs import MODELS
+from tests.topology import LINKED_S, Net
 
 ORDERS = address(service="orders")
 REST = addressed(ORDERS, ("text/plain", b"more"))
@@ -148,6 +149,22 @@ def test_a_redirect_stands_before_the_route() -> None:
         caller.request(REQUEST_FNF, number, ORDERS)
         said, rest = apart(link.one())
         assert (said.to_override, rest) == (f"service:orders-next {UNICAST}", [(MIME_TYPE, ORDERS)])
+
+
+@pytest.mark.parametrize("service", ["the orders", "orders ", "a b c", "route:x", "broker:b2"])
+def test_a_redirect_to_a_name_with_spaces_arrives(service: str) -> None:
+    """D-49: parts have a space between them, and a service's name may hold some."""
+    net = Net(["b1", "b2"], [("b1", "b2")])
+    net.advance(LINKED_S)
+    there = net.worlds["b2"].service(service, 7)
+    net.pump()
+    for name in net.worlds:
+        net.worlds[name].core.query.set_redirects({"orders": service})
+    caller = net.worlds["b1"].caller()
+    caller.request(REQUEST_FNF, 1, address(service="orders"))
+    caller.request(REQUEST_FNF, 3, address(MULTICAST, service="orders"))
+    net.pump()
+    assert [frame.kind for frame in there.received()] == [REQUEST_FNF, REQUEST_FNF]
 
 
 def test_fragments_are_passed_on_as_they_come_also_when_the_metadata_is_cut() -> None:
