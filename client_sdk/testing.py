@@ -109,6 +109,7 @@ class LocalBroker(str):
         """
         server = self._server
         if not server.config.events.dir:  # nobody waits for the records that are taken here
+            server.core.engine.flows.end_interval()
             server.core.engine.flows.take_records(0, 0, 0)
         return sum(
             total.requests

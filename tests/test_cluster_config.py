@@ -234,6 +234,7 @@ max_routes = 12
         "max_brokers": 9,
         "max_links": 11,
         "max_routes": 12,
+        "mates": [],
         "version": 0,
     }
     assert found_peers(config) == [PeerUrl("tls", "dns", "b", 2), PeerUrl("tls", "srv", "_d._tcp.e")]

@@ -364,7 +364,7 @@ class FarHistory(History):
         ask = self.asks[int(frame.data.rstrip(b".").split(b" ")[0])]
         metadata, raw = self.raws[ask.number]
         said, read = Mimes(1, *setup_of(ask.caller.wire)), Mimes(2, *setup_of(member.wire))
-        expected = metadata if passes(said, read) else translate(metadata, raw, said, read, True)
+        expected = metadata if passes(said, read) else translate(metadata, raw, said, read, True).metadata
         assert frame.metadata == expected, f"request {ask.number}: {frame.metadata!r} in place of {expected!r}"
 
 
