@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.core import COMPILED
+from broker.toml_lines import shown_value
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess, Python
 from tests.system.wires import Wire
@@ -144,7 +145,7 @@ def test_a_certificate_that_is_none_is_one_sentence(tmp_path: Path) -> None:
         tls__certificate=tmp_path / "broker.pem",
         tls__key=tmp_path / "broker.key",
     )
-    sentence = f'environment: RSB_TLS__CERTIFICATE: "{tmp_path}/broker.pem" holds no certificate in PEM'
+    sentence = f"environment: RSB_TLS__CERTIFICATE: {shown_value(f'{tmp_path}/broker.pem')} holds no certificate in PEM"
     assert (status, said) == (BAD_CONFIG, [sentence])
 
 
