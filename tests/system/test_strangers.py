@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,7 +13,7 @@ from broker.rsocket.frames import encode_metadata_push
 from broker.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer
 from tests.fakes import composite, route_id, tags_of
-from tests.system.waits import until
+from tests.system.waits import soon, until
 from tests.system.wires import Wire
 
 MANY = 100
@@ -72,6 +74,18 @@ async def test_routes_that_are_announced_again_and_again(make_server: MakeServer
     STRANGERS.flush()
     assert sum(len(text) for text in said.lines("")) < sent
     await wire.close()
+
+
+async def test_what_is_no_websocket_again_and_again(make_server: MakeServer, said: Said) -> None:
+    server = await make_server()
+    url = urlsplit(server.listeners[1])
+    for _ in range(MANY):
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(b"GARBAGE\r\n\r\n")
+        await soon(reader.read())
+        writer.close()
+    await until(lambda: sum(said.counts("WebSocketUpgrade")) == MANY)
+    assert len(said.lines("no WebSocket")) == said.counts("WebSocketUpgrade")[0] < MANY
 
 
 async def test_others_are_told_as_ever_while_somebody_floods(make_server: MakeServer, said: Said) -> None:
