@@ -21,7 +21,7 @@ from broker.forwarding.remotes import Remote
 from broker.forwarding.translate import Mimes
 from broker.routing.table import Route
 from broker.routing.targets import ORIGIN_AT, ORIGIN_TO
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from broker.rsocket.metadata import ABSENT, COMPOSITE_MIME, encode_entry, find_broker_frame
 from broker.wire.annotations import ANNOTATIONS_MIME, STREAMING, Annotations, decode_annotations
 from broker.wire.ids import parse_id
 from broker.wire.ints import u24_at, u24_bytes
@@ -111,7 +111,9 @@ class Section:
         rest_to = rest_at + len(self.rest)
         if generation != self.generation or rest_to > to:
             return False
-        return data[at:head_to] == self.head and data[rest_at:rest_to] == self.rest
+        if data[at:head_to] != self.head or data[rest_at:rest_to] != self.rest:
+            return False
+        return rest_to == to or find_broker_frame(data, rest_to, to)[0] == ABSENT  # the last ADDRESS counts: D-69
 
 
 class Refused:

@@ -50,7 +50,7 @@ from broker.rsocket.frames import (
     initial_n,
 )
 from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import COMPOSITE_MIME, CUT, find_broker_frame
+from broker.rsocket.metadata import ABSENT, COMPOSITE_MIME, CUT, find_broker_frame
 from broker.wire.frames import MULTICAST
 from broker.wire.ints import u24_at
 
@@ -168,6 +168,8 @@ class Relays:
         if frame.flags & (METADATA | FOLLOWS) != METADATA and (not frame.flags & METADATA or to == end):
             return False
         if data[at:head_to] != head or data[rest_at:rest_to] != rest:
+            return False
+        if rest_to < to and find_broker_frame(data, rest_to, to)[0] != ABSENT:  # the last ADDRESS counts: D-69
             return False
         if peer.begun >= peer.max_streams or frame.stream_id & 1 != peer.begins:
             return False

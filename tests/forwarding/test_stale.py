@@ -118,6 +118,22 @@ def test_requests_with_different_addresses_do_not_help_each_other() -> None:
     assert [last.serves(raw) for raw in (eu, us, eu, NEW, OLD, us, eu)] == [True, False, True, False, True, False, True]
 
 
+@pytest.mark.parametrize("head", [HEAD, annotated(section(TO, "b0", "b1"))])
+@pytest.mark.parametrize("between", [b"", composite(MORE), composite(MORE) * 3])
+def test_of_several_addresses_the_last_one_says_what_is_asked_for(head: bytes, between: bytes) -> None:
+    """D-69: also when all before it is like the latest request."""
+    last = Last(region="eu")
+    eu, us = address(service="old", region="eu"), address(service="old", region="us")
+    for _ in range(2):
+        assert last.serves(eu, head)
+    for second, is_served in ((us, False), (eu, True), (OLD, True), (NEW, False)):
+        last.link.send(encode_request(REQUEST_RESPONSE, 1001, b"", head + addressed(eu) + between + addressed(second)))
+        assert [len(last.server.received()), len(last.link.received())] == ([1, 0] if is_served else [0, 1])
+        last.link.cancel(1001)
+        last.server.received()
+        assert last.serves(eu, head)
+
+
 def test_callers_of_one_broker_are_told_apart_by_their_origins_and_by_nothing_else() -> None:
     """The origin takes no part in the answer: what is remembered of one caller's request is good for all of them."""
     last = Last()

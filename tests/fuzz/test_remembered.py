@@ -275,6 +275,8 @@ class Story:
         metadata += dice.choice(
             [addressed(raw), addressed(raw, ("text/plain", b"more")), addressed(raw), b"", raw, b"\x1b"]
         )
+        if dice.random() < 0.1:
+            metadata += addressed(address(service=dice.choice(["orders", "stock"])))
         return metadata if dice.random() < 0.95 else metadata[: dice.randrange(len(metadata) + 1)]
 
     def _ask_over_link(self) -> None:
