@@ -57,6 +57,8 @@ class Descriptors:
 
     def has_room_for(self, transport: asyncio.BaseTransport, name: str) -> bool:
         """The connection, called so, may stay; False: it has one of the last descriptors, which is told."""
+        if not self.limit_n:  # who only accepts has measured nothing
+            self.measure()
         sock = transport.get_extra_info("socket")
         number = sock.fileno() if sock is not None else -1
         if number < self.limit_n - self.reserved_n:
