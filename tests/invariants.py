@@ -5,10 +5,9 @@ from __future__ import annotations
 from broker.core import Core
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
-from broker.routing.masks import Masks
 from broker.routing.said import is_down
 
-NAMES = [name for name in Masks.__slots__ if name not in ("_all", "drains", "generation")]
+NAMES = ("congested", "draining", "ejected", "elsewhere", "full", "remote", "unhealthy", "unleased")
 
 
 def check_masks(core: Core) -> None:
