@@ -278,12 +278,20 @@ def test_state_that_found_no_room_is_told_as_soon_as_there_is(tmp_path: Path) ->
     with contextlib.suppress(BlockingIOError):
         while True:
             os.write(state_write, bytes(1 << 12))
-    os.write(write_end, frames(1)[0])
+    has_tried = threading.Event()
+
+    class Lines(StateLines):
+        def tell(self, state: WriterState) -> bool:
+            has_room = super().tell(state)
+            has_tried.set()
+            return has_room
+
+    splitter = FrameSplitter()
+    splitter.add(frames(1)[0])
     writer = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings(roll_s=60.0))
-    draining = threading.Thread(
-        target=writer_module.drain, args=(read_end, FrameSplitter(), writer, StateLines(state_write))
-    )
+    draining = threading.Thread(target=writer_module.drain, args=(read_end, splitter, writer, Lines(state_write)))
     draining.start()
+    has_tried.wait()
     found = b""
     while not found.strip(b"\0"):
         found = os.read(state_read, 1 << 16)
