@@ -27,7 +27,7 @@ from broker.events import (
 from broker.forwarding.engine import Engine
 from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
-from broker.forwarding.outbound import Total
+from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import SingleRequests
@@ -53,6 +53,7 @@ from broker.routing.query import Query
 from broker.routing.table import Route, Table
 from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from broker.rsocket.frames import (
+    CANCEL,
     ERROR,
     EXT,
     FOLLOWS,
@@ -65,12 +66,14 @@ from broker.rsocket.frames import (
     METADATA_PUSH,
     PAYLOAD,
     REQUEST_CHANNEL,
+    REQUEST_FNF,
     REQUEST_RESPONSE,
     RESPOND,
     RESUME,
     RESUME_OK,
     decode_lease,
     decode_resume,
+    encode_cancel,
     encode_error,
     encode_lease,
     encode_request_n,
@@ -88,6 +91,7 @@ CoreSettings = Settings
 
 TOLD_S: Final = 0.25  # between two words to other brokers that the same route is behind
 ALL_FRAMES: Final = 1 << 60
+SMALL_BYTES: Final = 1 << 10  # of an answer that waits, with its cost: an ERROR in its place would cost as much
 FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 
 _LOOKED_AT: Final = METADATA | FOLLOWS  # flags of frames that do not simply pass
@@ -438,37 +442,72 @@ class Core(Ends):
         """Too much waits for some peers, or for all: the requests that hold most end until the rest fits. D-72"""
         total = self.outbound
         limit = self.settings.max_pending_bytes
+        option = f"the limit is {limit} (limits.max_pending_bytes)"
         for peer_id in total.over:
             queue = total.queues.get(peer_id)
             peer = self.crowd.peers.get(peer_id)
             if queue is None or peer is None:
                 continue
-            fed_limit = limit + FED_BYTES if peer.feeders or peer.link is not None else limit
+            is_fed = bool(peer.feeders) or peer.link is not None
+            fed_limit = limit + FED_BYTES if is_fed else limit
+            of_callers = f", and {FED_BYTES} for what callers had sent already" if is_fed else ""
             while queue.is_over(fed_limit):
-                text = f"{queue.held_bytes} bytes wait for the connection, the limit is {fed_limit}"
-                self.shed_largest(peer, f"{text} (limits.max_pending_bytes); this request has most of them", now)
+                text = f"{queue.held_bytes} bytes wait for the connection, {option}{of_callers}"
+                if not self.shed_largest(peer, f"{text}; this request has most of them", now):
+                    self._hold_back(peer, text, now)
+                    break
         total.over.clear()
         while total.used_bytes > total.limit_bytes:
-            peer = self.crowd.peers.get(total.find_largest())
-            assert peer is not None  # queues are those of peers that are there, and something waits
             text = f"{total.used_bytes} bytes wait in the broker, the limit is {total.limit_bytes}"
-            self.shed_largest(peer, f"{text} (limits.max_buffered_bytes); this request has most of them", now)
-
-    def shed_largest(self, peer: Peer, text: str, now: float) -> None:
-        """Ends the request of which most waits for the peer."""
-        stream_id = peer.find_largest()
-        if not stream_id:  # no request: METADATA_PUSHes, and what a session may have to send again is not here
+            text += " (limits.max_buffered_bytes)"
+            peer = self.crowd.peers.get(total.find_largest())
+            if peer is not None and self.shed_largest(peer, f"{text}; this request has most of them", now):
+                continue
+            peer = self.crowd.peers.get(total.find_fullest())
+            assert peer is not None  # queues are those of peers that are there, and something waits
+            text += f", {peer.pending_bytes} of them for this connection"
             peer.drop_output()
             self.end_slow(peer, "over-limit", text, now)
-            return
+
+    def shed_largest(self, peer: Peer, text: str, now: float) -> bool:
+        """Ends the request of which most waits for the peer, or drops a METADATA_PUSH.
+
+        False: what waits are the broker's own frames, or answers as small as the ERROR that would stand for them.
+        """
+        stream_id = peer.find_largest()
+        if not stream_id:
+            return False
+        if stream_id == PUSHES:
+            peer.drop_push()
+            self.engine.drops.add(peer.caller_service)
+            return True
         stream = peer.streams.get(stream_id)
         if stream is not None and stream.shed(peer, text, now):
-            return
-        peer.drop_stream(stream_id)
-        if stream_id & 1 != peer.begins:
-            self.engine.drops.add(peer.caller_service)
-        elif stream is None:  # the rest of an answer that has come whole
+            return True
+        if stream_id & 1 == peer.begins:  # the rest of an answer that has come whole
+            if peer.held_of(stream_id) <= SMALL_BYTES:
+                return False
+            peer.drop_stream(stream_id)
             peer.send(encode_error(stream_id, CANCELED, f"over-limit: {text}"))
+            return True
+        kind = peer.first_kind(stream_id)
+        peer.drop_stream(stream_id)
+        if kind == REQUEST_FNF:
+            self.engine.drops.add(peer.caller_service)
+        elif not REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL and kind != CANCEL:
+            peer.send(encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
+        return True
+
+    def _hold_back(self, peer: Peer, text: str, now: float) -> None:
+        """Too much waits that nobody can be asked to do without: the peer is not read from until it has read.
+
+        Such are the ERRORs for requests that it sends and sends.
+        """
+        if peer.link is not None:
+            self.end_slow(peer, "over-limit", text, now)
+        elif peer.is_congested and peer.id not in peer.feeders:
+            peer.feeders[peer.id] = peer
+            self._hold_up(peer, peer.id, peer.feeders)
 
     def _mask_congested(self, peer: Peer) -> None:
         """Requests that may go elsewhere do."""
@@ -516,6 +555,8 @@ class Core(Ends):
     def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
         if not peer.is_ending and not peer.is_lost:
             tell_slow(self._diary, peer, self._diary.wall(now), word, text)
+            if peer.is_suspended and peer.client_id:  # nobody is there to be told
+                self._last_ends.remember(peer.client_id, Refusal(word, text).message, now)
         self.end(peer, word, text, now)
 
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
@@ -529,9 +570,10 @@ class Core(Ends):
         if is_suspended:
             self.crowd.set_away(peer, False)
         refusal = Refusal(word, text)
-        if peer.is_blocked and peer.client_id:
+        if (peer.is_blocked or peer.is_torn) and peer.client_id:
             self._last_ends.remember(peer.client_id, refusal.message, now)
-        peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
+        if not peer.is_torn:
+            peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
         self._let_go(peer, now)
         if is_suspended:

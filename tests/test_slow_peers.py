@@ -4,6 +4,7 @@ import pytest
 
 from broker.core import FED_BYTES, CoreSettings
 from broker.errors import CANCELED, REJECTED
+from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
 from broker.forwarding.peers import MAX_HELD_CREDIT
 from broker.rsocket.frames import (
     CANCEL,
@@ -20,12 +21,14 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     Resume,
     Setup,
+    encode_cancel,
     encode_keepalive,
     encode_payload,
+    encode_request,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.wire.frames import MULTICAST
-from tests.fakes import Frame, Wire, World, address, cancelled
+from tests.fakes import Frame, Wire, World, address, addressed, cancelled
 
 ORDERS = address(service="orders")
 ALL_ORDERS = address(MULTICAST, service="orders")
@@ -37,14 +40,18 @@ def made(limit: int = LIMIT) -> tuple[World, Wire, Wire]:
     return world, world.service("orders", 1), world.caller()
 
 
+def framed(raw: bytes) -> bytes:
+    return len(raw).to_bytes(3, "big") + raw
+
+
 def kinds(frames: list[Frame]) -> list[tuple[int, int]]:
     return [(frame.kind, frame.stream_id) for frame in frames]
 
 
-@pytest.mark.parametrize("framed", [True, False])
-def test_all_that_waited_is_written_once_the_peer_reads_again(framed: bool) -> None:
+@pytest.mark.parametrize("is_framed", [True, False])
+def test_all_that_waited_is_written_once_the_peer_reads_again(is_framed: bool) -> None:
     world = World()
-    service, caller = world.service("orders", 1, framed=framed), world.caller(framed)
+    service, caller = world.service("orders", 1, framed=is_framed), world.caller(is_framed)
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
     caller.block()
     for number in range(100):
@@ -141,8 +148,8 @@ def test_at_the_limit_nothing_ends() -> None:
     _, service, caller = made()
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
     caller.block()
-    cost = len(encode_payload(1, NEXT, b"")) + 64
-    service.answer(2, bytes(LIMIT // 2 - cost), NEXT)
+    cost = len(encode_payload(1, NEXT, b"")) + WAITING_COST
+    service.answer(2, bytes(LIMIT // 2 - cost - LANE_COST), NEXT)
     service.answer(2, bytes(LIMIT - LIMIT // 2 - cost), NEXT)
     service.received()
     assert service.received() == []
@@ -201,6 +208,112 @@ def test_beyond_the_limit_of_all_the_request_for_which_most_waits_ends() -> None
         caller.unblock()
     assert [[frame.kind for frame in caller.received()] for caller in callers] == [[PAYLOAD] * 2, [ERROR], [PAYLOAD]]
     assert [caller.is_closed for caller in callers] == [False] * 3
+
+
+def test_who_does_not_read_the_errors_for_what_it_sends_is_not_read_from() -> None:
+    """There is no request to end for them, and an ERROR frees no room for another."""
+    world, _, caller = made()
+    caller.block()
+    sent_n = 0
+    while not caller.is_paused:
+        caller.request(REQUEST_RESPONSE, 2 * sent_n + 1, address(service="nobody"))
+        sent_n += 1
+    queued = world.core.outbound
+    assert LIMIT < queued.used_bytes < LIMIT + 10_000
+    caller.unblock()
+    assert [frame.kind for frame in caller.received()] == [ERROR] * sent_n
+    assert (caller.is_paused, caller.is_closed, queued.used_bytes) == (False, False, 0)
+
+
+def test_frames_that_have_begun_do_not_end_their_connections_at_the_limit_of_all() -> None:
+    world = World(CoreSettings(max_buffered_bytes=10 << 20))
+    service = world.service("orders", 1)
+    callers = [world.caller() for _ in range(3)]
+    for caller in callers:
+        caller.request(REQUEST_STREAM, 1, ORDERS, n=100)
+    ids = [frame.stream_id for frame in service.received()]
+    for caller, stream_id, size in zip(callers, ids, (6 << 20, 4 << 20, 0), strict=True):
+        world.core.receive(service.peer, framed(encode_payload(stream_id, NEXT, bytes(size))), world.now)
+        world.core.take_writes()
+        assert caller.peer.take_output(PIECE_BYTES)
+        caller.block()
+    for _ in range(50):
+        service.answer(ids[2], bytes(30_000), NEXT)
+    callers[2].unblock()
+    assert [frame.kind for frame in callers[2].received()] == [ERROR]
+    assert [caller.is_closed for caller in callers] == [False] * 3
+
+
+def test_when_no_request_can_end_the_connection_for_which_most_waits_does() -> None:
+    world = World(CoreSettings(max_buffered_bytes=LIMIT))
+    greedy, modest = world.caller(), world.caller()
+    for caller in (greedy, modest):
+        caller.block()
+    modest.request(REQUEST_RESPONSE, 1, address(service="nobody"))
+    sent_n = 0
+    while not greedy.peer.is_ending:
+        greedy.request(REQUEST_RESPONSE, 2 * sent_n + 1, address(service="nobody"))
+        sent_n += 1
+    assert sent_n > 100
+    greedy.unblock()
+    [ended] = greedy.received()
+    assert (ended.stream_id, ended.text[:12]) == (0, "over-limit: ")
+    modest.unblock()
+    assert (kinds(modest.received()), modest.is_closed) == ([(ERROR, 1)], False)
+
+
+def test_nothing_is_written_behind_the_half_of_a_frame_whose_rest_was_dropped() -> None:
+    world, service, caller = made()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    world.core.receive(service.peer, framed(encode_payload(2, NEXT | COMPLETE, bytes(2 * PIECE_BYTES))), world.now)
+    world.core.take_writes()
+    assert caller.peer.take_output(PIECE_BYTES)
+    caller.block()
+    caller.peer.drop_output()
+    world.core.end_slow(caller.peer, "over-limit", "too much", world.now)
+    assert caller.peer.pending_bytes == 0
+
+
+def test_pushes_that_find_no_room_are_dropped_and_counted_and_the_service_stays() -> None:
+    world, service, _ = made()
+    service.block()
+    for number in range((LIMIT + FED_BYTES) // 16_000_000 + 3):
+        world.caller().push(addressed(ORDERS, ("x/y", b"%d" % number + bytes(16_000_000))))
+    assert (world.core.engine.drops.total_n, service.is_closed) == (3, False)
+    service.unblock()
+    assert [frame.raw[-16_000_001:-16_000_000] for frame in service.received()] == [
+        b"3",
+        b"4",
+        b"5",
+        b"6",
+    ]  # the newest
+
+
+def test_who_pushes_to_a_service_that_reads_slowly_is_not_read_from() -> None:
+    _, service, caller = made()
+    service.block()
+    caller.push(addressed(ORDERS))
+    assert caller.is_paused
+    service.unblock()
+    assert not caller.is_paused
+
+
+def test_a_route_hears_of_the_end_of_a_request_whose_last_frames_find_no_room() -> None:
+    """The CANCEL was among them."""
+    world = World(CoreSettings(max_buffered_bytes=300_000))
+    service, caller, other = world.service("orders", 1), world.caller(), world.caller()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS)
+    service.ask(2, 10)
+    service.received()
+    service.block()
+    items = [framed(encode_payload(1, NEXT, bytes(50_000)))] * 3
+    world.core.receive(caller.peer, b"".join(items) + framed(encode_cancel(1)), world.now)
+    for number in range(5):
+        raw = encode_request(REQUEST_RESPONSE, 2 * number + 1, bytes(40_000), addressed(ORDERS), 0)
+        world.core.receive(other.peer, framed(raw), world.now)
+    assert world.core.engine.drops.total_n == 0
+    service.unblock()
+    assert kinds(service.received()).count((CANCEL, 2)) == 1
 
 
 def test_a_large_frame_ends_nobody_who_reads_it_while_something_else_is_written() -> None:

@@ -363,6 +363,8 @@ class Shell:
                 continue
             if peer.pending_bytes and not peer.is_blocked:
                 self._write(peer, link)
+            elif peer.is_congested and not peer.is_blocked:  # what had waited was dropped
+                self._relieve(peer)
             if peer.is_ending:
                 if not peer.pending_bytes:
                     link.close()
@@ -392,8 +394,12 @@ class Shell:
         self._unsent[peer.id] = peer
         peer.unsent_bytes = link.pending_bytes()
         if peer.is_congested and not peer.is_blocked and not peer.pending_bytes:
-            self.core.relieved(peer, time.monotonic())
-            self._congested.pop(peer.id, None)
+            self._relieve(peer)
+
+    def _relieve(self, peer: Peer) -> None:
+        """All that has waited for it is written, or dropped."""
+        self.core.relieved(peer, time.monotonic())
+        self._congested.pop(peer.id, None)
 
     def _taken_bytes(self, peer: Peer, link: Link) -> int:
         """What the peer's system has accepted, ever."""

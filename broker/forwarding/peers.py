@@ -11,7 +11,7 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from broker.forwarding.flows import Flow
 from broker.forwarding.granting import Granting
 from broker.forwarding.links import Link
-from broker.forwarding.outbound import LARGE_BYTES, Outbound, Piece, Total
+from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
 from broker.routing.loads import Load
@@ -124,6 +124,7 @@ class Peer:
         "is_framed",
         "is_lost",
         "is_queueing",
+        "is_torn",
         "keepalives_at",
         "latest_at",
         "latest_flow",
@@ -207,6 +208,7 @@ class Peer:
         self.is_blocked = False  # the edge says: its transport is to be written no more to, for now
         self.is_congested = False  # it was blocked, and not all of what has waited since is written
         self.is_queueing = False  # frames go to `_outbound` and not to the writer
+        self.is_torn = False  # a part of a frame was written, and the rest dropped: nothing can be written behind it
         # REQUEST_N frames that wait until it is not congested any more: by stream id the stream and the sum of them.
         self.held_credit: dict[int, HeldCredit] = {}  # bounded by MAX_HELD_CREDIT beyond the open streams
         self.is_fed = False  # it is in `_fed`, for one of both reasons
@@ -302,7 +304,7 @@ class Peer:
         data = frame.data
         if self.session is not None or self.is_queueing or size >= LARGE_BYTES:
             head = u32_bytes(stream_id) + data[start + 4 : start + _HEADER_BYTES]
-            self._put(stream_id, head, data[start + _HEADER_BYTES : end])
+            self._put(stream_id or PUSHES, head, data[start + _HEADER_BYTES : end])
             return
         if not self.pending_bytes:
             self._dirty.append(self)
@@ -319,7 +321,7 @@ class Peer:
 
     def forward_shared(self, stream_id: int, head: bytes, body: bytes) -> None:
         """Writes a large frame of a multicast: `head` follows the stream id, `body` follows that and is shared."""
-        self._put(stream_id, u32_bytes(stream_id) + head, body)
+        self._put(stream_id or PUSHES, u32_bytes(stream_id) + head, body)
 
     def forward_stamped(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
@@ -382,6 +384,9 @@ class Peer:
         if self.is_congested and not self.is_fed:
             self.is_fed = True
             self._fed.append(self)
+        if self.is_queueing:
+            self._put(u32_at(raw, 0) or PUSHES, raw, b"")
+            return
         self.send(raw)
 
     def hold_credit(self, stream_id: int, stream: Stream, n: int) -> None:
@@ -404,13 +409,20 @@ class Peer:
         return held
 
     def find_largest(self) -> int:
-        """The stream of which most waits for the peer; 0: none has any."""
+        """The stream of which most waits for the peer, or PUSHES; 0: none has any."""
         return self._outbound.find_largest() if self._outbound is not None else 0
+
+    def held_of(self, stream_id: int) -> int:
+        """What waits of a stream, with what it costs to let it wait."""
+        return self._outbound.held_of(stream_id) if self._outbound is not None else 0
+
+    def first_kind(self, stream_id: int) -> int:
+        """The type of the first frame of a stream that waits; 0: none does."""
+        return self._outbound.first_kind(stream_id) if self._outbound is not None else 0
 
     def waits_whole(self, stream_id: int) -> bool:
         """A request to the peer has not been written yet, not even its first frame."""
-        queue = self._outbound
-        return queue is not None and REQUEST_RESPONSE <= queue.first_kind(stream_id) <= REQUEST_CHANNEL
+        return REQUEST_RESPONSE <= self.first_kind(stream_id) <= REQUEST_CHANNEL
 
     def drop_stream(self, stream_id: int) -> int:
         """What waits of a stream, but for a frame that has begun, will not be written; how many bytes that frees."""
@@ -419,8 +431,16 @@ class Peer:
             return 0
         before_bytes = queue.wire_bytes
         freed_bytes = queue.drop(stream_id)
-        self.pending_bytes -= before_bytes - queue.wire_bytes
+        self._dropped(before_bytes - queue.wire_bytes)
         return freed_bytes
+
+    def drop_push(self) -> None:
+        """The METADATA_PUSH that has waited longest will not be written."""
+        queue = self._outbound
+        if queue is not None:
+            before_bytes = queue.wire_bytes
+            queue.drop_push()
+            self._dropped(before_bytes - queue.wire_bytes)
 
     def end(self, reason: str, detail: str) -> None:
         """No more is read; the transport closes when the output is written. The first reason stays.
@@ -489,6 +509,7 @@ class Peer:
         self._messages = []
         self._writer = BytesWriter()
         if self._outbound is not None:
+            self.is_torn = self._outbound.has_begun
             self._outbound.clear()
             self._outbound = None
         self.is_queueing = self.is_blocked
@@ -527,8 +548,17 @@ class Peer:
         newcomer.forget()
         return rest
 
+    def _dropped(self, wire_bytes: int) -> None:
+        """So much of what has waited is gone. With the last of it, the edge is to look at the peer once more."""
+        self.pending_bytes -= wire_bytes
+        if wire_bytes and not self.pending_bytes and self.is_congested and not self.is_blocked and not self.is_lost:
+            self._dirty.append(self)
+
     def _put(self, stream_id: int, head: bytes, body: bytes) -> None:
-        """A frame that is not for the writer: it waits behind others, is large, or a session is to know it."""
+        """A frame that is not for the writer: it waits behind others, is large, or a session is to know it.
+
+        `stream_id`: PUSHES for a METADATA_PUSH of a caller.
+        """
         if self.is_ending or self.is_lost:
             return
         session = self.session
@@ -537,7 +567,8 @@ class Peer:
             if self._retain(session, raw):
                 self.resend(raw)
             return
-        if self.is_congested and stream_id and stream_id & 1 != self.begins and not self.is_fed:
+        is_asked = stream_id == PUSHES or (stream_id > 0 and stream_id & 1 != self.begins)
+        if is_asked and self.is_congested and not self.is_fed:
             self.is_fed = True
             self._fed.append(self)
         if body and len(body) < LARGE_BYTES:
@@ -571,7 +602,7 @@ class Peer:
     ) -> None:
         credit = initial_n(frame.data, frame.start).to_bytes(4, "big") if frame.kind >= REQUEST_STREAM else b""
         header = ((stream_id << 16) | (frame.kind << 10) | frame.flags | METADATA).to_bytes(6, "big")
-        self._put(stream_id, header + credit + metadata_bytes.to_bytes(3, "big") + prefix, rest)
+        self._put(stream_id or PUSHES, header + credit + metadata_bytes.to_bytes(3, "big") + prefix, rest)
 
     def _retain(self, session: Session, raw: bytes) -> bool:
         """What has a position is retained. True when the frame is to be written now.

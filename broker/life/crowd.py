@@ -144,10 +144,10 @@ class Crowd:
         text += " (limits.max_buffered_bytes)"
         most_first = sorted(self.peers.values(), key=_weight_of)
         for peer in most_first:
-            while total > limit and peer.find_largest():
-                held = peer.buffered_bytes
-                self._ends.shed_largest(peer, text.format(held), now)
+            held = peer.buffered_bytes
+            while total > limit and self._ends.shed_largest(peer, text.format(held), now):
                 total -= held - peer.buffered_bytes
+                held = peer.buffered_bytes
         most_first.sort(key=_weight_of)
         for peer in most_first:
             if total <= limit:

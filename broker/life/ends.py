@@ -15,8 +15,9 @@ class Ends:
     def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
         """The same for what waits for it, which is told as an event of its own."""
 
-    def shed_largest(self, peer: Peer, text: str, now: float) -> None:
-        """Ends the request of which most waits for the peer with `over-limit:`."""
+    def shed_largest(self, peer: Peer, text: str, now: float) -> bool:
+        """Ends the request of which most waits for the peer with `over-limit:`; False: nothing is won by that."""
+        return False
 
     def outbid(self, peer: Peer, text: str, now: float) -> None:
         """Another connection has come with its Route Id, elsewhere in the cluster: its route leaves (D-09)."""

@@ -1,8 +1,11 @@
 """Which frames of a peer that reads slowly are written next, and what they count."""
 
-from broker.forwarding.outbound import LARGE_BYTES, PIECE_BYTES, Outbound, Piece, Total
-from broker.rsocket.frames import encode_cancel, encode_payload, encode_request_n
-from broker.rsocket.resumption import FRAME_COST
+import tracemalloc
+
+import pytest
+
+from broker.forwarding.outbound import LANE_COST, LARGE_BYTES, PIECE_BYTES, PUSHES, WAITING_COST, Outbound, Piece, Total
+from broker.rsocket.frames import encode_cancel, encode_metadata_push, encode_payload, encode_request_n
 from broker.wire.ints import u24_at
 
 ALL = 1 << 40
@@ -79,7 +82,7 @@ def test_a_stream_that_is_dropped_is_not_written_but_for_the_frame_that_has_begu
     queue.put(1, payload(1, b"")[:HEADER], body)
     put(queue, payload(1, b"never"), payload(3, b"other"))
     begun = queue.take(PIECE_BYTES)
-    assert queue.drop(1) == len(payload(1, b"never")) + FRAME_COST
+    assert queue.drop(1) == len(payload(1, b"never")) + WAITING_COST + LANE_COST
     put(queue, payload(1, b"the end"))
     rest = frames_of(begun + queue.take(ALL))
     assert [len(raw) for raw in rest[:1]] == [HEADER + len(body)]
@@ -102,10 +105,10 @@ def test_the_bytes_of_all_queues_are_added_up_and_given_back() -> None:
     queues = [Outbound(peer_id, True, total) for peer_id in (1, 2)]
     for queue, count in zip(queues, (1, 3), strict=True):
         put(queue, *[payload(5, b"item")] * count)
-    cost = len(payload(5, b"item")) + FRAME_COST
-    assert (total.used_bytes, total.find_largest()) == (4 * cost, 2)
+    cost = len(payload(5, b"item")) + WAITING_COST
+    assert (total.used_bytes, total.find_largest()) == (2 * LANE_COST + 4 * cost, 2)
     queues[1].clear()
-    assert (total.used_bytes, total.find_largest(), list(total.queues)) == (cost, 1, [1])
+    assert (total.used_bytes, total.find_largest(), list(total.queues)) == (LANE_COST + cost, 1, [1])
 
 
 def test_one_frame_alone_may_be_larger_than_the_bound() -> None:
@@ -121,14 +124,70 @@ def test_what_has_begun_does_not_count_at_the_bound() -> None:
     queue.put(1, payload(1, b"")[:HEADER], bytes(2 * PIECE_BYTES))
     queue.take(PIECE_BYTES)
     put(queue, *[encode_request_n(1, 1)] * 2)
-    assert not queue.is_over(2 * (10 + FRAME_COST))
-    assert queue.is_over(2 * (10 + FRAME_COST) - 1)
+    limit_bytes = LANE_COST + 2 * (10 + WAITING_COST)
+    assert not queue.is_over(limit_bytes)
+    assert queue.is_over(limit_bytes - 1)
 
 
 def test_the_stream_of_which_most_waits_is_found() -> None:
     queue, _ = made()
     put(queue, encode_cancel(0), payload(3, b"some"), payload(5, b"more than that"), payload(7, b""))
     assert (queue.find_largest(), queue.first_kind(5), queue.first_kind(9)) == (5, 0x0A, 0)
+
+
+def test_the_largest_is_found_whatever_came_and_went_since_somebody_looked() -> None:
+    queue, _ = made()
+    put(queue, *[payload(number, bytes(number)) for number in range(1, 200)])
+    assert queue.find_largest() == 199
+    put(queue, payload(7, bytes(500)))
+    assert queue.find_largest() == 7
+    queue.drop(7)
+    queue.drop(199)
+    assert queue.find_largest() == 198
+    queue.take(100 * 100)
+    put(queue, *[payload(9, b"x")] * 1_000)
+    assert queue.find_largest() == 9
+    queue.take(ALL)
+    assert queue.find_largest() == 0
+
+
+def test_streams_that_were_dropped_cost_nothing() -> None:
+    """While the peer takes nothing, so that nobody's turn comes."""
+    queue, total = made()
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            put(queue, payload(2 * number + 1, b"item"))
+            queue.drop(2 * number + 1)
+        assert tracemalloc.get_traced_memory()[0] < 100 * 1024
+    finally:
+        tracemalloc.stop()
+    assert (queue.held_bytes, total.used_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("streams_n", [1, 20_000])
+def test_what_waits_counts_with_the_memory_that_it_takes(streams_n: int) -> None:
+    queue, _ = made()
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            stream_id = 2 * (number % streams_n) + 1
+            put(queue, payload(stream_id, b"%d" % number))
+        assert 0.6 < queue.held_bytes / tracemalloc.get_traced_memory()[0] < 1.7
+    finally:
+        tracemalloc.stop()
+
+
+def test_pushes_are_dropped_one_by_one_the_oldest_first() -> None:
+    queue, total = made()
+    pushes = [encode_metadata_push(b"%d" % number) for number in range(3)]
+    for raw in pushes:
+        queue.put(PUSHES, raw, b"")
+    assert queue.find_largest() == PUSHES
+    queue.drop_push()
+    assert frames_of(queue.take(1)) == [pushes[1]]
+    queue.drop_push()
+    assert (queue.find_largest(), queue.held_bytes, queue.wire_bytes, total.used_bytes) == (0, 0, 0, 0)
 
 
 def test_whole_frames_are_given_to_a_session() -> None:

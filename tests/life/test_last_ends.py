@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import CoreSettings
 from broker.life.last_ends import KEPT_S, MAX_LAST_ENDS, LastEnds
-from broker.rsocket.frames import METADATA_PUSH, Setup
+from broker.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Setup
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.rsocket.notices import (
     CLIENT_ID_BYTES,
@@ -17,7 +18,7 @@ from broker.rsocket.notices import (
     find_notice,
     said_by_client,
 )
-from tests.fakes import Wire, World
+from tests.fakes import Wire, World, address
 
 ME = b"m" * CLIENT_ID_BYTES
 OTHER = b"o" * CLIENT_ID_BYTES
@@ -48,6 +49,22 @@ def test_the_reason_is_told_at_the_next_setup_and_once() -> None:
     assert told(come(world, client_entry(OTHER))) == []
     assert told(come(world, client_entry(ME))) == [f"slow-peer: {TEXT}"]
     assert told(come(world, client_entry(ME))) == []
+
+
+def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
+    """It is suspended first, and what waits for it then is too much for a session."""
+    world = World(CoreSettings(resume_buffer_bytes=10_000))
+    service, wire = world.service("orders", 1), world.connect()
+    token = {"token": b"token", "wants_resume": True}
+    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, client_entry(ME), **token).encode())  # type: ignore[arg-type]
+    wire.request(REQUEST_RESPONSE, 1, address(service="orders"))
+    wire.block()
+    service.answer(2, bytes(20_000))
+    world.core.stuck(wire.peer, TEXT, world.now)
+    wire.lose()
+    world.advance(1.0)
+    [text] = told(come(world, client_entry(ME)))
+    assert text.startswith("resume-overrun: ")
 
 
 def test_who_could_be_told_is_told_once() -> None:

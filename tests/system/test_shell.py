@@ -12,7 +12,7 @@ from broker.edge.shell import SLICE_FRAMES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
-from broker.rsocket.frames import Setup, encode_keepalive
+from broker.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from tests.fakes import START_MS, route_id
 
 STUCK_S = 10.0
@@ -156,6 +156,18 @@ async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it(
     bench = Bench()
     bench.pass_time(STUCK_S + 2 * TICK_S, bench.ask)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
+
+
+async def test_a_peer_whose_last_waiting_bytes_are_dropped_is_not_congested_any_more() -> None:
+    """A CANCEL drops them, between the word that it may be written to again and the writing."""
+    bench = Bench()
+    bench.peer.send(encode_payload(1, NEXT, bytes(1000)))
+    bench.shell.relieved(bench.peer)
+    bench.peer.drop_stream(1)
+    bench.loop.turn()
+    assert (bench.peer.pending_bytes, bench.peer.is_congested) == (0, False)
+    bench.pass_time(2 * STUCK_S)
+    assert not bench.link.is_aborted
 
 
 class Pair:
