@@ -17,6 +17,7 @@ from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
     FOLLOWS,
+    MAX_N,
     METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
@@ -158,8 +159,8 @@ class Departures(Tries):
         if is_watched and desk.monopoly_of(peer, route.load, now) is not None:
             return False
         desk.order = desk.query.choices
-        more_n = splice.more_n
         caller_id = splice.caller_id
+        more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
         frame = desk.cursor(splice.give_up(now), now)
         self._hops.retried_n += 1
         request = self._again

@@ -396,6 +396,14 @@ class Peer:
                     del self.held_credit[other_id]
         self.held_credit[stream_id] = HeldCredit(stream, n)
 
+    def take_credit_of(self, stream_id: int, stream: Stream) -> int:
+        """What waits of one stream, which another one is about to stand for; 0: nothing."""
+        held = self.held_credit.get(stream_id)
+        if held is None or held.stream is not stream:
+            return 0
+        del self.held_credit[stream_id]
+        return held.n
+
     def take_credit(self) -> "dict[int, HeldCredit]":
         """The REQUEST_N frames that have waited, by stream id."""
         held = self.held_credit

@@ -42,7 +42,7 @@ class Retriable(Splice):
     _cost_bytes: int  # as it counts for its caller
     _tries: "Tries"
     generation: int  # of the table by which it was decided
-    more_n: int  # credit of REQUEST_N frames that came since
+    more_n: int  # credit of REQUEST_N frames that were passed on since
     target: Target
 
     def keep(self, frame: FrameCursor, rest: bytes, metadata_bytes: int, target: Target, tries: "Tries") -> None:
@@ -62,7 +62,7 @@ class Retriable(Splice):
 
     def from_caller(self, frame: FrameCursor) -> None:
         if len(self._kept):
-            if frame.kind == REQUEST_N and is_request_n(frame):
+            if frame.kind == REQUEST_N and is_request_n(frame) and not self.caller.is_congested:  # else it is held
                 self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
             elif frame.kind == PAYLOAD:
                 self._let_go()  # the one frame is not all of it any more

@@ -136,6 +136,25 @@ def test_credit_that_came_meanwhile_goes_with_it(kind: int) -> None:
     assert (first.n, second) == (4, asked(2, 5))
 
 
+@pytest.mark.parametrize("is_relieved_first", [True, False])
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_credit_of_a_caller_that_reads_slowly_goes_with_it_once(kind: int, is_relieved_first: bool) -> None:
+    """It is held back until the caller has read, which may be before or after the second try."""
+    ingress = Ingress()
+    ingress.ask(kind, n=4)
+    b3 = ingress.second()
+    ingress.caller.ask(1, 3)
+    ingress.caller.block()
+    ingress.caller.ask(1, 5)
+    if is_relieved_first:
+        ingress.caller.unblock()
+    ingress.b2.fail(2, REJECTED, STALE)
+    ingress.caller.unblock()
+    assert ingress.b2.received() == [asked(2, n) for n in ([3, 5] if is_relieved_first else [3])]
+    assert [frame.n for frame in b3.received()] == [4, 8]
+    assert ingress.caller.peer.held_credit == {}
+
+
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_an_answer_ends_the_chance_of_a_second_try(kind: int) -> None:
     ingress = Ingress()
