@@ -117,7 +117,7 @@ class Core(Ends):
         "_dirty",
         "_fanouts",
         "_fed",
-        "_fed_routes",
+        "_feedings",
         "_flow_at",
         "_flow_at_ms",
         "_flow_ms",
@@ -176,7 +176,7 @@ class Core(Ends):
         self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.fanouts
-        self._fed_routes: Final = self.engine.fed_routes
+        self._feedings: Final = self.engine.feedings
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -317,8 +317,8 @@ class Core(Ends):
             self._pause(peer)
         if self._over:
             self._shed(now)
-        if self._fed_routes:
-            self._pause_for_routes(peer)
+        if self._feedings:
+            self._pause_for_routes()
         if self._congested:
             self._tell_congested(now)
         if self._announced:
@@ -405,10 +405,12 @@ class Core(Ends):
         if len(caller.feeds) == 1:
             self._turned.append(caller)
 
-    def _pause_for_routes(self, caller: Peer) -> None:
-        """The caller has just sent requests to routes of other brokers that are behind: as if they were here."""
-        for route in self._fed_routes:
-            if caller.link is not None or caller.is_lost or not route.load.is_behind:
+    def _pause_for_routes(self) -> None:
+        """Callers have just sent requests to routes of other brokers that are behind: as if they were here."""
+        for feeding in self._feedings:
+            caller = feeding.caller
+            route = feeding.route
+            if caller.is_lost or not route.load.is_behind:
                 continue
             far = self._behind.get(route.number)
             if far is None:
@@ -416,7 +418,7 @@ class Core(Ends):
             if caller.id not in far.feeders:
                 far.feeders[caller.id] = caller
                 self._hold_up(caller, -route.number, far.feeders)
-        self._fed_routes.clear()
+        self._feedings.clear()
 
     def _look_at_behind(self, now: float) -> None:
         """Routes of other brokers that have caught up, or left."""
@@ -600,6 +602,8 @@ class Core(Ends):
         self._end_overrun(now)
         if self._over:
             self._shed(now)
+        if self._feedings:  # of requests that have waited
+            self._pause_for_routes()
         if self._behind:
             self._look_at_behind(now)
         self._congested.clear()  # the cluster's tick has told of them

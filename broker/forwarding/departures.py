@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.errors import Refusal
-from broker.forwarding.desk import Desk, Request, deadline_at
+from broker.forwarding.desk import Desk, Feeding, Request, deadline_at
 from broker.forwarding.flows import COMPLETED
 from broker.forwarding.hops import Hops, entry_head, is_like_ours
 from broker.forwarding.peers import Peer
@@ -59,7 +59,7 @@ class Departures(Tries):
             desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
         if route.load.is_behind:
-            desk.fed_routes.append(route)
+            desk.feedings.append(Feeding(peer, route))
         if not link.version:
             return server
         mimes = desk.mimes[request.mimes]

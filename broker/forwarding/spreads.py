@@ -10,7 +10,7 @@ One copy per next hop, that parts as late as it can. Does not know what becomes 
 from typing import Final
 
 from broker.errors import BrokerError, Refusal
-from broker.forwarding.desk import Desk, Request, deadline_at
+from broker.forwarding.desk import Desk, Feeding, Request, deadline_at
 from broker.forwarding.fanouts import Fanout
 from broker.forwarding.flows import COMPLETED, Flow
 from broker.forwarding.hops import Hops, Section, copy_override, entry_head, is_like_ours
@@ -92,7 +92,7 @@ class Spreads:
             elif isinstance(owner, Remote) and goes(owner):
                 groups.add(owner)
                 if route.load.is_behind:
-                    desk.fed_routes.append(route)
+                    desk.feedings.append(Feeding(peer, route))
                 routes_n += 1
         far = groups.all()
         if not local and not far:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import CoreSettings
 from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_request
 from broker.wire.frames import MULTICAST
 from tests.fakes import Wire, address, addressed
+from tests.forwarding.brokers import Broker
 from tests.forwarding.test_shared_links import ORDERS, Way
 
 ALL = addressed(address(MULTICAST, service="orders"))
@@ -59,6 +61,25 @@ def test_callers_go_on_when_the_link_to_the_route_that_was_behind_has_broken() -
     way.net.break_link("b1", "b2")
     way.net.worlds["b1"].advance(0.1)
     assert not caller.is_paused
+
+
+def test_who_has_waited_for_a_route_that_is_behind_waits_for_it_and_nobody_else_does() -> None:
+    """The request is let in by a tick: whoever sends something next has nothing to do with it."""
+    broker = Broker("b1", CoreSettings(no_route="wait"))
+    route = broker.far(broker.remote("b2", broker.link("b2")), "orders", 7)
+    caller, bystander = broker.caller(), broker.caller()
+    broker.service("local", 8)
+    masks = broker.core.table.masks
+    masks.put(masks.draining, route.slot)
+    caller.request(REQUEST_FNF, 1, address(service="orders"))
+    route.load.is_behind = True
+    masks.take(masks.draining, route.slot)
+    broker.advance(0.1)
+    bystander.request(REQUEST_FNF, 1, address(service="local"))
+    assert (broker.core.engine.waiting.size, caller.is_paused, bystander.is_paused) == (0, True, False)
+    route.load.is_behind = False
+    broker.advance(0.1)
+    assert (caller.is_paused, caller.peer.feeds) == (False, {})
 
 
 def test_callers_that_come_feed_and_go_leave_nothing() -> None:
