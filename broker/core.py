@@ -29,6 +29,7 @@ from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.outbound import Total
 from broker.forwarding.peers import Peer
+from broker.forwarding.remotes import is_behind
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import SingleRequests
 from broker.life.closed import ClosedPeer
@@ -112,6 +113,7 @@ class Core(Ends):
         "_announced",
         "_behind",
         "_congested",
+        "_congestion",
         "_deadlines",
         "_diary",
         "_dirty",
@@ -206,6 +208,7 @@ class Core(Ends):
             now,
             at_ms,
         )
+        self._congestion: Final = self.cluster.congestion
         self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self, self.cluster)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
         self._announced: Final = self.engine.announced
@@ -319,6 +322,8 @@ class Core(Ends):
             self._shed(now)
         if self._feedings:
             self._pause_for_routes()
+        if self._congestion.has_relief:
+            self._look_at_behind(now)
         if self._congested:
             self._tell_congested(now)
         if self._announced:
@@ -393,8 +398,11 @@ class Core(Ends):
     def _let_go_on(self, key: int, feeders: dict[int, Peer], now: float) -> None:
         """What these have fed takes more again; `key` in their `feeds`."""
         for feeder in feeders.values():
+            if feeder.link is not None:
+                self._congestion.relieved(feeder, now)
+                continue
             if feeder.feeds.pop(key, None) is None:
-                continue  # a link
+                continue
             if not feeder.feeds:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
@@ -406,11 +414,17 @@ class Core(Ends):
             self._turned.append(caller)
 
     def _pause_for_routes(self) -> None:
-        """Callers have just sent requests to routes of other brokers that are behind: as if they were here."""
+        """Callers have just sent requests to routes of other brokers that are behind: as if they were here.
+
+        A link is told of it where that is news to it; it is always read from.
+        """
         for feeding in self._feedings:
             caller = feeding.caller
             route = feeding.route
-            if caller.is_lost or not route.load.is_behind:
+            if caller.link is not None:
+                self._congestion.fed(caller, caller.heard_at)
+                continue
+            if route is None or caller.is_lost or not is_behind(route):
                 continue
             far = self._behind.get(route.number)
             if far is None:
@@ -422,8 +436,9 @@ class Core(Ends):
 
     def _look_at_behind(self, now: float) -> None:
         """Routes of other brokers that have caught up, or left."""
+        self._congestion.has_relief = False
         for number, far in list(self._behind.items()):
-            if far.route.slot < 0 or not far.route.load.is_behind or not far.feeders:
+            if far.route.slot < 0 or not is_behind(far.route) or not far.feeders:
                 del self._behind[number]
                 self._let_go_on(-number, far.feeders, now)
 
@@ -688,7 +703,8 @@ class Core(Ends):
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers, or too many to suspended ones.
 
-        A link is always read from: others speak on it, too.
+        A link is always read from: others speak on it, too. When it is another link that is congested, it is told so
+        instead; of routes all brokers are told (`_tell_congested`).
         """
         self._end_overrun(caller.heard_at)
         for fed in self._fed:
@@ -699,6 +715,8 @@ class Core(Ends):
                 fed.feeders[caller.id] = caller
                 if caller.link is None:
                     self._hold_up(caller, fed.id, fed.feeders)
+                elif fed.link is not None:
+                    self._congestion.fed(caller, caller.heard_at)
         self._fed.clear()
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:

@@ -58,7 +58,7 @@ class Departures(Tries):
             text = f"no way leads to the broker {remote.name}, which has the route"
             desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
-        if route.load.is_behind:
+        if route.load.is_behind or remote.id in link.behind:
             desk.feedings.append(Feeding(peer, route))
         if not link.version:
             return server

@@ -79,13 +79,13 @@ class Request:
 
 
 class Feeding:
-    """A caller has just sent a request to a route of another broker that is behind."""
+    """A caller has just sent a request to a route of another broker that is behind, or to which the way is."""
 
     __slots__ = ("caller", "route")
 
-    def __init__(self, caller: Peer, route: Route) -> None:
+    def __init__(self, caller: Peer, route: Route | None) -> None:
         self.caller: Final = caller
-        self.route: Final = route
+        self.route: Final = route  # None: the caller is a link, and has sent a copy for several
 
 
 class Desk(Asks):

@@ -379,10 +379,14 @@ class Peer:
 
     def request(self, raw: bytes) -> None:
         """Writes a whole frame of a request: whoever sends it waits when the peer is congested."""
+        self.feed()
+        self.send(raw)
+
+    def feed(self) -> None:
+        """Somebody has a request for it: who that is waits when the peer is congested."""
         if self.is_congested and not self.is_fed:
             self.is_fed = True
             self._fed.append(self)
-        self.send(raw)
 
     def hold_credit(self, stream_id: int, stream: Stream, n: int) -> None:
         """A REQUEST_N that the congested peer has sent waits until it is relieved (`take_credit`)."""

@@ -17,7 +17,7 @@ from broker.forwarding.hops import Hops, Section, copy_override, entry_head, is_
 from broker.forwarding.models import open_multicast
 from broker.forwarding.openings import Opening, Part, Pushing
 from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.remotes import Remote, is_behind
 from broker.forwarding.stamps import is_streaming, restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.table import Route
@@ -91,7 +91,7 @@ class Spreads:
                 routes_n += 1
             elif isinstance(owner, Remote) and goes(owner):
                 groups.add(owner)
-                if route.load.is_behind:
+                if is_behind(route):
                     desk.feedings.append(Feeding(peer, route))
                 routes_n += 1
         far = groups.all()
