@@ -20,7 +20,6 @@ from broker.events import (
     BROKER_STOPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
-    REQUESTS_DROPPED,
     FlowRecord,
     LifecycleEvent,
 )
@@ -44,7 +43,7 @@ from broker.life.guards import SPENT, Rate
 from broker.life.last_ends import LastEnds
 from broker.life.offers import Offers
 from broker.life.protection import Protection
-from broker.life.route_events import tell_slow
+from broker.life.route_events import tell_dropped, tell_slow
 from broker.life.sessions import Move, Sessions
 from broker.life.snapshots import Snapshots
 from broker.life.started import started_tags
@@ -483,7 +482,10 @@ class Core(Ends):
             return
         peer.drop_stream(stream_id)
         if stream_id & 1 != peer.begins:
-            self.engine.drops.add(peer.caller_service)
+            if peer.link is not None:
+                self.engine.drops.add_of_link(peer.name, peer.link.name)
+            else:
+                self.engine.drops.add(peer.caller_service)
         elif stream is None:  # the rest of an answer that has come whole
             peer.send(encode_error(stream_id, CANCELED, f"over-limit: {text}"))
 
@@ -622,11 +624,8 @@ class Core(Ends):
         if self._behind:
             self._look_at_behind(now)
         self._congested.clear()  # the cluster's tick has told of them
-        for service, requests_n in self.engine.drops.take(now).items():
-            text = f"{requests_n} fire-and-forgets or pushes found no room: too much waits for its routes"
-            self._diary.tell(
-                REQUESTS_DROPPED, at_ms, service=service, reason="over-limit", detail=text, requests=requests_n
-            )
+        for dropped in self.engine.drops.take(now):
+            tell_dropped(self._diary, dropped, at_ms)
         if now >= self._flow_at:
             self._end_flows(now)
         if self.engine.flows.has_records():
