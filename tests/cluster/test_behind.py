@@ -251,6 +251,15 @@ def test_what_is_no_list_of_brokers_ends_the_link() -> None:
     assert way.ended()[0] == "17 bytes are no ids of brokers, 16 are one"
 
 
+def test_entries_that_nobody_knows_end_no_link() -> None:
+    """So a broker that does not know what D-74 says goes on as before."""
+    way = Line(3)
+    end = way.net.link("b2", "b1")
+    end.peer.send(encode_metadata_push(encode_entry(b"message/x.rsocket.broker.other.v0", bytes(17))))
+    way.net.pump()
+    assert way.ended() == []
+
+
 def test_as_many_brokers_as_there_may_be_are_heard_of() -> None:
     way = Line(3)
     core = way.net.worlds["b1"].core
