@@ -20,7 +20,6 @@ from broker.events import (
     BROKER_STOPPED,
     PEER_CLOSED,
     PEER_CONNECTED,
-    REQUESTS_DROPPED,
     FlowRecord,
     LifecycleEvent,
 )
@@ -29,6 +28,7 @@ from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peers import Peer
+from broker.forwarding.remotes import is_behind
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import SingleRequests
 from broker.life.closed import ClosedPeer
@@ -43,7 +43,7 @@ from broker.life.guards import SPENT, Rate
 from broker.life.last_ends import LastEnds
 from broker.life.offers import Offers
 from broker.life.protection import Protection
-from broker.life.route_events import tell_slow
+from broker.life.route_events import tell_dropped, tell_slow
 from broker.life.sessions import Move, Sessions
 from broker.life.snapshots import Snapshots
 from broker.life.started import started_tags
@@ -116,12 +116,13 @@ class Core(Ends):
         "_announced",
         "_behind",
         "_congested",
+        "_congestion",
         "_deadlines",
         "_diary",
         "_dirty",
         "_fanouts",
         "_fed",
-        "_fed_routes",
+        "_feedings",
         "_flow_at",
         "_flow_at_ms",
         "_flow_ms",
@@ -180,7 +181,7 @@ class Core(Ends):
         self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.fanouts
-        self._fed_routes: Final = self.engine.fed_routes
+        self._feedings: Final = self.engine.feedings
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -210,6 +211,7 @@ class Core(Ends):
             now,
             at_ms,
         )
+        self._congestion: Final = self.cluster.congestion
         self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self, self.cluster)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
         self._announced: Final = self.engine.announced
@@ -321,8 +323,10 @@ class Core(Ends):
             self._pause(peer)
         if self._over:
             self._shed(now)
-        if self._fed_routes:
-            self._pause_for_routes(peer)
+        if self._feedings:
+            self._pause_for_routes()
+        if self._congestion.has_relief:
+            self._look_at_behind(now)
         if self._congested:
             self._tell_congested(now)
         if self._announced:
@@ -397,8 +401,11 @@ class Core(Ends):
     def _let_go_on(self, key: int, feeders: dict[int, Peer], now: float) -> None:
         """What these have fed takes more again; `key` in their `feeds`."""
         for feeder in feeders.values():
+            if feeder.link is not None:
+                self._congestion.relieved(feeder, now)
+                continue
             if feeder.feeds.pop(key, None) is None:
-                continue  # a link
+                continue
             if not feeder.feeds:
                 feeder.heard_at = now  # what it said meanwhile was not read
                 self._turned.append(feeder)
@@ -409,10 +416,18 @@ class Core(Ends):
         if len(caller.feeds) == 1:
             self._turned.append(caller)
 
-    def _pause_for_routes(self, caller: Peer) -> None:
-        """The caller has just sent requests to routes of other brokers that are behind: as if they were here."""
-        for route in self._fed_routes:
-            if caller.link is not None or caller.is_lost or not route.load.is_behind:
+    def _pause_for_routes(self) -> None:
+        """Callers have just sent requests to routes of other brokers that are behind: as if they were here.
+
+        A link is told of it where that is news to it; it is always read from.
+        """
+        for feeding in self._feedings:
+            caller = feeding.caller
+            route = feeding.route
+            if caller.link is not None:
+                self._congestion.fed(caller, caller.heard_at)
+                continue
+            if route is None or caller.is_lost or not is_behind(route):
                 continue
             far = self._behind.get(route.number)
             if far is None:
@@ -420,12 +435,13 @@ class Core(Ends):
             if caller.id not in far.feeders:
                 far.feeders[caller.id] = caller
                 self._hold_up(caller, -route.number, far.feeders)
-        self._fed_routes.clear()
+        self._feedings.clear()
 
     def _look_at_behind(self, now: float) -> None:
         """Routes of other brokers that have caught up, or left."""
+        self._congestion.has_relief = False
         for number, far in list(self._behind.items()):
-            if far.route.slot < 0 or not far.route.load.is_behind or not far.feeders:
+            if far.route.slot < 0 or not is_behind(far.route) or not far.feeders:
                 del self._behind[number]
                 self._let_go_on(-number, far.feeders, now)
 
@@ -479,7 +495,7 @@ class Core(Ends):
             return False
         if stream_id == PUSHES:
             peer.drop_push()
-            self.engine.drops.add(peer.caller_service)
+            self._count_dropped(peer)
             return True
         stream = peer.streams.get(stream_id)
         if stream is not None and stream.shed(peer, text, now):
@@ -493,10 +509,17 @@ class Core(Ends):
         kind = peer.first_kind(stream_id)
         peer.drop_stream(stream_id)
         if kind == REQUEST_FNF:
-            self.engine.drops.add(peer.caller_service)
+            self._count_dropped(peer)
         elif not REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL and kind != CANCEL:
             peer.send(encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
         return True
+
+    def _count_dropped(self, peer: Peer) -> None:
+        """A fire-and-forget or push for it was dropped."""
+        if peer.link is not None:
+            self.engine.drops.add_of_link(peer.name, peer.link.name)
+        else:
+            self.engine.drops.add(peer.caller_service)
 
     def _hold_back(self, peer: Peer, text: str, now: float) -> None:
         """Too much waits that nobody can be asked to do without: the peer is not read from until it has read.
@@ -642,14 +665,13 @@ class Core(Ends):
         self._end_overrun(now)
         if self._over:
             self._shed(now)
+        if self._feedings:  # of requests that have waited
+            self._pause_for_routes()
         if self._behind:
             self._look_at_behind(now)
         self._congested.clear()  # the cluster's tick has told of them
-        for service, requests_n in self.engine.drops.take(now).items():
-            text = f"{requests_n} fire-and-forgets or pushes found no room: too much waits for its routes"
-            self._diary.tell(
-                REQUESTS_DROPPED, at_ms, service=service, reason="over-limit", detail=text, requests=requests_n
-            )
+        for dropped in self.engine.drops.take(now):
+            tell_dropped(self._diary, dropped, at_ms)
         if now >= self._flow_at:
             self._end_flows(now)
         if self.engine.flows.has_records():
@@ -726,7 +748,8 @@ class Core(Ends):
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers, or too many to suspended ones.
 
-        A link is always read from: others speak on it, too.
+        A link is always read from: others speak on it, too. When it is another link that is congested, it is told so
+        instead; of routes all brokers are told (`_tell_congested`).
         """
         self._end_overrun(caller.heard_at)
         for fed in self._fed:
@@ -737,6 +760,8 @@ class Core(Ends):
                 fed.feeders[caller.id] = caller
                 if caller.link is None:
                     self._hold_up(caller, fed.id, fed.feeders)
+                elif fed.link is not None:
+                    self._congestion.fed(caller, caller.heard_at)
         self._fed.clear()
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:

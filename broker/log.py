@@ -221,7 +221,8 @@ def event_line(event: LifecycleEvent) -> str:
         case "SlowPeerEnded":
             return _with(f"peer {event.peer}: ended", _why(event))
         case "RequestsDropped":
-            return _with(f"service {event.service}: requests dropped", _why(event))
+            meant_for = f"service {event.service}" if event.service or not event.peer else f"link {event.peer}"
+            return _with(f"{meant_for}: requests dropped", _why(event))
         case "RedirectRemoved":
             return _with(f"service {event.service}: no longer redirected", event.detail)
         case "DigestMismatch":

@@ -279,6 +279,7 @@ class World:
                 ("streams", len(peer.streams)),
                 ("begun", peer.begun),
                 ("gathered_bytes", peer.gathered_bytes),
+                ("waiting_bytes", peer.waiting_bytes),
                 ("merging_bytes", peer.merging_bytes),
                 ("merging_n", peer.merging_n),
             ):

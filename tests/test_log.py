@@ -181,6 +181,10 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
             LifecycleEvent(REQUESTS_DROPPED, 31, 0, service="orders", reason="over-limit", detail="3 found no room"),
             "service orders: requests dropped: over-limit: 3 found no room",
         ),
+        (
+            LifecycleEvent(REQUESTS_DROPPED, 31, 0, peer=PEER, reason="over-limit", detail="eu-2: 3 found no room"),
+            f"link {PEER}: requests dropped: over-limit: eu-2: 3 found no room",
+        ),
         (LifecycleEvent(REDIRECT_REMOVED, 21, 0, service="orders"), "service orders: no longer redirected"),
         (
             LifecycleEvent(DIGEST_MISMATCH, 22, 0, peer=PEER, detail="eu-2: 12 entries there, 10 here"),

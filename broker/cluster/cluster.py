@@ -13,6 +13,7 @@ URLs are to be dialled, `take_dials` says.
 from typing import Final
 
 from broker.cluster.adverts import Advert
+from broker.cluster.congestion import BEHIND_MIME, Congestion
 from broker.cluster.dials import Dials
 from broker.cluster.handshakes import Handshakes, Watcher
 from broker.cluster.infos import Info, read_info
@@ -51,6 +52,7 @@ class Cluster(Watcher):
         "_id",
         "_settings",
         "_states_at",
+        "congestion",
         "digest_mismatches",
         "handshakes",
         "members",
@@ -88,6 +90,7 @@ class Cluster(Watcher):
         self.handshakes: Final = Handshakes(
             settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
         )
+        self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, settings.max_brokers)
         is_open = self.handshakes.is_open
         self.replica: Final = Replica(
             broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends, is_open
@@ -193,6 +196,8 @@ class Cluster(Watcher):
                         self._note(neighbour, raw, now)
                 elif entry.mime in (MIME_TYPE.encode(), MIME_TYPE_V0.encode()):
                     self._frame(neighbour, raw, now)
+                elif entry.mime == BEHIND_MIME and neighbour.is_up:
+                    self.congestion.hear(neighbour, raw, now)
             except BrokerError as error:
                 self.handshakes.refuse(peer, Refusal("bad-broker", error.text), now)
             if peer.is_ending:
@@ -274,6 +279,7 @@ class Cluster(Watcher):
         """Says hello, compares, gives up."""
         settings = self._settings
         self.handshakes.tick(now)
+        self.congestion.tick(now)
         for neighbour in self.handshakes.up.values():
             if now >= neighbour.hello_at:
                 neighbour.say_hello(now, settings.hello_s)
@@ -305,7 +311,7 @@ class Cluster(Watcher):
         """When it has something to do at the latest, seconds, monotonic."""
         if not self.handshakes.neighbours and len(self.members) == 1:
             return NEVER  # alone: nobody waits for anything
-        at = min(self._states_at, self._expire_at, self.roster.due_at)
+        at = min(self._states_at, self._expire_at, self.roster.due_at, self.congestion.next_at())
         for neighbour in self.handshakes.neighbours.values():
             if neighbour.is_up:
                 at = min(at, neighbour.hello_at, neighbour.digest_at)

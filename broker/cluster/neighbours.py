@@ -33,6 +33,7 @@ class Neighbour:
 
     __slots__ = (
         "answer_at",
+        "behind_at",
         "differs_n",
         "digest_at",
         "hello_at",
@@ -45,6 +46,7 @@ class Neighbour:
         "since_at",
         "stage",
         "table_at",
+        "told_behind",
         "url",
     )
 
@@ -62,6 +64,9 @@ class Neighbour:
         self.table_at = 0.0  # when it was sent all hashes the last time
         self.is_agreed = False  # both knew the same at the last comparison
         self.differs_n = 0  # comparisons in a row that said otherwise
+        # Brokers to which the way from here is behind, as it was told; it is told of more not before that moment.
+        self.told_behind: set[bytes] = set()
+        self.behind_at = 0.0
         self.mismatches = 0  # that led to an exchange
 
     @property

@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.errors import Refusal
-from broker.forwarding.desk import Desk, Request, deadline_at
+from broker.forwarding.desk import Desk, Feeding, Request, deadline_at
 from broker.forwarding.flows import COMPLETED
 from broker.forwarding.hops import Hops, entry_head, is_like_ours
 from broker.forwarding.peers import Peer
@@ -17,6 +17,7 @@ from broker.routing.table import Route
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
     FOLLOWS,
+    MAX_N,
     METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
@@ -57,8 +58,8 @@ class Departures(Tries):
             text = f"no way leads to the broker {remote.name}, which has the route"
             desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
-        if route.load.is_behind:
-            desk.fed_routes.append(route)
+        if route.load.is_behind or remote.id in link.behind:
+            desk.feedings.append(Feeding(peer, route))
         if not link.version:
             return server
         mimes = desk.mimes[request.mimes]
@@ -158,8 +159,8 @@ class Departures(Tries):
         if is_watched and desk.monopoly_of(peer, route.load, now) is not None:
             return False
         desk.order = desk.query.choices
-        more_n = splice.more_n
         caller_id = splice.caller_id
+        more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
         frame = desk.cursor(splice.give_up(now), now)
         self._hops.retried_n += 1
         request = self._again

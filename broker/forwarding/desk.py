@@ -78,6 +78,16 @@ class Request:
         self.gathering: Gathering | None = None  # set when the request came in fragments that were held
 
 
+class Feeding:
+    """A caller has just sent a request to a route of another broker that is behind, or to which the way is."""
+
+    __slots__ = ("caller", "route")
+
+    def __init__(self, caller: Peer, route: Route | None) -> None:
+        self.caller: Final = caller
+        self.route: Final = route  # None: the caller is a link, and has sent a copy for several
+
+
 class Desk(Asks):
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
@@ -85,7 +95,7 @@ class Desk(Asks):
         "_scratch",
         "drops",
         "fanouts",
-        "fed_routes",
+        "feedings",
         "flows",
         "lost_entries_n",
         "mime_pairs",
@@ -103,8 +113,8 @@ class Desk(Asks):
         self.singles: Final = Singles(query, settings.single_requests)
         self.flows: Final = FlowTable(self.singles, query.services)
         self.drops: Final = Drops()
-        # Routes of other brokers that are behind and were just sent requests; bounded by what one peer sends in a turn.
-        self.fed_routes: Final[list[Route]] = []
+        # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
+        self.feedings: Final[list[Feeding]] = []
         self.fanouts: Final = Fanouts()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0

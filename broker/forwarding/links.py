@@ -6,10 +6,12 @@ from typing import Final
 class Link:
     """Made when the proof is done; a connection without one is a client's."""
 
-    __slots__ = ("id", "lag_us", "name", "version")
+    __slots__ = ("behind", "id", "lag_us", "name", "version")
 
     def __init__(self, id: bytes, name: str, version: int) -> None:
         self.id: Final = id  # of the broker at the other end, 16 bytes
         self.name: Final = name  # as it stands in traces, see `wire.annotations`
         self.version: Final = version  # of the router annotations: the lower one of both ends; 0: it carries none
+        # Ids of the brokers to which it has said that its way is behind, see `cluster.congestion`; bounded there.
+        self.behind: set[bytes] = set()
         self.lag_us = -1  # of the latest hello, there and back; -1: none has come back yet

@@ -7,7 +7,8 @@ nothing. Items pass whole, so the fragments of two never mix, and half an item o
 A branch that can send, and one whose items could be had, are never overlooked; each is in one of these places:
 
     asked      it has items to send
-    _ready     whole items of it wait for the caller: then the caller has no credit; one of each branch in turn
+    _ready     whole items of it wait for the caller: then the caller has no credit, or a step is about to pass them on
+               (`Crediting`); one of each branch in turn
     _hungry    nothing of it waits and it was asked for nothing, because the caller had no credit: the caller's next
                credit asks each of them for one item at least
 
@@ -23,7 +24,7 @@ from typing import Final
 
 from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import PIECE_BYTES, Branch
-from broker.forwarding.fanouts import Fanouts
+from broker.forwarding.fanouts import Fanouts, Step
 from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.multicast import Multicast
 from broker.forwarding.outbound import LARGE_BYTES
@@ -47,7 +48,7 @@ from broker.rsocket.framing import FrameCursor
 class Merge(Multicast):
     """A request_stream to all."""
 
-    __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "credit_n", "held_bytes")
+    __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "_waiting_n", "credit_n", "held_bytes")
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Merge(Multicast):
         self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
         self._open_n = 0  # branches that may send items
         self._ready: Final[deque[Branch]] = deque()
+        self._waiting_n = 0  # items of those in `_ready`
         self._hungry: Final[deque[Branch]] = deque()
         self._is_answered = False  # COMPLETE was sent to the caller
         self.held_bytes = 0  # of caller.merging_bytes, what is this call's
@@ -88,21 +90,32 @@ class Merge(Multicast):
 
     def credit_of_caller(self, n: int, now: float) -> None:
         self.credit_n = min(self.credit_n + n, MAX_N)
-        hungry_n = len(self._hungry)  # those that become so below wait for the next credit
-        while self.credit_n > 0 and self._ready:
+        crediting = Crediting(self, len(self._hungry))  # those that become so later wait for the next credit
+        most_n = min(self.credit_n, self._waiting_n) + len(self._hungry)
+        if not self.may_at_once(most_n, now):
+            self.add_step(crediting)
+        elif crediting.advance(most_n, now):
+            crediting.advance(0, now)  # that was all
+
+    def pass_waiting(self, most_n: int) -> int:
+        """The caller gets so many items at most that wait, as far as it has asked for them; how many."""
+        passed_n = 0
+        while passed_n < most_n and self.credit_n > 0 and self._ready:
             branch = self._ready.popleft()
-            item = branch.take_item()
-            self.let_go(item.size)
-            self._pass_on(item.frames)
+            self._pass_oldest(branch)
             if branch.waiting_n:
                 self._ready.append(branch)
             if not branch.is_done:
                 self._ask(branch)
-        for _ in range(hungry_n):
+            passed_n += 1
+        return passed_n
+
+    def ask_hungry(self, most_n: int) -> None:
+        """So many of the branches that were asked for nothing are asked for items; there must be so many."""
+        for _ in range(most_n):
             branch = self._hungry.popleft()
             if not branch.is_done:
                 self._send_ask(branch, branch.wanted_n(self.credit_n, self._share_bytes()))
-        self.settle(now)
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         if frame.kind == PAYLOAD:
@@ -191,8 +204,8 @@ class Merge(Multicast):
         """An item or a fragment of one: passes it on or keeps it; False when that is too much: the call has ended."""
         is_whole = branch.is_done or not frame.flags & FOLLOWS
         prefetch_n = self.caller.settings.multicast_prefetch_n
-        if is_whole and not branch.partial_bytes and self.credit_n > 0:
-            # Credit is left, so nothing waits: this is the next item.
+        if is_whole and not branch.partial_bytes and self.credit_n > 0 and not branch.waiting_n:
+            # Credit is left, and nothing of the branch waits: this is the next item.
             size = frame.end - frame.start
             branch.came(size - 4 + PIECE_BYTES, prefetch_n)
             self.credit_n -= 1
@@ -206,10 +219,9 @@ class Merge(Multicast):
         self.hold(branch.hold(_without_complete(frame)))
         if is_whole:
             branch.close_item(prefetch_n)
-            if self.credit_n > 0:
-                item = branch.take_item()
-                self.let_go(item.size)
-                self._pass_on(item.frames)
+            self._waiting_n += 1
+            if self.credit_n > 0:  # the oldest of the branch, so that a step that passes on what waits comes to an end
+                self._pass_oldest(branch)
             elif branch.waiting_n == 1:
                 self._ready.append(branch)
         return self._is_within_bounds(frame.now)
@@ -226,10 +238,13 @@ class Merge(Multicast):
             self.fail(Refusal("over-limit", f"{text} (limits.multicast_buffer_bytes)", CANCELED), FAILED, now)
         return not text
 
-    def _pass_on(self, frames: list[bytes]) -> None:
+    def _pass_oldest(self, branch: Branch) -> None:
+        item = branch.take_item()
+        self._waiting_n -= 1
+        self.let_go(item.size)
         self.credit_n -= 1
         self._items_out += 1
-        for raw in frames:
+        for raw in item.frames:
             self.to_caller(raw)
 
     def _ask(self, branch: Branch) -> None:
@@ -271,6 +286,29 @@ class Merge(Multicast):
         self.caller.merging_n -= 1
         if self.is_over_when_done(branch):
             self.drop_branch(branch)
+
+
+class Crediting(Step):
+    """Credit of the caller: items that wait, then the branches that were asked for nothing because there was none."""
+
+    __slots__ = ("_call", "_hungry_n")
+
+    def __init__(self, call: Merge, hungry_n: int) -> None:
+        self._call: Final = call
+        self._hungry_n = hungry_n  # to be asked
+
+    def advance(self, most_n: int, now: float) -> int:
+        call = self._call
+        if call.is_finished:
+            return 0
+        done_n = call.pass_waiting(most_n)
+        asked_n = min(self._hungry_n, most_n - done_n)
+        call.ask_hungry(asked_n)
+        self._hungry_n -= asked_n
+        done_n += asked_n
+        if not done_n:
+            call.settle(now)
+        return done_n
 
 
 def _without_complete(frame: FrameCursor) -> bytes:

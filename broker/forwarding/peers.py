@@ -381,13 +381,17 @@ class Peer:
 
     def request(self, raw: bytes) -> None:
         """Writes a whole frame of a request: whoever sends it waits when the peer is congested."""
+        self.feed()
+        if self.is_queueing:
+            self._put(u32_at(raw, 0) or PUSHES, raw, b"")
+        else:
+            self.send(raw)
+
+    def feed(self) -> None:
+        """Somebody has a request for it: who that is waits when the peer is congested."""
         if self.is_congested and not self.is_fed:
             self.is_fed = True
             self._fed.append(self)
-        if self.is_queueing:
-            self._put(u32_at(raw, 0) or PUSHES, raw, b"")
-            return
-        self.send(raw)
 
     def hold_credit(self, stream_id: int, stream: Stream, n: int) -> None:
         """A REQUEST_N that the congested peer has sent waits until it is relieved (`take_credit`)."""
@@ -400,6 +404,14 @@ class Peer:
                 if self.streams.get(other_id) is not self.held_credit[other_id].stream:
                     del self.held_credit[other_id]
         self.held_credit[stream_id] = HeldCredit(stream, n)
+
+    def take_credit_of(self, stream_id: int, stream: Stream) -> int:
+        """What waits of one stream, which another one is about to stand for; 0: nothing."""
+        held = self.held_credit.get(stream_id)
+        if held is None or held.stream is not stream:
+            return 0
+        del self.held_credit[stream_id]
+        return held.n
 
     def take_credit(self) -> "dict[int, HeldCredit]":
         """The REQUEST_N frames that have waited, by stream id."""
@@ -568,9 +580,8 @@ class Peer:
                 self.resend(raw)
             return
         is_asked = stream_id == PUSHES or (stream_id > 0 and stream_id & 1 != self.begins)
-        if is_asked and self.is_congested and not self.is_fed:
-            self.is_fed = True
-            self._fed.append(self)
+        if is_asked:
+            self.feed()
         if body and len(body) < LARGE_BYTES:
             head += body
             body = b""

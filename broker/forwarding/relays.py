@@ -11,7 +11,7 @@ be told that it does not hold. Links are never closed for what stands in front o
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, InvalidFrame, Refusal
-from broker.forwarding.desk import Desk, Request, blocked_of, is_cut
+from broker.forwarding.desk import Desk, Feeding, Request, blocked_of, is_cut
 from broker.forwarding.gathering import Gathering
 from broker.forwarding.hops import (
     ANNOTATIONS_HEAD,
@@ -29,7 +29,7 @@ from broker.forwarding.hops import (
 )
 from broker.forwarding.openings import Part
 from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.remotes import Remote, is_behind
 from broker.forwarding.splices import Splice
 from broker.forwarding.spreads import Groups, Spreads
 from broker.forwarding.stamps import restamped
@@ -406,7 +406,7 @@ class Relays:
         for name in section.brokers:
             remote = self.hops.remotes.get(name)
             if remote is not None and self._may_go(section, remote.via):
-                groups.add(remote)
+                self._add(peer, groups, remote)
         self._spread(peer, frame, request, section, section.service, local, groups)
 
     def _to_all(
@@ -420,8 +420,14 @@ class Relays:
             if isinstance(owner, Peer):
                 local.append(route)
             elif isinstance(owner, Remote) and section is not None and self._may_go(section, owner.via):
-                groups.add(owner)
+                self._add(peer, groups, owner)
         self._spread(peer, frame, request, section, target.redirected, local, groups)
+
+    def _add(self, peer: Peer, groups: Groups, remote: Remote) -> None:
+        """That broker gets a copy, too."""
+        if remote.is_behind and peer.link is not None:
+            self._desk.feedings.append(Feeding(peer, None))
+        groups.add(remote)
 
     def _spread(
         self,
@@ -502,6 +508,8 @@ class Relays:
             if start >= 0:
                 self._deliver(peer, frame, request, section, route, hop, start)
             return
+        if is_behind(route):
+            self._desk.feedings.append(Feeding(peer, route))
         if hop.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, route, hop)
             return
@@ -767,6 +775,7 @@ class Relays:
 
     def _refuse_full(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer) -> None:
         """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
+        server.feed()
         if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:  # nobody could be told
             self._desk.drops.add(route.service)
         limit = f"the limit for requests of other brokers is {self._full_bytes} (half of limits.max_pending_bytes)"

@@ -3,6 +3,7 @@
 from typing import Final
 
 from broker.forwarding.peers import Peer
+from broker.routing.table import Route
 
 
 class Remote:
@@ -14,3 +15,15 @@ class Remote:
         self.id: Final = id  # 16 bytes
         self.name: Final = name
         self.via = via  # the link to the next hop on the way; None: there is no way now
+
+    @property
+    def is_behind(self) -> bool:
+        """The next hop says that much waits on the way from there: callers that send more had better wait."""
+        link = self.via.link if self.via is not None else None
+        return link is not None and self.id in link.behind
+
+
+def is_behind(route: Route) -> bool:
+    """Callers that send more to a route of another broker had better wait: for the route, or for the way there."""
+    owner = route.owner
+    return route.load.is_behind or (isinstance(owner, Remote) and owner.is_behind)

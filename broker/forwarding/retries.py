@@ -7,13 +7,10 @@ kept until the first answer; if that is such a refusal, the request is decided u
 from typing import Final
 
 from broker.errors import REJECTED
-from broker.forwarding.peers import Peer
 from broker.forwarding.splices import Splice, is_request_n
 from broker.routing.loads import NEITHER
 from broker.routing.targets import Target
 from broker.rsocket.frames import (
-    CANCEL,
-    ERROR,
     MAX_N,
     METADATA,
     PAYLOAD,
@@ -45,7 +42,7 @@ class Retriable(Splice):
     _cost_bytes: int  # as it counts for its caller
     _tries: "Tries"
     generation: int  # of the table by which it was decided
-    more_n: int  # credit of REQUEST_N frames that came since
+    more_n: int  # credit of REQUEST_N frames that were passed on since
     target: Target
 
     def keep(self, frame: FrameCursor, rest: bytes, metadata_bytes: int, target: Target, tries: "Tries") -> None:
@@ -65,12 +62,10 @@ class Retriable(Splice):
 
     def from_caller(self, frame: FrameCursor) -> None:
         if len(self._kept):
-            if frame.kind == REQUEST_N and is_request_n(frame):
+            if frame.kind == REQUEST_N and is_request_n(frame) and not self.caller.is_congested:  # else it is held
                 self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
             elif frame.kind == PAYLOAD:
                 self._let_go()  # the one frame is not all of it any more
-            elif frame.kind == CANCEL or frame.kind == ERROR:
-                self._let_go()
         super().from_caller(frame)
 
     def answered(self) -> bool:
@@ -80,12 +75,7 @@ class Retriable(Splice):
         return True
 
     def is_tried_again(self, frame: FrameCursor) -> bool:
-        if not len(self._kept):
-            return False
-        if is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now):
-            return True
-        self._let_go()
-        return False
+        return len(self._kept) > 0 and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now)
 
     def give_up(self, now: float) -> bytes:
         """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
@@ -103,17 +93,9 @@ class Retriable(Splice):
         self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now, self.caller.id)
         return raw
 
-    def caller_lost(self, now: float) -> None:
+    def finish(self, outcome: int, verdict: int, now: float) -> None:
         self._let_go()
-        super().caller_lost(now)
-
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        self._let_go()
-        super().route_lost(stream_id, peer, now)
-
-    def expire(self, now: float) -> None:
-        self._let_go()
-        super().expire(now)
+        super().finish(outcome, verdict, now)
 
     def _let_go(self) -> None:
         if len(self._kept):

@@ -10,14 +10,14 @@ One copy per next hop, that parts as late as it can. Does not know what becomes 
 from typing import Final
 
 from broker.errors import BrokerError, Refusal
-from broker.forwarding.desk import Desk, Request, deadline_at
+from broker.forwarding.desk import Desk, Feeding, Request, deadline_at
 from broker.forwarding.fanouts import Fanout
 from broker.forwarding.flows import COMPLETED, Flow
 from broker.forwarding.hops import Hops, Section, copy_override, entry_head, is_like_ours
 from broker.forwarding.models import open_multicast
 from broker.forwarding.openings import Opening, Part, Pushing
 from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.remotes import Remote, is_behind
 from broker.forwarding.stamps import is_streaming, restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.table import Route
@@ -91,8 +91,8 @@ class Spreads:
                 routes_n += 1
             elif isinstance(owner, Remote) and goes(owner):
                 groups.add(owner)
-                if route.load.is_behind:
-                    desk.fed_routes.append(route)
+                if is_behind(route):
+                    desk.feedings.append(Feeding(peer, route))
                 routes_n += 1
         far = groups.all()
         if not local and not far:

@@ -1,6 +1,7 @@
 """What events tell of a route: who it is, where it comes from, how long it was there."""
 
-from broker.events import ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
+from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
+from broker.forwarding.drops import Dropped
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
@@ -33,6 +34,22 @@ def tell_slow(diary: Diary, peer: Peer, at_ms: int, word: str, text: str) -> Non
     route = peer.route
     route_id = route.id_text if isinstance(route, Route) and route.slot >= 0 else ""
     diary.tell(SLOW_PEER_ENDED, at_ms, route_id, peer.caller_service, peer=peer.name, reason=word, detail=text)
+
+
+def tell_dropped(diary: Diary, dropped: Dropped, at_ms: int) -> None:
+    """Requests found no room, and nobody else could be told."""
+    said = f"{dropped.broker}: " if dropped.peer else ""
+    waits_for = "the link" if dropped.peer else "its routes"
+    text = f"{said}{dropped.requests_n} fire-and-forgets or pushes found no room: too much waits for {waits_for}"
+    diary.tell(
+        REQUESTS_DROPPED,
+        at_ms,
+        service=dropped.service,
+        peer=dropped.peer,
+        reason="over-limit",
+        detail=text,
+        requests=dropped.requests_n,
+    )
 
 
 def owner_text(owner: object) -> str:

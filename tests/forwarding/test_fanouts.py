@@ -215,6 +215,76 @@ def test_items_of_a_channel_wait_for_those_that_were_asked_last() -> None:
     assert [frame.n for frame in wide.caller.received()] == [5]
 
 
+def with_waiting(kind: int = REQUEST_STREAM) -> tuple[Wide, list[int]]:
+    """All services have sent an item, and the caller has asked for one; stream ids at the services."""
+    wide = Wide()
+    wide.ask(kind, n=1)
+    wide.world.pump()
+    ids = [service.received()[-1].stream_id for service in wide.services]
+    for service, stream_id in zip(wide.services, ids, strict=True):
+        wide.send(service, encode_payload(stream_id, NEXT, b"item"))
+    assert len(wide.caller.received()) == 1
+    return wide, ids
+
+
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_items_of_many_that_wait_for_credit_are_passed_on_a_part_in_each_turn(kind: int) -> None:
+    wide, _ = with_waiting(kind)
+    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N), encode_request_n(1, 1))
+    seen = [len(wide.caller.received())]
+    while wide.core.has_work():
+        wide.turn()
+        seen.append(len(wide.caller.received()))
+    rest_n = ROUTES_N - 1 - 2 * MAX_BRANCHES_PER_TURN
+    assert [passed_n for passed_n in seen if passed_n] == [MAX_BRANCHES_PER_TURN, MAX_BRANCHES_PER_TURN, rest_n]
+    assert all(service.received() for service in wide.services)  # and each is asked for more
+    wide.caller.lose()
+    assert wide.world.left_over() == []
+
+
+def test_as_many_as_a_turn_has_room_for_are_passed_on_at_once() -> None:
+    """The one that has sent what the caller had asked for is asked for more."""
+    wide, _ = with_waiting()
+    wide.send(wide.caller, encode_request_n(1, MAX_BRANCHES_PER_TURN - 1))
+    assert (len(wide.caller.received()), wide.core.has_work()) == (MAX_BRANCHES_PER_TURN - 1, False)
+    assert len(wide.services[0].received()) == 1
+
+
+def test_items_that_come_while_others_are_passed_on_stay_in_order() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_STREAM, n=2 * ROUTES_N)
+    wide.world.pump()
+    ids = [service.received()[-1].stream_id for service in wide.services]
+    last, last_id = wide.services[-1], ids[-1]
+    for _ in range(3):  # two that the caller has asked for, one that waits
+        for service, stream_id in zip(wide.services[:-1], ids[:-1], strict=True):
+            wide.send(service, encode_payload(stream_id, NEXT, b"item"))
+    wide.send(last, encode_payload(last_id, NEXT, b"first"))
+    assert len(wide.caller.received()) == 2 * ROUTES_N
+    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N))
+    wide.turn()
+    wide.send(last, encode_payload(last_id, NEXT | COMPLETE, b"second"))
+    while wide.core.has_work():
+        wide.turn()
+    data = [frame.data for frame in wide.caller.received()]
+    assert len(data) == 3 * (ROUTES_N - 1) + 2 - 2 * ROUTES_N
+    assert [each for each in data if each != b"item"] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "lose", "fail"])
+def test_a_stream_may_end_while_credit_is_given(end: str) -> None:
+    wide, ids = with_waiting()
+    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N), encode_cancel(1))
+    wide.turn()
+    if end == "lose":
+        wide.caller.lose()
+    elif end == "fail":
+        wide.services[0].fail(ids[0], CANCELED, "")
+    while wide.core.has_work():
+        wide.turn()
+    assert wide.world.left_over() == []
+
+
 def test_a_push_to_many_goes_on_in_the_next_turns() -> None:
     wide = Wide()
     wide.send(wide.caller, encode_metadata_push(addressed(ALL)))

@@ -50,7 +50,7 @@ class Ingress:
         return frame
 
     def is_clean(self) -> bool:
-        return self.broker.left_over() == [] and self.caller.peer.waiting_bytes == 0
+        return self.broker.left_over() == []
 
 
 def with_second(word: str = "stale-route") -> tuple[Ingress, Wire]:
@@ -136,6 +136,25 @@ def test_credit_that_came_meanwhile_goes_with_it(kind: int) -> None:
     assert (first.n, second) == (4, asked(2, 5))
 
 
+@pytest.mark.parametrize("is_relieved_first", [True, False])
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_credit_of_a_caller_that_reads_slowly_goes_with_it_once(kind: int, is_relieved_first: bool) -> None:
+    """It is held back until the caller has read, which may be before or after the second try."""
+    ingress = Ingress()
+    ingress.ask(kind, n=4)
+    b3 = ingress.second()
+    ingress.caller.ask(1, 3)
+    ingress.caller.block()
+    ingress.caller.ask(1, 5)
+    if is_relieved_first:
+        ingress.caller.unblock()
+    ingress.b2.fail(2, REJECTED, STALE)
+    ingress.caller.unblock()
+    assert ingress.b2.received() == [asked(2, n) for n in ([3, 5] if is_relieved_first else [3])]
+    assert [frame.n for frame in b3.received()] == [4, 8]
+    assert ingress.caller.peer.held_credit == {}
+
+
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_an_answer_ends_the_chance_of_a_second_try(kind: int) -> None:
     ingress = Ingress()
@@ -183,6 +202,19 @@ def test_cancel_and_loss_leave_nothing_behind() -> None:
             ingress.caller.lose()
             assert ingress.b2.received() == [cancelled(2)]
         assert ingress.is_clean()
+
+
+def test_a_request_that_ends_because_too_much_waits_leaves_nothing_behind() -> None:
+    """What was kept of it would count for its connection for good, and keep all others from a second try."""
+    ingress = Ingress(CoreSettings(max_buffered_bytes=10_000))
+    ingress.b2.block()
+    for number in range(20):
+        ingress.caller.request(REQUEST_RESPONSE, 1 + 2 * number, ORDERS, bytes(1000))
+    ended = [frame.stream_id for frame in ingress.caller.received()]
+    assert 0 < len(ended) < 20
+    for stream_id in set(ingress.caller.peer.streams):
+        ingress.caller.cancel(stream_id)
+    assert ingress.is_clean()
 
 
 def test_cancel_after_the_second_try_goes_to_where_the_request_is() -> None:

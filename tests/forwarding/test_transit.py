@@ -24,7 +24,7 @@ from broker.rsocket.frames import (
     encode_request,
 )
 from broker.wire.annotations import Annotations
-from broker.wire.frames import MIME_TYPE
+from broker.wire.frames import MIME_TYPE, MULTICAST, UNICAST
 from broker.wire.ids import id_text
 from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
 from tests.forwarding.brokers import DATA_MIME, SECTION, Broker, annotated, apart, caller_mimes, section, to_route
@@ -260,6 +260,23 @@ def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a
     told = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
     assert [(event.service, event.reason, event.requests) for event in told] == [("orders", "over-limit", 3)]
     assert broker.core.engine.drops.total_n == 3
+
+
+@pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
+def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(flags: int) -> None:
+    """For which service they were is not known any more."""
+    broker = Broker("b1", CoreSettings(max_buffered_bytes=100_000))
+    link = broker.link("b2")
+    broker.far(broker.remote("b2", link), "orders", 7)
+    caller = broker.caller()
+    link.block()
+    broker.events()
+    for number in range(5):
+        caller.request(REQUEST_FNF, 1 + 2 * number, address(flags, service="orders"), bytes(30_000))
+    broker.advance(1.0)
+    [told] = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
+    assert (told.service, told.peer, told.requests) == ("", link.peer.name, 2)
+    assert told.detail == "b2: 2 fire-and-forgets or pushes found no room: too much waits for the link"
 
 
 def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None:
