@@ -195,11 +195,9 @@ class Shell:
             if behind is not None:
                 behind.later.append(data)
                 return
-        if self.core.receive(peer, data, now, SLICE_FRAMES):
-            if self._work_off(peer, now + TURN_S):
-                self._fall_behind(peer, True, now)
-        elif len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
-            self._fall_behind(peer, False, now)
+        has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, now + TURN_S)
+        if has_frames or len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
+            self._fall_behind(peer, has_frames, now)
         if peer.is_lost:
             self._move()  # it was a newcomer that resumed another peer
         self._reads += 1

@@ -12,7 +12,7 @@ from broker.edge.shell import SLICE_FRAMES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
-from broker.rsocket.frames import Setup, encode_keepalive
+from broker.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from tests.fakes import START_MS, route_id
 
 STUCK_S = 10.0
@@ -361,6 +361,18 @@ async def test_what_takes_less_than_a_turn_is_worked_off_at_once(monkeypatch: py
 async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = crowded(monkeypatch, math.inf)
     pair.shell.received(pair.peers[0], bytes([0x02, 0, 0]) + bytes(shell.TURN_BYTES - 3))
+    assert pair.links[0].is_paused
+    pair.loop.turn()
+    assert not pair.links[0].is_paused
+
+
+@pytest.mark.parametrize("frames_n", [SLICE_FRAMES, SLICE_FRAMES + 1])
+async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn_however_soon_that_is_worked_off(
+    monkeypatch: pytest.MonkeyPatch, frames_n: int
+) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    frame = encode_payload(99, NEXT, bytes(shell.TURN_BYTES // SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], (len(frame).to_bytes(3, "big") + frame) * frames_n)
     assert pair.links[0].is_paused
     pair.loop.turn()
     assert not pair.links[0].is_paused
