@@ -257,6 +257,8 @@ class Shell:
         self._is_catching_up = False
         self.core.work(time.monotonic())
         for peer_id, behind in list(self._behind.items()):
+            if self._behind.get(peer_id) is not behind:
+                continue  # the peer was resumed on another transport meanwhile
             peer = behind.peer
             now = time.monotonic()
             until = now + TURN_S
@@ -475,6 +477,7 @@ class Shell:
         for move in self.core.take_moves():
             peer = move.peer
             self._congested.pop(peer.id, None)
+            self._behind.pop(peer.id, None)  # has not been looked at, so it is not confirmed and will be sent again
             old = self._links.pop(peer.id, None)
             if old is not None:
                 old.serve(None)
