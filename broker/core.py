@@ -633,7 +633,10 @@ class Core(Ends):
         return peers
 
     def take_moves(self) -> list[Move]:
-        """Transports to move, in order; nothing of a peer may be written or read before."""
+        """Transports to move, in order; nothing of a peer may be written or read before.
+
+        Where a move says that there are frames, it is as if `receive` had said so of its peer.
+        """
         return self.sessions.take_moves()
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
@@ -890,13 +893,11 @@ class Core(Ends):
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
         self.crowd.set_away(peer, False)
-        rest = self.sessions.resume(peer, session, newcomer, resume, now)
+        self.sessions.resume(peer, session, newcomer, resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
             peer.resend(encode_lease(GRANTED_MS, GRANTED_N))
         self._watch(peer, now + peer.connection.lifetime_s)
-        if rest:
-            self.receive(peer, rest, now)
 
     def _suspend(self, peer: Peer, reason: str, text: str, now: float) -> None:
         """The peer's transport is gone; it may come back."""

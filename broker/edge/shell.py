@@ -269,9 +269,11 @@ class Shell:
                 data = behind.later.popleft()
                 behind.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
                 now = time.monotonic()
-                if now >= until:
+                if now >= until or peer.is_lost:
                     break
-            if behind.has_frames or behind.later:
+            if peer.is_lost:
+                self._move()  # as in `received`; what is left is the other peer's
+            if behind.has_frames or behind.later or self._behind.get(peer_id) is not behind:
                 continue
             del self._behind[peer_id]
             if behind.lost_reason is not None:
@@ -482,13 +484,28 @@ class Shell:
             if old is not None:
                 old.serve(None)
                 old.abort()
-            if move.newcomer is None:
-                continue
-            link = self._links.pop(move.newcomer.id)
+            if move.newcomer is not None:
+                self._hand_over(move.newcomer, peer, move.has_frames)
+
+    def _hand_over(self, newcomer: Peer, peer: Peer, has_frames: bool) -> None:
+        """The transport of the newcomer is that peer's, with what it has given. `has_frames`: some is in the core."""
+        behind = self._behind.pop(newcomer.id, None)
+        link = self._links.pop(newcomer.id, None)
+        if link is not None:
             link.serve(peer)
             self._links[peer.id] = link
             if peer.is_paused:
                 link.pause()
+        if not has_frames and behind is None:
+            return
+        rest = Behind(peer, has_frames, time.monotonic())
+        if behind is not None:
+            rest.later = behind.later
+            rest.lost_reason = behind.lost_reason
+        self._behind[peer.id] = rest
+        self._catch_up_soon()
+        if link is not None:
+            link.pause()
 
     def _turn(self) -> None:
         """Stops and begins to read where the core says so."""

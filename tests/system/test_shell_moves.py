@@ -116,3 +116,47 @@ def test_a_peer_that_is_behind_and_takes_nothing_goes_on_where_it_is_resumed() -
         bench.loop.fire()
     assert bench.peer.is_suspended
     go_on(bench, bench.resume())
+
+
+def resume_and_ask() -> bytes:
+    return whole(Resume(b"t", 0, 0).encode()) + whole(encode_keepalive(b"behind it", respond=True))
+
+
+ANSWERED = len(whole(encode_resume_ok(0)) + whole(encode_keepalive(b"behind it")))
+
+
+def test_what_came_behind_the_resume_has_the_next_turn_and_nothing_is_read_before() -> None:
+    bench = Bench()
+    second = FakeLink()
+    bench.shell.received(bench.connect(second), resume_and_ask())
+    assert (second.served, second.is_paused) == ([bench.peer], True)
+    bench.turn()
+    assert (second.pending, second.is_paused) == (ANSWERED, False)
+
+
+def fall_behind_before_the_resume(bench: Bench) -> tuple[Peer, FakeLink]:
+    """A newcomer whose transport has given so much that is no frame that its RESUME has to wait."""
+    second = FakeLink()
+    newcomer = bench.connect(second)
+    bench.shell.rest(newcomer)
+    for read in (whole(Resume(b"t", 0, 0).encode()), whole(encode_keepalive(b"behind it", respond=True))):
+        bench.shell.received(newcomer, read)
+    return newcomer, second
+
+
+def test_what_waits_behind_a_resume_that_waits_is_that_of_the_resumed_peer() -> None:
+    bench = Bench()
+    _, second = fall_behind_before_the_resume(bench)
+    bench.turn()
+    assert (second.served, second.pending, second.is_paused) == ([bench.peer], ANSWERED, False)
+
+
+def test_who_is_resumed_on_a_socket_that_has_broken_meanwhile_is_suspended_again() -> None:
+    bench = Bench()
+    newcomer, _ = fall_behind_before_the_resume(bench)
+    bench.shell.lost(newcomer, "reset")
+    bench.turn()
+    assert (bench.peer.is_suspended, bench.shell.links_open()) == (True, 0)
+    third = bench.resume()
+    bench.turn()
+    assert (third.served, bench.peer.is_suspended) == ([bench.peer], False)
