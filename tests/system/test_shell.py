@@ -8,7 +8,7 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import SLICE_FRAMES, TICK_S, WEIGH_S, Shell
+from broker.edge.shell import CLOSE_S, LOOK_S, SLICE_FRAMES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
@@ -78,6 +78,8 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.pending = 0
+        self.unconfirmed = 0  # with the system
+        self.looks = 0  # at that
         self.is_aborted = False
         self.writes = 0
         self.is_paused = False
@@ -88,6 +90,10 @@ class FakeLink:
 
     def pending_bytes(self) -> int:
         return self.pending
+
+    def unconfirmed_bytes(self) -> int:
+        self.looks += 1
+        return self.unconfirmed
 
     def write(self, pieces: list[Piece]) -> None:
         self.pending += sum(map(len, pieces))
@@ -154,6 +160,49 @@ async def test_a_peer_that_reads_more_slowly_than_others_write_is_not_stuck() ->
     bench.pass_time(3 * STUCK_S, write_more_than_is_taken)
     assert not bench.link.is_aborted
     assert bench.peer.pending_bytes > 500_000
+
+
+async def test_a_peer_that_reads_what_its_system_holds_is_not_stuck() -> None:
+    """The system takes no more for it meanwhile."""
+    bench = Bench()
+    bench.link.unconfirmed = 4 << 20
+
+    def read() -> None:
+        bench.link.unconfirmed -= 1
+
+    bench.pass_time(3 * STUCK_S, read)
+    assert not bench.link.is_aborted
+    bench.pass_time(STUCK_S - 2 * TICK_S)
+    assert not bench.link.is_aborted
+    bench.pass_time(LOOK_S + 4 * TICK_S)
+    assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
+
+
+@pytest.mark.parametrize(("taken_bytes", "most_looks"), [(1, 0), (0, 6)])
+async def test_the_system_is_asked_seldom_and_only_of_a_peer_for_which_it_takes_nothing(
+    taken_bytes: int, most_looks: int
+) -> None:
+    bench = Bench()
+
+    def take() -> None:
+        bench.link.pending -= taken_bytes
+
+    bench.pass_time(5.0, take)
+    assert bench.link.looks <= most_looks
+
+
+async def test_an_ended_peer_has_time_to_read_its_last_bytes_while_it_reads() -> None:
+    bench = Bench()
+    bench.link.unconfirmed = 4 << 20
+
+    def read() -> None:
+        bench.link.unconfirmed -= 1
+
+    bench.shell.refuse(bench.peer, "bad-frame", "enough")
+    bench.pass_time(4 * CLOSE_S, read)
+    assert not bench.link.is_aborted
+    bench.pass_time(2 * CLOSE_S)
+    assert bench.link.is_aborted
 
 
 async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it() -> None:
