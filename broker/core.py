@@ -272,6 +272,7 @@ class Core(Ends):
         """Deals with more of the frames that `receive` has left; True when there are still more."""
         if peer.is_ending or peer.is_lost:
             return False
+        peer.heard_at = now  # until now it has not been read from, so nothing of its silence is its own
         if peer.held_n:
             return True
         peer.frame.now = now
@@ -996,7 +997,7 @@ class Core(Ends):
         if peer.granting is not None and peer.granting.is_due(peer.requests, now):
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         lifetime_s = peer.connection.lifetime_s
-        if peer.is_paused:
+        if peer.is_paused or peer.held_n or peer.frame.has_more():
             peer.heard_at = now  # what it says waits where we do not read it
         late_at = peer.heard_at + lifetime_s
         if late_at <= now:
