@@ -538,6 +538,12 @@ class Core(Ends):
         if is_suspended:
             self._forget(peer, now)
 
+    def untold(self, peer: Peer, now: float) -> None:
+        """The peer was ended and may not hear why: not all that goes before the ERROR is taken, or will ever be."""
+        if peer.is_ending and peer.client_id and peer.end_reason != "left":
+            self._last_ends.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
+            peer.client_id = b""  # once: it may have come again, and been told, before its old transport is gone
+
     def outbid(self, peer: Peer, text: str, now: float) -> None:
         if not self.farewell.let_finish(peer, text, now):
             self.end(peer, "replaced", text, now)

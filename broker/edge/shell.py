@@ -389,6 +389,8 @@ class Shell:
             if peer.is_ending:
                 if not peer.pending_bytes:
                     link.close()
+                if link.pending_bytes():
+                    self.core.untold(peer, time.monotonic())
                 now = self._loop.time()
                 self._closing.append(Closing(peer, self._confirmed_bytes(peer, link), now))
         if self._arrived_at:
@@ -499,6 +501,8 @@ class Shell:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
 
     def _drop(self, peer: Peer, link: Link) -> None:
+        """Closes the transport at once, with what waits for it."""
+        self.core.untold(peer, time.monotonic())
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()

@@ -13,9 +13,16 @@ from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
 
 STUCK_S = 10.0
+
+
+def whole(raw: bytes) -> bytes:
+    """A frame with its length."""
+    return len(raw).to_bytes(3, "big") + raw
 
 
 class FakeTimer(asyncio.TimerHandle):
@@ -78,6 +85,8 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.pending = 0
+        self.takes = False  # all that is written, at once
+        self.written: list[bytes] = []
         self.unconfirmed = 0  # with the system
         self.looks = 0  # at that
         self.is_aborted = False
@@ -96,7 +105,9 @@ class FakeLink:
         return self.unconfirmed
 
     def write(self, pieces: list[Piece]) -> None:
-        self.pending += sum(map(len, pieces))
+        self.written += map(bytes, pieces)
+        if not self.takes:
+            self.pending += sum(map(len, pieces))
         self.writes += 1
 
     def pause(self) -> None:
@@ -354,6 +365,59 @@ async def test_who_holds_much_and_has_taken_all_its_bytes_is_told_why_it_is_clos
     heavy.pass_time(WEIGH_S + TICK_S)
     assert heavy.peers[1].end_reason == "over-limit"
     assert (heavy.links[1].is_aborted, heavy.links[1].writes - writes) == (False, 1)
+
+
+class Untold:
+    """A peer that says who it is and is not congested, and what it is told when it comes again."""
+
+    def __init__(self) -> None:
+        self.loop = FakeLoop()
+        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Dice(1), 0.0, START_MS)
+        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
+        self.shell.start()
+        self.peer, self.link = self.come()
+
+    def come(self) -> tuple[Peer, FakeLink]:
+        link = FakeLink()
+        peer = self.shell.connected("tcp 127.0.0.1:1", True, link)
+        setup = Setup(COMPOSITE_MIME, "a/b", 1_000_000, 2_000_000, client_entry(b"m" * CLIENT_ID_BYTES))
+        self.shell.received(peer, whole(setup.encode()))
+        self.loop.turn()
+        return peer, link
+
+    def told(self) -> list[str]:
+        notices = [find_notice(piece[9:]) for piece in self.come()[1].written]
+        return [notice.last_end for notice in notices if notice is not None]
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds / TICK_S)):
+            self.loop.tick()
+
+
+async def test_who_is_closed_because_all_hold_too_much_is_told_why_when_it_comes_again() -> None:
+    """Though it was not congested: the ERROR would have waited behind what its system has not taken."""
+    untold = Untold()
+    untold.shell.received(untold.peer, whole(encode_keepalive(bytes(1000), respond=True)))
+    untold.loop.turn()
+    untold.link.pending = 1_000_001
+    untold.pass_time(2 * WEIGH_S)
+    assert (untold.link.is_aborted, untold.peer.is_blocked) == (True, False)
+    text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
+    assert [told[:100] for told in untold.told()] == [f"over-limit: {text}"[:100]]
+    assert untold.told() == []
+
+
+@pytest.mark.parametrize(("pending", "told"), [(1000, ["bad-frame: enough"]), (0, [])])
+async def test_who_is_ended_before_its_system_has_taken_the_reason_is_told_when_it_comes_again(
+    pending: int, told: list[str]
+) -> None:
+    """Below the mark at which it would be congested."""
+    untold = Untold()
+    untold.link.pending, untold.link.takes = pending, not pending
+    untold.shell.refuse(untold.peer, "bad-frame", "enough")
+    untold.loop.turn()
+    untold.pass_time(2 * CLOSE_S)
+    assert untold.told() == told
 
 
 async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_more() -> None:

@@ -6,14 +6,9 @@ from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
 from tests.fakes import START_MS, route_id
-from tests.system.test_shell import STUCK_S, FakeLink, FakeLoop
+from tests.system.test_shell import STUCK_S, FakeLink, FakeLoop, whole
 
 SETUP = Setup("a/b", "a/b", 1_000_000, 2_000_000, wants_resume=True, token=b"t").encode()
-
-
-def whole(raw: bytes) -> bytes:
-    """A frame with its length."""
-    return len(raw).to_bytes(3, "big") + raw
 
 
 class Bench:
