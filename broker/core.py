@@ -530,7 +530,7 @@ class Core(Ends):
         if is_suspended:
             self.crowd.set_away(peer, False)
         refusal = Refusal(word, text)
-        if peer.is_blocked and peer.client_id:
+        if (peer.is_blocked or is_suspended) and peer.client_id:
             self._last_ends.remember(peer.client_id, refusal.message, now)
         peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
@@ -895,6 +895,7 @@ class Core(Ends):
             self.end(newcomer, "cannot-resume", obstacle, now)
             # "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt resumption again."
             self.end(peer, "cannot-resume", obstacle, now, CONNECTION_ERROR)
+            self._last_ends.take(peer.client_id, now)  # the newcomer has just been told
             return
         if not session.is_suspended:
             # The client knows sooner than we that its old socket is dead.
