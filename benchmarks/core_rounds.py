@@ -86,6 +86,9 @@ class Link:
     def pending_bytes(self) -> int:
         return 0
 
+    def unconfirmed_bytes(self) -> int:
+        return 0
+
     def write(self, pieces: list[Piece]) -> None:
         b"".join(pieces)  # as the link of a socket does
 

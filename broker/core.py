@@ -278,6 +278,7 @@ class Core(Ends):
         """Deals with more of the frames that `receive` has left; True when there are still more."""
         if peer.is_ending or peer.is_lost:
             return False
+        peer.heard_at = now  # until now it has not been read from, so nothing of its silence is its own
         if peer.held_n:
             return True
         peer.frame.now = now
@@ -578,8 +579,6 @@ class Core(Ends):
     def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
         if not peer.is_ending and not peer.is_lost:
             tell_slow(self._diary, peer, self._diary.wall(now), word, text)
-            if peer.is_suspended and peer.client_id:  # nobody is there to be told
-                self._last_ends.remember(peer.client_id, Refusal(word, text).message, now)
         self.end(peer, word, text, now)
 
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
@@ -593,7 +592,7 @@ class Core(Ends):
         if is_suspended:
             self.crowd.set_away(peer, False)
         refusal = Refusal(word, text)
-        if (peer.is_blocked or peer.is_torn) and peer.client_id:
+        if (peer.is_blocked or peer.is_torn or is_suspended) and peer.client_id:
             self._last_ends.remember(peer.client_id, refusal.message, now)
         if not peer.is_torn:
             peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
@@ -601,6 +600,12 @@ class Core(Ends):
         self._let_go(peer, now)
         if is_suspended:
             self._forget(peer, now)
+
+    def untold(self, peer: Peer, now: float) -> None:
+        """The peer was ended and may not hear why: not all that goes before the ERROR is taken, or will ever be."""
+        if peer.is_ending and peer.client_id and peer.end_reason != "left":
+            self._last_ends.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
+            peer.client_id = b""  # once: it may have come again, and been told, before its old transport is gone
 
     def outbid(self, peer: Peer, text: str, now: float) -> None:
         if not self.farewell.let_finish(peer, text, now):
@@ -697,7 +702,10 @@ class Core(Ends):
         return peers
 
     def take_moves(self) -> list[Move]:
-        """Transports to move, in order; nothing of a peer may be written or read before."""
+        """Transports to move, in order; nothing of a peer may be written or read before.
+
+        Where a move says that there are frames, it is as if `receive` had said so of its peer.
+        """
         return self.sessions.take_moves()
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
@@ -952,18 +960,17 @@ class Core(Ends):
             self.end(newcomer, "cannot-resume", obstacle, now)
             # "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt resumption again."
             self.end(peer, "cannot-resume", obstacle, now, CONNECTION_ERROR)
+            self._last_ends.take(peer.client_id, now)  # the newcomer has just been told
             return
         if not session.is_suspended:
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
         self.crowd.set_away(peer, False)
-        rest = self.sessions.resume(peer, session, newcomer, resume, now)
+        self.sessions.resume(peer, session, newcomer, resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
             peer.resend(encode_lease(GRANTED_MS, GRANTED_N))
         self._watch(peer, now + peer.connection.lifetime_s)
-        if rest:
-            self.receive(peer, rest, now)
 
     def _suspend(self, peer: Peer, reason: str, text: str, now: float) -> None:
         """The peer's transport is gone; it may come back."""
@@ -1062,7 +1069,7 @@ class Core(Ends):
         if peer.granting is not None and peer.granting.is_due(peer.requests, now):
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         lifetime_s = peer.connection.lifetime_s
-        if peer.is_paused:
+        if peer.is_paused or peer.held_n or peer.frame.has_more():
             peer.heard_at = now  # what it says waits where we do not read it
         late_at = peer.heard_at + lifetime_s
         if late_at <= now:

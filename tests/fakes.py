@@ -260,6 +260,8 @@ class World:
                 wire.peer = move.peer
                 wire.is_paused = move.peer.is_paused
                 self.wires[move.peer.id] = wire
+                if move.has_frames:
+                    wire.work_off()
 
     def events(self) -> list[LifecycleEvent]:
         """Lifecycle events since the last call; flow records are dropped."""
@@ -327,11 +329,14 @@ class Wire:
         self.world.pump()
 
     def _receive(self, data: bytes) -> None:
+        if self.world.core.receive(self.peer, data, self.world.now):
+            self.work_off()
+
+    def work_off(self) -> None:
+        """What the core has received and not looked at."""
         core = self.world.core
-        is_left = core.receive(self.peer, data, self.world.now)
-        while is_left:
+        while core.go_on(self.peer, self.world.now):
             core.work(self.world.now)
-            is_left = core.go_on(self.peer, self.world.now)
 
     def block(self) -> None:
         """Its transport takes nothing more for now."""

@@ -17,6 +17,7 @@ from broker.errors import (
     REJECTED_SETUP,
     UNSUPPORTED_SETUP,
 )
+from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.life.closed import MAX_CLOSED
 from broker.rsocket.frames import (
     CANCEL,
@@ -42,7 +43,7 @@ from broker.rsocket.frames import (
     encode_request_n,
 )
 from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, BrokerInfo, RouteSetup
+from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, Address, BrokerInfo, RouteSetup
 from tests.fakes import (
     START_MS,
     Frame,
@@ -334,6 +335,39 @@ def test_anything_that_arrives_proves_life() -> None:
         wire.send(raw)
     world.advance(80)
     wire.send_bytes(b"\x00")  # not even a frame
+    world.advance(89)
+    assert not wire.is_closed
+    world.advance(1)
+    assert wire.is_closed
+
+
+def test_the_silence_of_a_peer_whose_frames_wait_in_the_broker_is_not_its_own() -> None:
+    """It is not read from meanwhile; from then on its lifetime counts."""
+    world = World()
+    wire = world.caller()
+    raw = encode_keepalive(b"")
+    assert world.core.receive(wire.peer, (len(raw).to_bytes(3, "big") + raw) * 3, world.now, 1)
+    world.advance(1000)
+    assert world.core.go_on(wire.peer, world.now, 1)
+    world.advance(1000)
+    assert not world.core.go_on(wire.peer, world.now, 1)
+    world.advance(89)
+    assert not wire.is_closed
+    world.advance(1)
+    assert wire.is_closed
+
+
+def test_the_silence_of_a_peer_that_waits_for_its_multicast_is_not_its_own() -> None:
+    world = World()
+    for number in range(1, MAX_BRANCHES_PER_TURN + 102):
+        world.service("many", number)
+    wire = world.caller()
+    raw = encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 1)
+    assert world.core.receive(wire.peer, len(raw).to_bytes(3, "big") + raw, world.now)
+    world.now += 1000
+    world.core.tick(world.now, world.at_ms)
+    assert not wire.peer.is_ending
+    wire.work_off()
     world.advance(89)
     assert not wire.is_closed
     world.advance(1)

@@ -15,6 +15,7 @@ from broker.errors import (
     REJECTED_RESUME,
     REJECTED_SETUP,
 )
+from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.routing.table import Route
 from broker.rsocket.connection import MAX_TOKEN_BYTES
 from broker.rsocket.frames import (
@@ -41,7 +42,7 @@ from broker.rsocket.frames import (
 )
 from broker.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
 from broker.rsocket.resumption import FRAME_COST
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from tests.fakes import Frame, World, address, addressed, composite, error, moved, route_id, tags_of
 
 ORDERS = address(service="orders")
@@ -266,6 +267,39 @@ def test_bytes_behind_the_resume_are_those_of_the_resumed_peer() -> None:
     caller.wire.send_bytes(whole[-1:])
     assert caller.take() == [Frame(encode_keepalive(b"k", position=len(raw)))]
     assert caller.wire.peer.bytes_in == len(setup(b"c")) + 3 + len(whole)
+
+
+def test_frames_behind_the_resume_wait_for_a_multicast_that_goes_to_very_many() -> None:
+    world = World()
+    for number in range(1, MAX_BRANCHES_PER_TURN + 102):
+        world.service("many", number)
+    service = world.service("orders", 5000)
+    caller = Client(world, b"c")
+    caller.wire.lose()
+    frames = [Resume(b"c", 0, 0).encode()]
+    frames.append(encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 8))
+    frames += [request(3 + 2 * number) for number in range(5)]
+    caller.wire = world.connect()
+    caller.wire.send_bytes(b"".join(len(each).to_bytes(3, "big") + each for each in frames))
+    assert service.received() == [moved(raw, 2 + 2 * number) for number, raw in enumerate(frames[2:])]
+
+
+def test_frames_behind_the_resume_are_left_for_another_turn() -> None:
+    """However many they are, nobody else waits for them."""
+    world = World()
+    world.service("orders", 1)
+    caller = Client(world, b"c")
+    caller.wire.lose()
+    newcomer, peer = world.connect(), caller.wire.peer
+    data = b"".join(
+        len(each).to_bytes(3, "big") + each for each in (Resume(b"c", 0, 0).encode(), request(1), request(3))
+    )
+    assert not world.core.receive(newcomer.peer, data, world.now, 1)
+    assert [(move.peer, move.newcomer, move.has_frames) for move in world.core.take_moves()] == [
+        (peer, newcomer.peer, True)
+    ]
+    assert [(list(peer.streams), world.core.go_on(peer, world.now, 1)) for _ in range(2)] == [([], True), ([1], False)]
+    assert list(peer.streams) == [1, 3]
 
 
 def test_a_resumed_peer_is_the_same_peer() -> None:

@@ -3,7 +3,7 @@
 Decides nothing about RSocket. Every peer's output is written once per turn of the loop, whatever number of frames it
 is; at once where one peer is read from at a time, since waiting would gather nothing. A peer that does not take what is
 written to it is `congested`: callers that send it requests are not read from until it is relieved. It is ended if it
-takes nothing for `stuck_s`. Of what one connection sends so much is worked off in a turn that the others have theirs.
+reads nothing for `stuck_s`. Of what one connection sends so much is worked off in a turn that the others have theirs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ WEIGH_PARTS = 20  # a part of them with each tick
 SLICE_FRAMES = 32  # worked off before the time is looked at
 TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
 TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
+LOOK_S = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
@@ -46,7 +47,13 @@ class Link(Protocol):
         """Speaks for that peer from now on; for none: what still comes is forgotten."""
 
     def pending_bytes(self) -> int:
-        """Bytes handed over and not accepted by the peer's system yet."""
+        """Bytes handed over and not accepted by this system yet."""
+
+    def unconfirmed_bytes(self) -> int:
+        """Bytes accepted by this system and not confirmed by that of the peer; 0 where the system does not tell.
+
+        A system call: asked only of a peer that seems to take nothing.
+        """
 
     def write(self, pieces: list[Piece]) -> None:
         """Writes without waiting; the pieces of a stream, or one message each.
@@ -81,17 +88,31 @@ class Loop(Protocol):
 
 
 class Stuck:
-    """A congested peer: how many bytes its system had taken at the last look, and since when it has taken nothing.
+    """A congested peer: how many bytes this system had taken for it at the last look, and since when it reads nothing.
 
-    What waits says nothing about that: it grows while others send, however fast the peer reads.
+    What waits says nothing about that: it grows while others send, however fast the peer reads. Nor does what this
+    system takes, while it takes nothing: it may hold megabytes that the peer reads at leisure.
     """
 
-    __slots__ = ("peer", "since", "taken_bytes")
+    __slots__ = ("look_at", "peer", "since", "taken_bytes", "unconfirmed_bytes")
 
-    def __init__(self, peer: Peer, taken_bytes: int, since: float) -> None:
+    def __init__(self, peer: Peer, taken_bytes: int, now: float) -> None:
         self.peer = peer
+        self.took(taken_bytes, now)
+
+    def took(self, taken_bytes: int, now: float) -> None:
+        """This system has taken more for it, because the peer has read something."""
         self.taken_bytes = taken_bytes
-        self.since = since
+        self.since = now
+        self.unconfirmed_bytes = -1  # at the last look; -1: nobody has looked since
+        self.look_at = now
+
+    def looked(self, unconfirmed_bytes: int, now: float) -> None:
+        """This system has taken no more: what it holds shrinks by what the peer reads."""
+        if unconfirmed_bytes < self.unconfirmed_bytes:
+            self.since = now
+        self.unconfirmed_bytes = unconfirmed_bytes
+        self.look_at = now + LOOK_S
 
 
 class Behind:
@@ -110,11 +131,11 @@ class Behind:
 class Closing:
     """An ended peer that has not taken its last bytes yet."""
 
-    __slots__ = ("look_at", "peer", "taken_bytes", "until")
+    __slots__ = ("confirmed_bytes", "look_at", "peer", "until")
 
-    def __init__(self, peer: Peer, taken_bytes: int, now: float) -> None:
+    def __init__(self, peer: Peer, confirmed_bytes: int, now: float) -> None:
         self.peer = peer
-        self.taken_bytes = taken_bytes  # by its system at the last look
+        self.confirmed_bytes = confirmed_bytes  # at the last look
         self.look_at = now + CLOSE_S  # seconds, monotonic
         self.until = now + MAX_CLOSE_S
 
@@ -195,11 +216,9 @@ class Shell:
             if behind is not None:
                 behind.later.append(data)
                 return
-        if self.core.receive(peer, data, now, SLICE_FRAMES):
-            if self._work_off(peer, now + TURN_S):
-                self._fall_behind(peer, True, now)
-        elif len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
-            self._fall_behind(peer, False, now)
+        has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, now + TURN_S)
+        if has_frames or len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
+            self._fall_behind(peer, has_frames, now)
         if peer.is_lost:
             self._move()  # it was a newcomer that resumed another peer
         self._reads += 1
@@ -259,6 +278,8 @@ class Shell:
         self._is_catching_up = False
         self.core.work(time.monotonic())
         for peer_id, behind in list(self._behind.items()):
+            if self._behind.get(peer_id) is not behind:
+                continue  # the peer was resumed on another transport meanwhile
             peer = behind.peer
             now = time.monotonic()
             until = now + TURN_S
@@ -269,9 +290,11 @@ class Shell:
                 data = behind.later.popleft()
                 behind.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
                 now = time.monotonic()
-                if now >= until:
+                if now >= until or peer.is_lost:
                     break
-            if behind.has_frames or behind.later:
+            if peer.is_lost:
+                self._move()  # as in `received`; what is left is the other peer's
+            if behind.has_frames or behind.later or self._behind.get(peer_id) is not behind:
                 continue
             del self._behind[peer_id]
             if behind.lost_reason is not None:
@@ -368,8 +391,10 @@ class Shell:
             if peer.is_ending:
                 if not peer.pending_bytes:
                     link.close()
+                if link.pending_bytes():
+                    self.core.untold(peer, time.monotonic())
                 now = self._loop.time()
-                self._closing.append(Closing(peer, self._taken_bytes(peer, link), now))
+                self._closing.append(Closing(peer, self._confirmed_bytes(peer, link), now))
         if self._arrived_at:
             # What has just been written has been here since its bytes arrived, at most since the first ones. Those that
             # arrived later in the turn were in the kernel while the first were handled, so it is the truth about them.
@@ -402,8 +427,12 @@ class Shell:
         self._congested.pop(peer.id, None)
 
     def _taken_bytes(self, peer: Peer, link: Link) -> int:
-        """What the peer's system has accepted, ever."""
+        """What this system has accepted for the peer, ever."""
         return peer.bytes_out - link.pending_bytes()
+
+    def _confirmed_bytes(self, peer: Peer, link: Link) -> int:
+        """What the peer's system has confirmed, but for what TLS adds: to be compared with what it was before."""
+        return self._taken_bytes(peer, link) - link.unconfirmed_bytes()
 
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
@@ -432,25 +461,29 @@ class Shell:
             link = self._links.get(closing.peer.id)
             if link is None:
                 continue
-            taken = self._taken_bytes(closing.peer, link)
-            if taken <= closing.taken_bytes or now >= closing.until:
+            confirmed = self._confirmed_bytes(closing.peer, link)
+            if confirmed <= closing.confirmed_bytes or now >= closing.until:
                 link.abort()
                 continue
-            closing.taken_bytes = taken
+            closing.confirmed_bytes = confirmed
             closing.look_at = now + CLOSE_S
             self._closing.append(closing)
 
     def _end_stuck(self) -> None:
-        """Ends the peers that have taken nothing for too long."""
+        """Ends the peers that have read nothing for too long."""
         now = self._loop.time()
         for stuck in list(self._congested.values()):
             peer = stuck.peer
+            if peer.is_ending:
+                continue  # see `_abort_overdue`
             link = self._links[peer.id]
             taken = self._taken_bytes(peer, link)
             if taken > stuck.taken_bytes:
-                stuck.taken_bytes = taken
-                stuck.since = now
-            elif now - stuck.since >= self._stuck_s and not peer.is_ending:
+                stuck.took(taken, now)
+                continue
+            if now >= stuck.look_at or now - stuck.since >= self._stuck_s:
+                stuck.looked(link.unconfirmed_bytes(), now)
+            if now - stuck.since >= self._stuck_s:
                 waiting = link.pending_bytes() + peer.pending_bytes
                 text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s (limits.stuck_s)"
                 self.core.stuck(peer, text, time.monotonic())
@@ -474,6 +507,8 @@ class Shell:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
 
     def _drop(self, peer: Peer, link: Link) -> None:
+        """Closes the transport at once, with what waits for it."""
+        self.core.untold(peer, time.monotonic())
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()
@@ -483,17 +518,33 @@ class Shell:
         for move in self.core.take_moves():
             peer = move.peer
             self._congested.pop(peer.id, None)
+            self._behind.pop(peer.id, None)  # has not been looked at, so it is not confirmed and will be sent again
             old = self._links.pop(peer.id, None)
             if old is not None:
                 old.serve(None)
                 old.abort()
-            if move.newcomer is None:
-                continue
-            link = self._links.pop(move.newcomer.id)
+            if move.newcomer is not None:
+                self._hand_over(move.newcomer, peer, move.has_frames)
+
+    def _hand_over(self, newcomer: Peer, peer: Peer, has_frames: bool) -> None:
+        """The transport of the newcomer is that peer's, with what it has given. `has_frames`: some is in the core."""
+        behind = self._behind.pop(newcomer.id, None)
+        link = self._links.pop(newcomer.id, None)
+        if link is not None:
             link.serve(peer)
             self._links[peer.id] = link
             if peer.is_paused:
                 link.pause()
+        if not has_frames and behind is None:
+            return
+        rest = Behind(peer, has_frames, time.monotonic())
+        if behind is not None:
+            rest.later = behind.later
+            rest.lost_reason = behind.lost_reason
+        self._behind[peer.id] = rest
+        self._catch_up_soon()
+        if link is not None:
+            link.pause()
 
     def _turn(self) -> None:
         """Stops and begins to read where the core says so."""

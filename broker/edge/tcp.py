@@ -15,6 +15,7 @@ from broker.edge.accept import BACKLOG, accept
 from broker.edge.descriptors import Doorkeeper
 from broker.edge.origins import origin_of, peer_name
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
@@ -72,6 +73,10 @@ class TcpLink(asyncio.Protocol):
     def pending_bytes(self) -> int:
         assert self._transport is not None
         return self._transport.get_write_buffer_size()
+
+    def unconfirmed_bytes(self) -> int:
+        assert self._transport is not None
+        return unconfirmed_bytes(self._transport)
 
     def write(self, pieces: list[Piece]) -> None:
         assert self._transport is not None

@@ -20,6 +20,7 @@ from typing import Final, cast
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
@@ -109,6 +110,9 @@ class WebSocketLink(asyncio.Protocol):
 
     def pending_bytes(self) -> int:
         return self._transport.get_write_buffer_size()
+
+    def unconfirmed_bytes(self) -> int:
+        return unconfirmed_bytes(self._transport)
 
     def write(self, pieces: list[Piece]) -> None:
         if self._is_closing:

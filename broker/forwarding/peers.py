@@ -542,23 +542,25 @@ class Peer:
         self.drop_output()
         self.unsent_bytes = 0
 
-    def attach(self, newcomer: "Peer", now: float) -> bytes:
-        """Takes over the transport of another peer, whose RESUME is being looked at; the bytes that came behind it.
+    def attach(self, newcomer: "Peer", now: float) -> bool:
+        """Takes over the transport of another peer, whose RESUME is being looked at.
 
-        The newcomer is as good as lost then: it has no transport.
+        The newcomer is as good as lost then: it has no transport. True when bytes came behind the RESUME.
         """
         rest = newcomer.frame.take_rest()
         self.name = newcomer.name
         self.is_framed = newcomer.is_framed
         self.frame = FrameCursor(newcomer.is_framed, self.settings.max_frame_bytes)
+        if rest:
+            self.frame.feed(rest, now)
         self.heard_at = now
-        self.bytes_in += newcomer.bytes_in - len(rest)
+        self.bytes_in += newcomer.bytes_in
         newcomer.bytes_in = 0
         # Each is counted where it is from: the newcomer takes the peer's old place with it.
         self.address, newcomer.address = newcomer.address, self.address
         self.principal, newcomer.principal = newcomer.principal, self.principal
         newcomer.forget()
-        return rest
+        return len(rest) > 0
 
     def _dropped(self, wire_bytes: int) -> None:
         """So much of what has waited is gone. With the last of it, the edge is to look at the peer once more."""

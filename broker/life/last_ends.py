@@ -1,4 +1,4 @@
-"""Why connections ended whose clients could not be told: they read nothing, so the ERROR could not be written (D-73).
+"""Why connections ended whose clients may not have been told: not all that goes before the ERROR was taken (D-73).
 
 Told to the client when it comes again, if it said who it is in both SETUPs. Does not know how it is told.
 """

@@ -27,11 +27,12 @@ class Move:
     From now on `peer` has the transport that was `newcomer`'s; none when that is None.
     """
 
-    __slots__ = ("newcomer", "peer")
+    __slots__ = ("has_frames", "newcomer", "peer")
 
-    def __init__(self, peer: Peer, newcomer: Peer | None) -> None:
+    def __init__(self, peer: Peer, newcomer: Peer | None, has_frames: bool = False) -> None:
         self.peer: Final = peer
         self.newcomer: Final = newcomer
+        self.has_frames: Final = has_frames  # bytes came behind the RESUME: `Core.go_on` is to be called for `peer`
 
 
 class Sessions:
@@ -98,12 +99,12 @@ class Sessions:
         self._mask(peer, True)
         self._tell(PEER_SUSPENDED, peer, reason, text, now)
 
-    def resume(self, peer: Peer, session: Session, newcomer: Peer, resume: Resume, now: float) -> bytes:
-        """The suspended peer goes on with the newcomer's transport; the bytes that came there behind the RESUME."""
-        rest = peer.attach(newcomer, now)
+    def resume(self, peer: Peer, session: Session, newcomer: Peer, resume: Resume, now: float) -> None:
+        """The suspended peer goes on with the newcomer's transport."""
+        has_frames = peer.attach(newcomer, now)
         self.suspended_n -= 1
         self.resumed_n += 1
-        self._moves.append(Move(peer, newcomer))
+        self._moves.append(Move(peer, newcomer, has_frames))
         self._mask(peer, False)
         # "The server sends a RESUME_OK frame, indicating its last-received position", then what the client has missed.
         peer.resend(encode_resume_ok(session.received_position))
@@ -111,7 +112,6 @@ class Sessions:
         for raw in frames:
             peer.resend(raw)
         self._tell(PEER_RESUMED, peer, "", f"{len(frames)} frames are sent again", now)
-        return rest
 
     def take_moves(self) -> list[Move]:
         """What the edge has to move, in order."""

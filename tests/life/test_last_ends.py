@@ -6,7 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.life.last_ends import KEPT_S, MAX_LAST_ENDS, LastEnds
-from broker.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Setup
+from broker.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume, Setup
 from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.rsocket.notices import (
     CLIENT_ID_BYTES,
@@ -65,6 +65,29 @@ def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
     world.advance(1.0)
     [text] = told(come(world, client_entry(ME)))
     assert text.startswith("resume-overrun: ")
+
+
+def come_with_a_session(world: World) -> Wire:
+    wire = world.connect()
+    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, client_entry(ME), wants_resume=True, token=b"t").encode())
+    return wire
+
+
+def test_whose_session_ended_while_its_socket_was_broken_is_told_at_the_next_setup() -> None:
+    world = World()
+    come_with_a_session(world).lose()
+    world.advance(world.core.sessions.ttl_s)
+    world.connect().send(Resume(b"t", 0, 0).encode())  # is refused: there is no such session
+    assert told(come(world, client_entry(ME))) == ["resume-timeout: nobody resumed it within 60 s"]
+
+
+def test_who_is_told_that_its_session_cannot_be_resumed_is_told_once() -> None:
+    world = World()
+    come_with_a_session(world).lose()
+    newcomer = world.connect()
+    newcomer.send(Resume(b"t", 1000, 0).encode())
+    assert [frame.text.split(":")[0] for frame in newcomer.received()] == ["cannot-resume"]
+    assert told(come(world, client_entry(ME))) == []
 
 
 def test_who_could_be_told_is_told_once() -> None:

@@ -8,14 +8,21 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import SLICE_FRAMES, TICK_S, WEIGH_S, Shell
+from broker.edge.shell import CLOSE_S, LOOK_S, SLICE_FRAMES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
+from broker.rsocket.metadata import COMPOSITE_MIME
+from broker.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
 
 STUCK_S = 10.0
+
+
+def whole(raw: bytes) -> bytes:
+    """A frame with its length."""
+    return len(raw).to_bytes(3, "big") + raw
 
 
 class FakeTimer(asyncio.TimerHandle):
@@ -62,11 +69,15 @@ class FakeLoop:
 
     def tick(self) -> None:
         """Moves on to the next timer."""
+        self.fire()
+        self.turn()
+
+    def fire(self) -> None:
+        """As `tick`, without what is to be done in the turn behind it."""
         timer = self.timers()[0]
         timer.cancel()  # it fires once
         self.now = timer.at + self.late_s
         timer.callback()
-        self.turn()
 
 
 class FakeLink:
@@ -74,6 +85,10 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.pending = 0
+        self.takes = False  # all that is written, at once
+        self.written: list[bytes] = []
+        self.unconfirmed = 0  # with the system
+        self.looks = 0  # at that
         self.is_aborted = False
         self.writes = 0
         self.is_paused = False
@@ -85,8 +100,14 @@ class FakeLink:
     def pending_bytes(self) -> int:
         return self.pending
 
+    def unconfirmed_bytes(self) -> int:
+        self.looks += 1
+        return self.unconfirmed
+
     def write(self, pieces: list[Piece]) -> None:
-        self.pending += sum(map(len, pieces))
+        self.written += map(bytes, pieces)
+        if not self.takes:
+            self.pending += sum(map(len, pieces))
         self.writes += 1
 
     def pause(self) -> None:
@@ -150,6 +171,49 @@ async def test_a_peer_that_reads_more_slowly_than_others_write_is_not_stuck() ->
     bench.pass_time(3 * STUCK_S, write_more_than_is_taken)
     assert not bench.link.is_aborted
     assert bench.peer.pending_bytes > 500_000
+
+
+async def test_a_peer_that_reads_what_its_system_holds_is_not_stuck() -> None:
+    """The system takes no more for it meanwhile."""
+    bench = Bench()
+    bench.link.unconfirmed = 4 << 20
+
+    def read() -> None:
+        bench.link.unconfirmed -= 1
+
+    bench.pass_time(3 * STUCK_S, read)
+    assert not bench.link.is_aborted
+    bench.pass_time(STUCK_S - 2 * TICK_S)
+    assert not bench.link.is_aborted
+    bench.pass_time(LOOK_S + 4 * TICK_S)
+    assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
+
+
+@pytest.mark.parametrize(("taken_bytes", "most_looks"), [(1, 0), (0, 6)])
+async def test_the_system_is_asked_seldom_and_only_of_a_peer_for_which_it_takes_nothing(
+    taken_bytes: int, most_looks: int
+) -> None:
+    bench = Bench()
+
+    def take() -> None:
+        bench.link.pending -= taken_bytes
+
+    bench.pass_time(5.0, take)
+    assert bench.link.looks <= most_looks
+
+
+async def test_an_ended_peer_has_time_to_read_its_last_bytes_while_it_reads() -> None:
+    bench = Bench()
+    bench.link.unconfirmed = 4 << 20
+
+    def read() -> None:
+        bench.link.unconfirmed -= 1
+
+    bench.shell.refuse(bench.peer, "bad-frame", "enough")
+    bench.pass_time(4 * CLOSE_S, read)
+    assert not bench.link.is_aborted
+    bench.pass_time(2 * CLOSE_S)
+    assert bench.link.is_aborted
 
 
 async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it() -> None:
@@ -315,6 +379,59 @@ async def test_who_holds_much_and_has_taken_all_its_bytes_is_told_why_it_is_clos
     assert (heavy.links[1].is_aborted, heavy.links[1].writes - writes) == (False, 1)
 
 
+class Untold:
+    """A peer that says who it is and is not congested, and what it is told when it comes again."""
+
+    def __init__(self) -> None:
+        self.loop = FakeLoop()
+        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Dice(1), 0.0, START_MS)
+        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
+        self.shell.start()
+        self.peer, self.link = self.come()
+
+    def come(self) -> tuple[Peer, FakeLink]:
+        link = FakeLink()
+        peer = self.shell.connected("tcp 127.0.0.1:1", True, link)
+        setup = Setup(COMPOSITE_MIME, "a/b", 1_000_000, 2_000_000, client_entry(b"m" * CLIENT_ID_BYTES))
+        self.shell.received(peer, whole(setup.encode()))
+        self.loop.turn()
+        return peer, link
+
+    def told(self) -> list[str]:
+        notices = [find_notice(piece[9:]) for piece in self.come()[1].written]
+        return [notice.last_end for notice in notices if notice is not None]
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds / TICK_S)):
+            self.loop.tick()
+
+
+async def test_who_is_closed_because_all_hold_too_much_is_told_why_when_it_comes_again() -> None:
+    """Though it was not congested: the ERROR would have waited behind what its system has not taken."""
+    untold = Untold()
+    untold.shell.received(untold.peer, whole(encode_keepalive(bytes(1000), respond=True)))
+    untold.loop.turn()
+    untold.link.pending = 1_000_001
+    untold.pass_time(2 * WEIGH_S)
+    assert (untold.link.is_aborted, untold.peer.is_blocked) == (True, False)
+    text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
+    assert [told[:100] for told in untold.told()] == [f"over-limit: {text}"[:100]]
+    assert untold.told() == []
+
+
+@pytest.mark.parametrize(("pending", "told"), [(1000, ["bad-frame: enough"]), (0, [])])
+async def test_who_is_ended_before_its_system_has_taken_the_reason_is_told_when_it_comes_again(
+    pending: int, told: list[str]
+) -> None:
+    """Below the mark at which it would be congested."""
+    untold = Untold()
+    untold.link.pending, untold.link.takes = pending, not pending
+    untold.shell.refuse(untold.peer, "bad-frame", "enough")
+    untold.loop.turn()
+    untold.pass_time(2 * CLOSE_S)
+    assert untold.told() == told
+
+
 async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_more() -> None:
     heavy = Heavy()
     heavy.ask(1)
@@ -373,6 +490,18 @@ async def test_what_takes_less_than_a_turn_is_worked_off_at_once(monkeypatch: py
 async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = crowded(monkeypatch, math.inf)
     pair.shell.received(pair.peers[0], bytes([0x02, 0, 0]) + bytes(shell.TURN_BYTES - 3))
+    assert pair.links[0].is_paused
+    pair.loop.turn()
+    assert not pair.links[0].is_paused
+
+
+@pytest.mark.parametrize("frames_n", [SLICE_FRAMES, SLICE_FRAMES + 1])
+async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn_however_soon_that_is_worked_off(
+    monkeypatch: pytest.MonkeyPatch, frames_n: int
+) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    frame = encode_payload(99, NEXT, bytes(shell.TURN_BYTES // SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], (len(frame).to_bytes(3, "big") + frame) * frames_n)
     assert pair.links[0].is_paused
     pair.loop.turn()
     assert not pair.links[0].is_paused
