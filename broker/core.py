@@ -701,6 +701,10 @@ class Core(Ends):
         self._dirty.clear()
         return peers
 
+    def write_later(self, peer: Peer) -> None:
+        """The peer, which was taken, is to be written to in the next turn."""
+        self._dirty.append(peer)
+
     def take_moves(self) -> list[Move]:
         """Transports to move, in order; nothing of a peer may be written or read before.
 

@@ -18,7 +18,7 @@ from broker.core import Core
 from broker.edge.memory import Memory
 from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
-from broker.forwarding.outbound import Piece
+from broker.forwarding.outbound import LARGE_BYTES, Piece
 from broker.forwarding.peers import Peer
 from broker.forwarding.singles import SingleRequests
 
@@ -35,6 +35,7 @@ WEIGH_PARTS = 20  # a part of them with each tick
 SLICE_FRAMES = 32  # worked off before the time is looked at
 TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
 TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
+FLUSH_BYTES = 1 << 20  # of large output, handed to all transports together
 LOOK_S = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
@@ -368,24 +369,36 @@ class Shell:
             self._catch_up_soon()
         if self.core.has_writes():
             self._is_waking = True
-            self._loop.call_soon(self.flush)
+            self._loop.call_soon(self._woken)
         elif self._on_requests is not None:
             self._gather_requests()
 
-    def flush(self) -> None:
-        """Writes what the core has, now."""
+    def _woken(self) -> None:
         self._is_waking = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what the core has, now; what is too much for one turn, in the next."""
         self._was_alone = self._reads <= 1
         self._reads = 0
         self._messages_of = None
         if self.core.has_turned():
             self._turn()
+        room_bytes = FLUSH_BYTES
         for peer in self.core.take_writes():
             link = self._links.get(peer.id)
             if link is None:
                 continue
-            if peer.pending_bytes and not peer.is_blocked:
-                self._write(peer, link)
+            pending_bytes = peer.pending_bytes
+            if pending_bytes and not peer.is_blocked:
+                if pending_bytes >= LARGE_BYTES:
+                    if room_bytes <= 0:
+                        self.core.write_later(peer)
+                        continue
+                    self._write(peer, link)
+                    room_bytes -= pending_bytes - peer.pending_bytes
+                else:
+                    self._write(peer, link)
             elif peer.is_congested and not peer.is_blocked:  # what had waited was dropped
                 self._relieve(peer)
             if peer.is_ending:

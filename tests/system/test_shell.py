@@ -8,7 +8,7 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import CLOSE_S, LOOK_S, SLICE_FRAMES, TICK_S, WEIGH_S, Shell
+from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
@@ -273,6 +273,31 @@ async def test_answers_of_one_turn_are_written_together(monkeypatch: pytest.Monk
     assert [pair.ask(at) for at in (0, 1, 0)] == [[0, 0]] * 3
     pair.loop.turn()
     assert [link.writes for link in pair.links] == [1, 1]
+
+
+async def test_large_output_of_many_is_written_in_turns_and_small_output_at_once() -> None:
+    """Also when the broker writes between two turns, as to a peer that is read alone."""
+    pair = Pair()
+    for at in range(2, 6):
+        link = FakeLink()
+        pair.links.append(link)
+        pair.peers.append(pair.shell.connected(f"tcp 127.0.0.1:{at}", True, link))
+        pair.receive(at, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+    pair.loop.turn()
+    for peer, size in zip(pair.peers, (*[FLUSH_BYTES] * 5, 100), strict=True):
+        peer.send(encode_payload(1, NEXT, bytes(size)))
+
+    def written_to() -> list[int]:
+        return [at for at, link in enumerate(pair.links) if link.written]
+
+    pair.shell.flush()
+    assert written_to() == [0, 5]
+    pair.shell.flush()
+    assert written_to() == [0, 1, 5]
+    for at in (2, 3, 4):
+        pair.loop.turn()
+        assert written_to() == [*range(at + 1), 5]
+    assert [peer.pending_bytes for peer in pair.peers] == [0] * 6
 
 
 async def test_a_turn_with_many_reads_makes_the_next_one_gather(monkeypatch: pytest.MonkeyPatch) -> None:
