@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from admin_api.errors import Handler, shown
+from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
 
@@ -86,6 +87,7 @@ class AdminListener:
 
     async def listen(self, host: str, port: int) -> int:
         """Begins; the port, which the system chose if `port` is 0. OSError, and nothing is left open."""
+        DESCRIPTORS.measure()
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
@@ -113,7 +115,7 @@ class AdminListener:
         name = transport.get_extra_info("peername")
         address = address_of(str(name[0])) if isinstance(name, tuple) else "unix"
         now = asyncio.get_running_loop().time()
-        among, limit_n, of_whom = list(self._callers), MAX_CONNECTIONS, ""
+        among, limit_n, of_whom = list(self._callers), max_connections(), ""
         own = [each for each in among if self._callers[each].address == address]
         share_n = (limit_n + ADDRESS_PART - 1) // ADDRESS_PART
         if share_n <= len(own) and share_n < limit_n:
@@ -179,6 +181,11 @@ class AdminListener:
 
     def _say(self, address: str, text: str) -> None:
         STRANGERS.say(f"{CONNECTION} (closed)", address, logging.INFO, f"admin {address}: {text}")
+
+
+def max_connections() -> int:
+    """How many there may be: no more than a part of the descriptors that are kept, or files and dials had none."""
+    return max(1, min(MAX_CONNECTIONS, DESCRIPTORS.admin_n))
 
 
 class Entrance(asyncio.Protocol):

@@ -42,6 +42,7 @@ NEIGHBOURS = {
         "broker.events",
         "broker.errors",
         "broker.limited_log",
+        "broker.edge.descriptors",  # the admin port has some of those that no peer gets
         "broker.edge.origins",  # addresses count as they do for peers
         "broker.wire",
         "spark_sink.reading.folder",  # which event files there are: one answer for readers near and far

@@ -12,6 +12,7 @@ from aiohttp import web
 from admin_api import bodies, listener
 from admin_api.app import make_app
 from admin_api.listener import AdminListener
+from broker.edge.descriptors import DESCRIPTORS
 from broker.limited_log import STRANGERS
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import World
@@ -214,6 +215,15 @@ async def test_one_address_has_half_of_the_places_and_of_ipv6_a_64_is_one(
     text = "closed for another one: 3 connections of this address are open, the limit is 3"
     assert lines() == [f"admin 2001:db8::/64: {text}"] * 2
     await made.cleanup()
+
+
+@pytest.mark.parametrize(("limit_n", "places_n"), [(1 << 20, 128), (1024, 128), (256, 43), (16, 3), (1, 1)])
+def test_the_admin_port_leaves_some_of_the_descriptors_that_are_kept_to_files_and_dials(
+    monkeypatch: pytest.MonkeyPatch, limit_n: int, places_n: int
+) -> None:
+    monkeypatch.setattr(DESCRIPTORS, "limit_n", limit_n)
+    assert listener.max_connections() == places_n
+    assert limit_n < 4 or places_n < DESCRIPTORS.reserved_n
 
 
 async def test_who_does_not_read_its_answer_is_closed(
