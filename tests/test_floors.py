@@ -25,7 +25,7 @@ FLOORS = [
     ["broker.cluster_options"],
     ["broker.options"],
     ["broker.cluster_config", "broker.config_warnings", "broker.hosts"],
-    ["broker.config", "broker.log", "broker.limited_log"],
+    ["broker.config", "broker.log", "broker.limited_log", "broker.hangup"],
     ["broker.edge"],
     ["broker.views"],
     ["broker.server"],
