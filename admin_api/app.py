@@ -15,6 +15,7 @@ from admin_api.endpoints import Endpoints
 from admin_api.errors import Handler, problems
 from admin_api.guards import known_host_only
 from admin_api.listener import AdminListener
+from admin_api.page import POLICY
 from admin_api.parameters import AFTER, ARCHIVED, BROKER, PART, SERVICE, SOURCE, reject_unknown
 
 __all__ = ["Admin", "CHANGES", "ENDPOINTS", "make_app", "start_admin"]
@@ -23,6 +24,7 @@ HEADERS: Final = {
     "Server": "rsocket-broker",  # aiohttp would tell its version and Python's
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": POLICY,
 }
 NONE: Final[frozenset[str]] = frozenset()
 ROUTE_DRAIN: Final = "/api/v1/routes/{id:[^/]+}/drain"

@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from admin_api.errors import AdminError, shown
+from admin_api.listener import BEING_SENT
 from admin_api.parameters import MAX_NUMBER, after_of, archived_of, part_of, source_of
 from admin_api.schemas import json_response
 from broker.views import Part
@@ -210,6 +211,7 @@ class _Sent(web.FileResponse):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Sends it. ConnectionResetError: the reader was too slow and is cut off."""
         async with self._places:
+            request[BEING_SENT] = True
             try:
                 async with asyncio.timeout(SEND_S):
                     return await super().prepare(request)
@@ -217,6 +219,8 @@ class _Sent(web.FileResponse):
                 if request.transport is not None:
                     request.transport.abort()
                 raise ConnectionResetError(f"a file was not sent within {SEND_S:.0f} s") from None
+            finally:
+                del request[BEING_SENT]
 
 
 def _rest() -> None:

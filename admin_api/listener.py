@@ -2,7 +2,9 @@
 
     accepted ──► asks ──► is answered ──► quiet ──► asks … ──QUIET_S without a whole request──► closed
                               └── reads nothing of its answer for STALLED_S ──► closed
-    one too many ──► whoever has been quiet for longest is closed for it, or it is closed itself when nobody is
+    one too many ──► closed for it is who has been quiet for longest: asks nothing, or its request has not come whole;
+                     else who has taken nothing of its answer for longest; it is itself when all are worked for
+    one too many of an address ──► the same, among those of that address
 
 Decides that; what is answered is the application's. aiohttp would keep half a request for an hour, as many of them as
 there are file descriptors, and writes a traceback for each that it cannot read.
@@ -18,28 +20,51 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from admin_api.errors import Handler, shown
+from broker.edge.descriptors import DESCRIPTORS
+from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
 
 STOP_S: Final = 1.0  # for answers in flight when the broker ends; all of them are short
 MAX_CONNECTIONS: Final = 128  # readers of event files included, who are many where Spark is a cluster
+ADDRESS_PART: Final = 2  # one address has at most such a part of them: a half
 QUIET_S: Final = 30.0  # from its beginning, or from an answer, until a request is whole; Prometheus asks every 15 s
 STALLED_S: Final = 30.0  # an answer that waits and is not read
 LOOK_S: Final = 1.0  # between two looks who does not read
 BACKLOG: Final = 128  # connections that the system accepts for us while the loop is busy
 CONNECTION: Final = "AdminConnection"  # kinds of lines
 REQUEST: Final = "AdminRequest"
+BEING_SENT: Final = web.RequestKey("BEING_SENT", bool)  # in a request while its answer is a file that the kernel sends
 
 
 class Caller:
     """One connection."""
 
-    __slots__ = ("address", "busy_n", "progress_at", "waiting_bytes")
+    __slots__ = ("address", "has_handler", "progress_at", "request", "waiting_bytes")
 
     def __init__(self, address: str, now: float) -> None:
         self.address: Final = address
-        self.busy_n = 0  # requests that are being answered
+        self.request: web.Request | None = None  # the latest one; None before its head has come
+        self.has_handler = False  # a handler has begun with that, and has not ended
         self.progress_at = now  # when it last took some of its answer
         self.waiting_bytes = 0  # of its answer, at the last look
+
+    @property
+    def is_worked_for(self) -> bool:
+        """Its request is whole, and its answer is being made, or is a file that is being sent.
+
+        Half a body costs nothing to send: who waits for the other half keeps no place from others.
+        """
+        if self.request is None:
+            return False
+        if self.has_handler:
+            return self.request.content.is_eof()
+        return BEING_SENT in self.request
+
+    def look(self, waiting_bytes: int, now: float) -> None:
+        """So much of its answer waits now."""
+        if not waiting_bytes or waiting_bytes < self.waiting_bytes:
+            self.progress_at = now
+        self.waiting_bytes = waiting_bytes
 
 
 class AdminListener:
@@ -62,6 +87,7 @@ class AdminListener:
 
     async def listen(self, host: str, port: int) -> int:
         """Begins; the port, which the system chose if `port` is 0. OSError, and nothing is left open."""
+        DESCRIPTORS.measure()
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
@@ -87,17 +113,23 @@ class AdminListener:
         """A connection was accepted: aiohttp's protocol for it, None when it is one too many."""
         self._forget_gone()
         name = transport.get_extra_info("peername")
-        address = str(name[0]) if isinstance(name, tuple) else "unix"
-        if len(self._callers) >= MAX_CONNECTIONS:
-            text = f"{len(self._callers)} connections are open, the limit is {MAX_CONNECTIONS}"
-            quiet = next((each for each, caller in self._callers.items() if self._is_quiet(each, caller)), None)
-            if quiet is None:
+        address = address_of(str(name[0])) if isinstance(name, tuple) else "unix"
+        now = asyncio.get_running_loop().time()
+        among, limit_n, of_whom = list(self._callers), max_connections(), ""
+        own = [each for each in among if self._callers[each].address == address]
+        share_n = (limit_n + ADDRESS_PART - 1) // ADDRESS_PART
+        if share_n <= len(own) and share_n < limit_n:
+            among, limit_n, of_whom = own, share_n, " of this address"
+        if len(among) >= limit_n:
+            text = f"{len(among)} connections{of_whom} are open, the limit is {limit_n}"
+            least = self._find_least(among, now)
+            if least is None:
                 self._say(address, f"closed at once: {text}, and all are being answered")
                 return None
-            self._say(self._callers.pop(quiet).address, f"closed for another one: {text}")
-            quiet.abort()
+            self._say(self._callers.pop(least).address, f"closed for another one: {text}")
+            least.abort()
         assert self._runner.server is not None  # `listen` has set it up
-        self._callers[transport] = Caller(address, asyncio.get_running_loop().time())
+        self._callers[transport] = Caller(address, now)
         return self._runner.server()
 
     def size(self) -> int:
@@ -112,14 +144,23 @@ class AdminListener:
         if transport is None or caller is None:
             return await handler(request)
         self._callers[transport] = caller  # who has just asked comes last
-        caller.busy_n += 1
+        caller.request, caller.has_handler = request, True
         try:
             return await handler(request)
         finally:
-            caller.busy_n -= 1
+            caller.has_handler = False
 
-    def _is_quiet(self, transport: asyncio.Transport, caller: Caller) -> bool:
-        return not caller.busy_n and not transport.get_write_buffer_size()
+    def _find_least(self, among: list[asyncio.Transport], now: float) -> asyncio.Transport | None:
+        """Which of these would lose least when it is closed; None when all are worked for."""
+        stalled: list[asyncio.Transport] = []
+        for transport in among:
+            caller, waiting = self._callers[transport], transport.get_write_buffer_size()
+            caller.look(waiting, now)
+            if waiting:
+                stalled.append(transport)
+            elif not caller.is_worked_for:
+                return transport
+        return min(stalled, key=lambda each: self._callers[each].progress_at, default=None)
 
     def _look(self) -> None:
         """Closes those that do not read their answers."""
@@ -129,9 +170,7 @@ class AdminListener:
         now = loop.time()
         for transport, caller in list(self._callers.items()):
             waiting = transport.get_write_buffer_size()
-            if not waiting or waiting < caller.waiting_bytes:
-                caller.progress_at = now
-            caller.waiting_bytes = waiting
+            caller.look(waiting, now)
             if now - caller.progress_at >= STALLED_S:
                 self._say(caller.address, f"closed: {waiting} bytes wait to be read, none was for {STALLED_S:g} s")
                 transport.abort()
@@ -142,6 +181,11 @@ class AdminListener:
 
     def _say(self, address: str, text: str) -> None:
         STRANGERS.say(f"{CONNECTION} (closed)", address, logging.INFO, f"admin {address}: {text}")
+
+
+def max_connections() -> int:
+    """How many there may be: no more than a part of the descriptors that are kept, or files and dials had none."""
+    return max(1, min(MAX_CONNECTIONS, DESCRIPTORS.admin_n))
 
 
 class Entrance(asyncio.Protocol):

@@ -1,5 +1,7 @@
 """The page at /: what this is, how it is, and where the rest is. Plain HTML without scripts; it reloads itself."""
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -29,18 +31,25 @@ LINKS: Final = (
     ("/readyz", "does it take requests?"),
 )
 
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse }
+td, th { text-align: left; padding: .15rem 1.5rem .15rem 0; font-weight: normal; vertical-align: top }
+th { color: #777 }
+"""
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# The Content-Security-Policy of all answers: no script runs, and no page of another site has one of them in a frame.
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="{reload_s}">
 <title>{name} · rsocket-broker</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
-table {{ border-collapse: collapse }}
-td, th {{ text-align: left; padding: .15rem 1.5rem .15rem 0; font-weight: normal; vertical-align: top }}
-th {{ color: #777 }}
-</style>
+<style>{style}</style>
 </head>
 <body>
 <h1>{name}</h1>
@@ -84,6 +93,7 @@ def index_page(status: StatusView, brokers: Listed[BrokerView], links: LinksView
     }
     return _PAGE.format(
         reload_s=RELOAD_S,
+        style=_STYLE,
         name=escape(status.name),
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
         cluster=_cluster(brokers, links),

@@ -5,6 +5,8 @@
 
 So nobody fills a disk, or hides what others say, with what costs him a packet (D-67). Decides which lines are written;
 what they tell it does not know. All are counted, by what they are about and whether they were written (`lines`).
+
+    0 ──────── any line ──────── 300 ──── first line of an address ──── 400 ──── numbers of the second before ──── 500
 """
 
 import asyncio
@@ -15,6 +17,8 @@ from typing import Final
 
 LINES_PER_S: Final = 10  # of one kind, about one address
 MAX_LINES_PER_S: Final = 500  # about all of them: a restart of thousands of clients is told by numbers, too
+NUMBERS_PER_S: Final = 100  # of these lines are for numbers; the last one stands for all that have no other
+FIRST_LINES_PER_S: Final = 100  # of them are for addresses that have written nothing yet, LINES_PER_S of each kind
 MAX_ADDRESSES: Final = 1000  # kinds and addresses that are told apart in one second; the others are counted together
 SECOND_S: Final = 1.0
 OTHERS: Final = "others"
@@ -41,7 +45,9 @@ class LimitedLog:
         self._logger: Final = logger
         self._clock: Final = clock
         self._counts: dict[tuple[str, str], Count] = {}  # of this second, by kind and address
-        self._lines_n = 0  # written in this second
+        self._lines_n = 0  # written in this second, without numbers
+        self._written: set[str] = set()  # addresses about which these are; bounded by them
+        self._firsts: dict[str, int] = {}  # of FIRST_LINES_PER_S those that each kind has had
         self._ends_at = 0.0  # this second
         self._timer: asyncio.TimerHandle | None = None  # None: nothing was left unwritten in this second
 
@@ -64,11 +70,12 @@ class LimitedLog:
             key = (kind, OTHERS)
         count = self._counts.setdefault(key, Count())
         count.lines_n += 1
-        is_written = count.lines_n <= LINES_PER_S and self._lines_n < MAX_LINES_PER_S
+        is_written = count.lines_n <= LINES_PER_S and self._has_room(kind, address)
         name = (kind.partition(" (")[0], is_written)
         self.lines[name] = self.lines.get(name, 0) + 1
         if is_written:
             self._lines_n += 1
+            self._written.add(address)
             return True
         count.unwritten_n += 1
         count.level = max(count.level, level)
@@ -83,11 +90,30 @@ class LimitedLog:
             self._timer = None
         counts, self._counts = self._counts, {}
         self._lines_n = 0
+        self._written.clear()
+        self._firsts.clear()
         self._ends_at = self._clock() + SECOND_S
-        for (kind, address), count in counts.items():
-            if count.unwritten_n:
-                text = f"{address}: {count.unwritten_n} more like it within a second: {kind}"
-                self._logger.log(count.level, "%s", text)
+        unwritten = [(key, count) for key, count in counts.items() if count.unwritten_n]
+        if len(unwritten) > NUMBERS_PER_S:
+            unwritten.sort(key=lambda each: (-each[1].level, -each[1].unwritten_n))
+        told = unwritten if len(unwritten) <= NUMBERS_PER_S else unwritten[: NUMBERS_PER_S - 1]
+        for (kind, address), count in told:
+            text = f"{address}: {count.unwritten_n} more like it within a second: {kind}"
+            self._logger.log(count.level, "%s", text)
+        rest = [count for _, count in unwritten[len(told) :]]
+        if rest:
+            text = f"{OTHERS}: {sum(count.unwritten_n for count in rest)} more within a second"
+            self._logger.log(rest[0].level, "%s", f"{text}, of {len(rest)} kinds and addresses")
+
+    def _has_room(self, kind: str, address: str) -> bool:
+        """There is room for a line in this second; for the last ones only if it is the first of its address."""
+        left_n = MAX_LINES_PER_S - NUMBERS_PER_S - self._lines_n
+        if left_n > FIRST_LINES_PER_S:
+            return True
+        if left_n <= 0 or address in self._written or self._firsts.get(kind, 0) >= LINES_PER_S:
+            return False
+        self._firsts[kind] = self._firsts.get(kind, 0) + 1
+        return True
 
 
 STRANGERS: Final = LimitedLog(logging.getLogger("broker"))  # of this process, which has one log

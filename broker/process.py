@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from broker.edge.descriptors import DESCRIPTORS
+from broker.hangup import HANGUPS
 
 GC_THRESHOLDS: Final = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
@@ -35,11 +36,14 @@ def heed_signals(stop: Callable[[], None]) -> None:
     """SIGTERM and SIGINT call `stop`. SIGHUP, which would end the process at once, is told and ignored.
 
     A terminal that was closed sends it, too, and who wants a configuration to be read again; a broker reads none again.
+    One that came while it started is told now.
     """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, _say_hangup)
+    if HANGUPS.early_n:
+        _say_hangup()
 
 
 def stop_at_eof(stop: Callable[[], None]) -> None:

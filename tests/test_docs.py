@@ -47,6 +47,20 @@ def test_every_decision_that_the_code_cites_is_in_the_list() -> None:
             assert decision in listed, f"{path} cites {decision}"
 
 
+def test_every_decision_has_one_row() -> None:
+    """A merge that keeps the lines of both sides makes two, which then say different things."""
+    listed = re.findall(r"^\| (D-\d+) ", (ROOT / "docs/protocol-decisions.md").read_text(), re.MULTILINE)
+    assert [each for each in listed if listed.count(each) > 1] == []
+
+
+def test_no_line_of_text_stands_twice_in_a_document() -> None:
+    """The same merge; its two sides begin alike, so the first half of a long line is looked at."""
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        begins = [line[:60] for line in text.splitlines() if len(line) >= 60 and not line.startswith(("|", "    "))]
+        assert [each for each in begins if begins.count(each) > 1] == [], page.name
+
+
 def test_the_figures_in_the_readme_are_those_that_were_measured() -> None:
     assert BEGIN + section() + END in (ROOT / "README.md").read_text()
 

@@ -25,7 +25,7 @@ FLOORS = [
     ["broker.cluster_options"],
     ["broker.options"],
     ["broker.cluster_config", "broker.config_warnings", "broker.hosts"],
-    ["broker.config", "broker.log", "broker.limited_log"],
+    ["broker.config", "broker.log", "broker.limited_log", "broker.hangup"],
     ["broker.edge"],
     ["broker.views"],
     ["broker.server"],
@@ -42,6 +42,8 @@ NEIGHBOURS = {
         "broker.events",
         "broker.errors",
         "broker.limited_log",
+        "broker.edge.descriptors",  # the admin port has some of those that no peer gets
+        "broker.edge.origins",  # addresses count as they do for peers
         "broker.wire",
         "spark_sink.reading.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.segments",  # their names

@@ -17,7 +17,7 @@ from broker.events import (
     ROUTE_JOINED,
     LifecycleEvent,
 )
-from broker.limited_log import LINES_PER_S, MAX_ADDRESSES, MAX_LINES_PER_S, OTHERS, LimitedLog
+from broker.limited_log import LINES_PER_S, MAX_ADDRESSES, MAX_LINES_PER_S, NUMBERS_PER_S, OTHERS, LimitedLog
 from broker.log import OF_STRANGERS, level_of, line_kind
 from tests.system.waits import until
 
@@ -104,24 +104,48 @@ async def test_lines_below_the_level_are_not_counted(bench: Bench) -> None:
 
 
 async def test_all_together_write_so_many_and_each_is_counted(bench: Bench) -> None:
-    """Whoever has many addresses fills no disk either."""
-    addresses_n = MAX_LINES_PER_S // LINES_PER_S
-    for number in range(addresses_n):
-        bench.say(LINES_PER_S, f"10.0.0.{number}")
-    bench.say(1, "10.1.0.1")
-    assert len(bench.taken()) == MAX_LINES_PER_S
+    """Whoever has many addresses fills no disk either, neither with lines nor with their numbers."""
+    for second in range(3):
+        for number in range(MAX_ADDRESSES):
+            bench.say(2, f"a{number}")
+            bench.say(2, f"a{number}", "RouteJoined")
+        assert len(bench.taken()) <= MAX_LINES_PER_S, second
+        bench.now += 1.0
+    assert sum(bench.log.lines.values()) == 3 * 4 * MAX_ADDRESSES
+
+
+async def test_the_numbers_are_those_of_the_gravest_and_the_most_and_one_of_the_rest(bench: Bench) -> None:
+    for number in range(NUMBERS_PER_S + 50):
+        bench.say(LINES_PER_S + 1 + number, f"a{number}")
+    bench.say(LINES_PER_S + 1, "grave", level=logging.WARNING)
+    bench.lines.clear()
     bench.log.flush()
-    assert bench.taken() == [f"10.1.0.1: 1 more like it within a second: {KIND}"]
+    numbers = bench.taken()
+    assert len(numbers) == NUMBERS_PER_S
+    assert numbers[0].startswith("grave: ")
+    assert numbers[1] == f"a{NUMBERS_PER_S + 49}: {NUMBERS_PER_S + 60} more like it within a second: {KIND}"
+    rest_n = 150 + 1 - (NUMBERS_PER_S - 1)
+    assert numbers[-1].startswith(f"{OTHERS}: ")
+    assert numbers[-1].endswith(f" more within a second, of {rest_n} kinds and addresses")
+
+
+async def test_who_has_written_nothing_yet_is_heard_while_others_write_much(bench: Bench) -> None:
+    """However many addresses they have, as long as what they do is of few kinds."""
+    for number in range(MAX_LINES_PER_S):
+        bench.say(LINES_PER_S, f"a{number}")
+    bench.taken()
+    bench.say(2, "10.1.0.1", "PeerClosed (slow-peer)", logging.WARNING)
+    assert bench.taken() == ["10.1.0.1 line 0"]
 
 
 async def test_so_many_addresses_are_told_apart_and_the_others_are_counted_together(bench: Bench) -> None:
     for number in range(MAX_ADDRESSES):
         bench.say(1, f"a{number}")
     for number in range(20):
-        bench.say(1, f"b{number}")
+        bench.say(1, f"b{number}", level=logging.WARNING)
     bench.taken()
     bench.log.flush()
-    assert bench.taken()[-1] == f"{OTHERS}: 20 more like it within a second: {KIND}"
+    assert bench.taken()[0] == f"{OTHERS}: 20 more like it within a second: {KIND}"
     bench.say(1, "b1")
     assert bench.taken() == ["b1 line 0"]
 

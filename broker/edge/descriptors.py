@@ -22,6 +22,7 @@ from broker.limited_log import STRANGERS
 
 RESERVED_N: Final = 192  # descriptors that no peer gets: `admin_api.listener.MAX_CONNECTIONS`, files, dials, lookups
 RESERVED_PART: Final = 4  # but one of so many at most, where there are few
+ADMIN_PARTS: Final = 3  # of those that are kept one of so many is for files, dials and lookups, the others for admin
 LOOK_S: Final = 1.0  # between two looks whether any is left
 KIND: Final = "Descriptors"
 
@@ -39,6 +40,11 @@ class Descriptors:
     def reserved_n(self) -> int:
         """The last so many are for no peer."""
         return min(RESERVED_N, self.limit_n // RESERVED_PART)
+
+    @property
+    def admin_n(self) -> int:
+        """So many of them may be connections of the admin port; the rest is for files and other brokers."""
+        return self.reserved_n - self.reserved_n // ADMIN_PARTS
 
     def measure(self) -> None:
         """What the system allows now."""

@@ -24,7 +24,7 @@ from broker.forwarding.fanouts import Fanout, Fanouts, Step
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
-from broker.forwarding.splices import is_request_n, verdict_of
+from broker.forwarding.splices import is_request_n, shared_origin_of, verdict_of
 from broker.forwarding.timers import Timer
 from broker.routing.loads import Load
 from broker.routing.table import Route
@@ -348,7 +348,10 @@ class Multicast(Trunk):
         branch.server.streams.pop(branch.stream_id, None)
         # Its latency says nothing here: the other branches and the caller's credit are in it.
         if branch.route is not None:
-            branch.route.load.ended(self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, self.caller.id)
+            caller = self.caller
+            branch.route.load.ended(
+                self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, shared_origin_of(caller)
+            )
 
 
 class Passing(Step):

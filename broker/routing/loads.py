@@ -24,6 +24,8 @@ FIRST_SHARE: Final = 0.1  # of a full share, for a route that has just joined an
 DECAY_S: Final = 10.0  # a latency seen so long ago counts 1/e; Finagle's time for its peak EWMA
 KNOWN_US: Final = 1.0  # a latency that has decayed below this says nothing any more
 FAILED_US: Final = 1e6  # what an ERROR counts as when nothing is known of a route
+_TOLD_APART: Final = 61  # callers, by their numbers; more of them share bits of an int that needs no memory of its own
+_LONG_AGO: Final = -1e9  # seconds, monotonic
 MAX_FAILED_US: Final = 60e6  # up to which errors in a row double a latency: it is 5 ms again after 94 s
 
 
@@ -47,10 +49,13 @@ class Load:
 
     __slots__ = (
         "_counts_all",
+        "_elsewhere_at",
+        "_erred_for",
         "_good_at",
         "_good_before",
-        "_good_before_at",
-        "_good_by",
+        "_good_for",
+        "_good_from",
+        "_good_until",
         "_half_n",
         "_limit",
         "_slow_start_s",
@@ -60,6 +65,7 @@ class Load:
         "ejected_until",
         "ejections_n",
         "erred_by",
+        "erred_from",
         "errors_n",
         "ewma_at",
         "ewma_us",
@@ -92,13 +98,18 @@ class Load:
         self.warm_at: Final = now + service.policy.slow_start_s  # from then on it gets a full share
         self.errors_n = 0  # in a row
         self.erred_by = NOBODY  # who met the first of them
-        self.is_joint = False  # others have met some of them, too
+        self.erred_from = ""  # and where that is, see `ended`
+        self._erred_for = 0  # all who met some of them, a bit for each
+        self.is_joint = False  # others, elsewhere, have met some of them, too
         self.is_suspected = False  # it is among the suspects for them
-        # The two callers that it served well last, and when: seconds, monotonic.
-        self._good_by = NOBODY
-        self._good_at = 0.0
-        self._good_before = NOBODY
-        self._good_before_at = 0.0
+        # Whom it served well, a bit for each: until `_good_until`, and in the `eject_s` before that began.
+        self._good_for = 0
+        self._good_before = 0
+        self._good_until = 0.0
+        # Where the last of them was, and when; and when the last one that was elsewhere: seconds, monotonic.
+        self._good_from = ""
+        self._good_at = _LONG_AGO
+        self._elsewhere_at = _LONG_AGO
         self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
         self.relieved_at = 0.0  # when its latest ejection was over
@@ -146,8 +157,13 @@ class Load:
             if self.awaited_n >= self._watch_n:
                 self._count_begun(caller)
 
-    def ended(self, is_awaited: bool, verdict: int, latency_us: int, now: float, caller: int = 0) -> None:
-        """A request that it served has ended: GOOD, BAD or NEITHER. `now` 0.0: in a multicast, some time ago."""
+    def ended(
+        self, is_awaited: bool, verdict: int, latency_us: int, now: float, caller: int = 0, origin: str = ""
+    ) -> None:
+        """A request that it served has ended: GOOD, BAD or NEITHER. `now` 0.0: in a multicast, some time ago.
+
+        `origin`: what the caller shares with its other connections; empty: nothing.
+        """
         self.in_flight -= 1
         if is_awaited:
             self.service.awaited_n -= 1
@@ -159,45 +175,65 @@ class Load:
         if verdict == GOOD:
             self.errors_n = 0
             if now > 0.0:
-                if caller != self._good_by:
-                    self._good_before = self._good_by
-                    self._good_before_at = self._good_at
-                    self._good_by = caller
+                if now >= self._good_until:
+                    self._turn(now)
+                self._good_for |= 1 << caller % _TOLD_APART
+                if origin != self._good_from:
+                    self._elsewhere_at = self._good_at
+                    self._good_from = origin
                 self._good_at = now
         elif verdict == BAD:
-            self._erred(caller, now)
+            self._erred(caller, origin, now)
 
     def is_believed(self, now: float) -> bool:
         """Its errors in a row say something about it: two callers met them, or the only one that it has (D-37).
 
-        One caller among others could pin a few requests to it that it must answer so. It has others when it has served
-        one well lately, within the time that an ejection takes.
+        One caller among others could pin a few requests to it that it must answer so, on as many connections as it
+        likes. So two callers are two origins; and one origin is the only one when nobody else was served well lately,
+        within the time that an ejection takes: nobody elsewhere, nor on a connection that has met no error since.
         """
         if self.is_joint:
             return True
-        other, at = self._good_by, self._good_at
-        if other == self.erred_by:
-            other, at = self._good_before, self._good_before_at
-        return other == NOBODY or now - at >= self.service.policy.eject_s
+        eject_s = self.service.policy.eject_s
+        if now - self._good_at >= eject_s:
+            return True
+        if self._good_from != self.erred_from or now - self._elsewhere_at < eject_s:
+            return False
+        lately = self._good_for if now >= self._good_until else self._good_for | self._good_before
+        return lately & ~self._erred_for == 0
 
     def take_blame(self, old: "Load") -> None:
         """Its errors, and who met them, are those of another load: its connection offered that route before."""
         self.errors_n = old.errors_n
         self.erred_by = old.erred_by
+        self.erred_from = old.erred_from
+        self._erred_for = old._erred_for
         self.is_joint = old.is_joint
-        self._good_by = old._good_by
-        self._good_at = old._good_at
+        self._good_for = old._good_for
         self._good_before = old._good_before
-        self._good_before_at = old._good_before_at
+        self._good_until = old._good_until
+        self._good_from = old._good_from
+        self._good_at = old._good_at
+        self._elsewhere_at = old._elsewhere_at
 
-    def _erred(self, caller: int, now: float) -> None:
+    def _turn(self, now: float) -> None:
+        """The bits of those that were served well long ago are forgotten."""
+        eject_s = self.service.policy.eject_s
+        self._good_before = self._good_for if now < self._good_until + eject_s else 0
+        self._good_for = 0
+        self._good_until = now + eject_s
+
+    def _erred(self, caller: int, origin: str, now: float) -> None:
         self.errors_n += 1
         if self.errors_n == 1:
             self.erred_by = caller
+            self.erred_from = origin
+            self._erred_for = 0
             self.is_joint = False
             self.is_suspected = False
-        elif caller != self.erred_by:
+        elif origin != self.erred_from or (not origin and caller != self.erred_by):
             self.is_joint = True
+        self._erred_for |= 1 << caller % _TOLD_APART
         limit = self.service.policy.eject_after_errors
         if 0 < limit <= self.errors_n and not self.is_suspected and self.is_believed(now):
             self.is_suspected = True

@@ -34,7 +34,7 @@ READ_BYTES: Final = 4096  # of beats, at one time
 LIVED_S: Final = 5.0  # it was not the start that failed
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
-COMMAND: Final = (sys.executable, "-m", "broker.workers.worker")
+COMMAND: Final = (sys.executable, "-m", "broker.workers")
 
 _log: Final = logging.getLogger(__name__)
 

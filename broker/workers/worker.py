@@ -1,5 +1,5 @@
 """One worker: a broker that accepts on ports that others accept on, too. The supervisor starts it:
-`python -m broker.workers.worker`.
+`python -m broker.workers`.
 
 Its standard input is a pipe from the supervisor: what it is told, then nothing, and at its end the supervisor is gone.
 A worker without a supervisor would go on with ports that nobody could take, so it stops then, as after SIGTERM.
@@ -83,7 +83,3 @@ def _beat(loop: asyncio.AbstractEventLoop) -> None:
 def _remove(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,13 @@
 """The REST API: what each path answers, and how it refuses."""
 
+import asyncio
+import base64
+import hashlib
 import json
 import logging
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +22,9 @@ from broker.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions, Se
 from broker.routing.policies import Policy
 from broker.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.conftest import missing
 from tests.fakes import START_MS, World
+from tests.spark_sink.report.chromium import browser, find_chromium
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 NOBODY = "00000000-0000-0000-0000-0000000000ff"
@@ -389,6 +395,37 @@ async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, 
         page = await answer.text()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nothing/is/here"])
+async def test_no_script_runs_in_an_answer_and_none_stands_in_a_frame(client: TestClient[Any, Any], path: str) -> None:
+    async with client.get(path) as answer:
+        policy, page = answer.headers["Content-Security-Policy"].split("; "), await answer.text()
+    styles = [part.partition("</style>")[0] for part in page.split("<style>")[1:]]
+    hashes = [base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() for style in styles]
+    assert policy[0] == "default-src 'none'"
+    assert policy[2:] == ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"]
+    assert all(policy[1] == f"style-src 'sha256-{each}'" for each in hashes)
+    assert len(hashes) == (path == "/")
+    assert "style=" not in page
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+async def test_a_browser_shows_the_page_under_its_policy(client: TestClient[Any, Any], tmp_path: Path) -> None:
+    program = find_chromium()
+    if program is None:
+        missing("there is no Chromium: apt install chromium")
+    url = str(client.make_url("/"))
+    async with browser(program, tmp_path / "browser") as page:
+        await page.ask("Page.navigate", url=url)
+        async with asyncio.timeout(60):
+            while not await page.value(f"location.href == {json.dumps(url)} && document.readyState == 'complete'"):
+                await asyncio.sleep(0.05)
+        assert await page.value("getComputedStyle(document.body).maxWidth") == "736px"
+        assert page.errors == []
+        await page.value("void document.body.append(Object.assign(document.createElement('script'), {text: 'a = 1'}))")
+        assert await page.value("typeof a") == "undefined"
 
 
 # Refusals

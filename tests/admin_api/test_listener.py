@@ -12,6 +12,7 @@ from aiohttp import web
 from admin_api import bodies, listener
 from admin_api.app import make_app
 from admin_api.listener import AdminListener
+from broker.edge.descriptors import DESCRIPTORS
 from broker.limited_log import STRANGERS
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import World
@@ -96,6 +97,7 @@ async def test_one_too_many_takes_the_place_of_who_was_quiet_for_longest(
     listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(listener, "ADDRESS_PART", 1)
     port = await listen()
     first, second, third = [await Socket.to(port, ASKING) for _ in range(3)]
     assert [await socket.status() for socket in (second, third, first)] == [b"200"] * 3
@@ -118,6 +120,7 @@ async def test_who_is_being_answered_is_not_closed_for_another_one(
     listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(listener, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(listener, "ADDRESS_PART", 1)
     asked, go = 0, asyncio.Event()
 
     async def wait(_: web.Request) -> web.Response:
@@ -136,6 +139,91 @@ async def test_who_is_being_answered_is_not_closed_for_another_one(
     assert lines() == [f"admin 127.0.0.1: {text}"]
     for socket in two:
         socket.close()
+
+
+@pytest.mark.parametrize("part", [1, 2])
+async def test_who_has_not_sent_its_body_keeps_no_place_from_others(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    """Half a request with a body is half a request: a byte each locked the port."""
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 4 * part)
+    monkeypatch.setattr(listener, "ADDRESS_PART", part)
+    port = await listen()
+    halves = [await Socket.to(port, PUT + b"Content-Length: 50\r\n\r\n{") for _ in range(6)]
+    assert [await half.is_closed() for half in halves[:2]] == [True, True]
+    for _ in range(4):
+        last = await Socket.to(port, ASKING)
+        assert await last.status() == b"200"
+    for half in (*halves, last):
+        half.close()
+
+
+async def test_one_too_many_takes_the_place_of_who_has_read_nothing_of_its_answer_for_longest(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(listener, "ADDRESS_PART", 1)
+    monkeypatch.setattr(listener, "LOOK_S", 0.001)
+    asked = 0
+
+    async def much(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.Response(body=bytes(32 << 20) if request.path == "/livez" else b"little")
+
+    port = await listen(much)
+    unread: list[Socket] = []
+    for number in range(3):
+        unread.append(await Socket.to(port, ASKING))
+        await until(lambda number=number: asked == number + 1)  # type: ignore[misc]
+    await soon(unread[0].reader.readexactly(16 << 20))  # it does read
+    little = await Socket.to(port, b"GET /little HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert await little.status() == b"200"
+    assert lines() == ["admin 127.0.0.1: closed for another one: 3 connections are open, the limit is 3"]
+    await soon(unread[0].reader.readexactly(16 << 20))  # it was one of the others
+    for socket in (*unread, little):
+        socket.close()
+
+
+class FakeTransport(asyncio.Transport):
+    """A connection from this address, that has taken all that was written to it."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__({"peername": (host, 1)})
+        self.is_aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_one_address_has_half_of_the_places_and_of_ipv6_a_64_is_one(
+    monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 6)
+    made = AdminListener(web.Application())
+    await made.listen("127.0.0.1", 0)
+    other = FakeTransport("10.0.0.4")
+    many = [FakeTransport(f"2001:db8::{number}") for number in range(1, 6)]
+    assert all(made.arrived(each) is not None for each in (other, *many))
+    assert [each.is_aborted for each in (other, *many)] == [False, True, True, False, False, False]
+    text = "closed for another one: 3 connections of this address are open, the limit is 3"
+    assert lines() == [f"admin 2001:db8::/64: {text}"] * 2
+    await made.cleanup()
+
+
+@pytest.mark.parametrize(("limit_n", "places_n"), [(1 << 20, 128), (1024, 128), (256, 43), (16, 3), (1, 1)])
+def test_the_admin_port_leaves_some_of_the_descriptors_that_are_kept_to_files_and_dials(
+    monkeypatch: pytest.MonkeyPatch, limit_n: int, places_n: int
+) -> None:
+    monkeypatch.setattr(DESCRIPTORS, "limit_n", limit_n)
+    assert listener.max_connections() == places_n
+    assert limit_n < 4 or places_n < DESCRIPTORS.reserved_n
 
 
 async def test_who_does_not_read_its_answer_is_closed(

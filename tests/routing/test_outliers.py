@@ -21,11 +21,11 @@ def table_with(routes_n: int, policy: Policy | None = None) -> tuple[Table, Outl
     return table, Outliers(table)
 
 
-def end(found: Route, verdict: int, times: int = 1, caller: int = 1, now: float = NOW) -> None:
+def end(found: Route, verdict: int, times: int = 1, caller: int = 1, now: float = NOW, origin: str = "") -> None:
     """So many of its requests end like this."""
     for _ in range(times):
         found.load.began(True, caller)
-        found.load.ended(True, verdict, 1, now, caller)
+        found.load.ended(True, verdict, 1, now, caller, origin)
 
 
 def fail(outliers: Outliers, found: Route, now: float = NOW) -> list[tuple[int, bool]]:
@@ -88,6 +88,67 @@ def test_errors_that_two_callers_met_count_wherever_in_the_row() -> None:
     end(found, BAD, 2, caller=2)
     assert table.loads.suspects == []
     end(found, BAD, 1, caller=1)
+    assert table.loads.suspects == [found.load]
+
+
+@pytest.mark.parametrize("other", ["10.0.0.4", "10.0.0.5"])
+def test_errors_on_many_connections_of_one_origin_are_no_reason_while_others_are_served_well(other: str) -> None:
+    """One more socket made two callers of one."""
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=3, origin=other)
+    for caller in (1, 2, 4):  # it has been served well itself, which hides nobody
+        end(found, GOOD, caller=caller, origin="10.0.0.4")
+    for caller in (1, 2, 4) * 5:
+        end(found, BAD, caller=caller, origin="10.0.0.4")
+    assert table.loads.suspects == []
+    end(found, BAD, caller=3, origin=other)
+    assert table.loads.suspects == [found.load]
+
+
+def test_one_origin_with_any_number_of_connections_hides_nobody_elsewhere() -> None:
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=3, origin="10.0.0.5")
+    for verdict in (GOOD, BAD):
+        for caller in range(100, 300):
+            end(found, verdict, caller=caller, origin="10.0.0.4")
+    assert table.loads.suspects == []
+    end(found, BAD, caller=400, origin="10.0.0.4", now=NOW + 30.0)
+    assert table.loads.suspects == [found.load]
+
+
+def test_errors_that_all_connections_of_the_only_origin_met_count() -> None:
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    for caller in range(1, 9):
+        end(found, GOOD, caller=caller, origin="10.0.0.4")
+    for caller in range(1, 8):
+        end(found, BAD, caller=caller, origin="10.0.0.4")
+    assert table.loads.suspects == []
+    end(found, BAD, caller=8, origin="10.0.0.4")
+    assert table.loads.suspects == [found.load]
+
+
+def test_errors_of_two_origins_count() -> None:
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=3, origin="CN=other")
+    end(found, BAD, 4, caller=1, origin="CN=one")
+    assert table.loads.suspects == []
+    end(found, BAD, caller=2, origin="CN=two")
+    assert table.loads.suspects == [found.load]
+
+
+def test_who_was_served_well_is_remembered_for_as_long_as_an_ejection_takes() -> None:
+    table, _ = table_with(1)
+    (found,) = table.routes()
+    end(found, GOOD, caller=1, origin="a", now=NOW)
+    end(found, GOOD, caller=3, origin="a", now=NOW + 29.0)
+    end(found, GOOD, caller=1, origin="a", now=NOW + 31.0)
+    end(found, BAD, 9, caller=1, origin="a", now=NOW + 58.9)
+    assert table.loads.suspects == []
+    end(found, BAD, caller=1, origin="a", now=NOW + 61.0)
     assert table.loads.suspects == [found.load]
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -213,6 +215,49 @@ async def test_a_hangup_is_told_and_ignored(start_broker: StartBroker, arguments
     broker.signal(signal.SIGTERM)
     await until(lambda: is_over(broker))
     assert broker.wait() == 0
+
+
+class HungUpBroker(BrokerProcess):
+    """One that gets a SIGHUP while it imports what it is made of, and so does each of its workers."""
+
+    def __init__(self, folder: Path, program: Sequence[str], arguments: Sequence[str]) -> None:
+        super().__init__(folder / "b.log", ("--listen", "tcp://127.0.0.1:0", *arguments), {})
+        self._command = [sys.executable, *program, *self._command[3:]]
+        (folder / "early").mkdir()
+        (folder / "early" / "aiohttp.py").write_text(HANGS_UP)
+        self._environment["PYTHONPATH"] = f"{folder / 'early'}:{self._environment['PYTHONPATH']}"
+
+
+HANGS_UP = """
+import os, signal, sys
+os.kill(os.getpid(), signal.SIGHUP)
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules["aiohttp"]
+import aiohttp
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "told_n"),
+    [
+        (("-m", "broker"), (), 1),
+        (("-m", "broker"), ("--workers", "2"), 3),
+        (("-c", "from broker.command import main; main()", "serve"), (), 1),
+    ],
+    ids=["one", "workers", "console script"],
+)
+async def test_a_hangup_ends_no_broker_that_starts(
+    tmp_path: Path, program: tuple[str, ...], arguments: tuple[str, ...], told_n: int
+) -> None:
+    broker = HungUpBroker(tmp_path, program, arguments)
+    try:
+        broker.start()
+        await until(lambda: broker.errors.count("broker: SIGHUP is ignored") == told_n)
+        broker.signal(signal.SIGTERM)
+        assert broker.wait() == 0
+        assert "started again" not in broker.errors
+    finally:
+        broker.end()
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])

@@ -1,0 +1,12 @@
+"""The console script `rsocket-broker`: the commands of `cli`, and first what cannot wait until they are imported."""
+
+import sys
+
+from broker.hangup import HANGUPS
+
+if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
+    HANGUPS.heed()
+
+from broker.cli import main  # takes time
+
+__all__ = ["main"]
