@@ -36,6 +36,7 @@ SLICE_FRAMES = 32  # worked off before the time is looked at
 TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
 TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
+LEFT = "the peer closed the connection"  # why it ended
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
 
@@ -97,14 +98,15 @@ class Stuck:
 class Behind:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
-    __slots__ = ("has_frames", "later", "lost_reason", "peer", "since")
+    __slots__ = ("has_frames", "later", "left_reason", "lost_reason", "peer", "since")
 
     def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
         self.peer = peer
         self.has_frames = has_frames  # the core has frames of it that it has not looked at
         self.later: deque[bytes] = deque()  # what came behind them; bounded by what one read of a transport gives
         self.since = since  # when it was received, seconds, monotonic
-        self.lost_reason: str | None = None  # set once the transport is gone: what it had sent before that counts
+        self.left_reason: str | None = None  # set once the other end has closed: what it had sent before that counts
+        self.lost_reason: str | None = None  # the same, once the transport is gone
 
 
 class Closing:
@@ -276,6 +278,8 @@ class Shell:
             del self._behind[peer_id]
             if behind.lost_reason is not None:
                 self._lose(peer, behind.lost_reason)
+            elif behind.left_reason is not None:
+                self._leave(peer, behind.left_reason)
             elif not peer.is_paused and (link := self._links.get(peer_id)) is not None:
                 link.resume()
         self._move()
@@ -290,6 +294,27 @@ class Shell:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
         self.core.end(peer, word, text, time.monotonic())
         self.wake()
+
+    def left(self, peer: Peer, reason: str) -> None:
+        """The other end has closed the connection: it serves nobody any more, and has CLOSE_S to take what waits."""
+        behind = self._behind.get(peer.id)
+        if behind is not None and not peer.is_ending:
+            behind.left_reason = reason
+        else:
+            self._leave(peer, reason)
+
+    def _leave(self, peer: Peer, reason: str) -> None:
+        link = self._links.get(peer.id)
+        if link is None or peer.is_ending:
+            return
+        if peer.session is None:
+            self.core.left(peer, reason, time.monotonic())
+            self.wake()
+            return
+        link.serve(None)  # what it has not taken waits in its session
+        link.close()
+        self._loop.call_at(self._loop.time() + CLOSE_S, link.abort)
+        self._lose(peer, reason)
 
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""

@@ -14,7 +14,8 @@ from typing import cast
 from broker.edge.accept import BACKLOG, accept
 from broker.edge.descriptors import Doorkeeper
 from broker.edge.origins import origin_of, peer_name
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, Shell
+from broker.edge.tls import is_over_tls
 from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
@@ -44,9 +45,16 @@ class TcpLink(asyncio.Protocol):
         if self._peer is not None:
             self._shell.received(self._peer, data)
 
+    def eof_received(self) -> bool:
+        """The other end sends nothing more. RSocket knows no half of a connection: it has closed it."""
+        if self._peer is None or self._transport is None:
+            return False
+        self._shell.left(self._peer, LEFT)
+        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
-            self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+            self._shell.lost(self._peer, LEFT if exc is None else str(exc))
 
     def pause_writing(self) -> None:
         if self._peer is not None:

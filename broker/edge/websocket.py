@@ -19,7 +19,8 @@ from typing import Final, cast
 
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.tls import is_over_tls
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
@@ -46,6 +47,7 @@ class WebSocketLink(asyncio.Protocol):
         self._peer: Peer | None = None  # None until `begin`, and when its peer has another link
         self._is_congested = False
         self._is_closing = False  # CLOSE was said: nothing more is
+        self._is_cut = False  # the other end sends nothing more, and has not said CLOSE
         self._deadline: asyncio.TimerHandle | None = None  # None until it is closing, and when that is done
 
     def begin(self, scheme: str, url: str, rest: bytes) -> None:
@@ -77,12 +79,20 @@ class WebSocketLink(asyncio.Protocol):
         if reader.has_news:
             self._look_at_news(reader)
 
+    def eof_received(self) -> bool:
+        """The other end sends nothing more: RSocket knows no half of a connection, so it has closed it."""
+        if self._peer is None or self._is_closing:
+            return False
+        self._is_cut = True
+        self._shell.left(self._peer, LEFT)
+        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         if self._peer is not None:
-            self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+            self._shell.lost(self._peer, LEFT if exc is None else str(exc))
 
     def pause_writing(self) -> None:
         self._is_congested = True
@@ -123,7 +133,13 @@ class WebSocketLink(asyncio.Protocol):
                 self._transport.write(behind)
 
     def close(self) -> None:
-        self._say_close(self._reader.close_code if self._reader.fault else NORMAL)
+        reader = self._reader
+        if self._is_cut:
+            self._transport.close()
+            return
+        self._say_close(reader.close_code if reader.fault or reader.is_closed else NORMAL)
+        if reader.is_closed:
+            self._transport.close()
 
     def abort(self) -> None:
         self._transport.abort()
@@ -133,10 +149,11 @@ class WebSocketLink(asyncio.Protocol):
         reader.has_news = False
         if reader.pong is not None and not self._is_congested:
             self._answer_ping()
-        if reader.is_closed:
-            self._say_close(reader.close_code)
-            self._transport.close()
-        elif reader.fault and self._peer is not None:
+        if self._peer is None or (reader.is_closed and self._is_closing):
+            self.close()
+        elif reader.is_closed:
+            self._shell.left(self._peer, LEFT)  # it closes this when the message that has begun is written
+        elif reader.fault:
             self._shell.refuse(self._peer, "bad-frame", reader.fault)
 
     def _answer_ping(self) -> None:

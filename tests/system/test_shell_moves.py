@@ -1,7 +1,7 @@
 """The shell gives the links of new sockets to the peers that are resumed on them (D-39)."""
 
 from broker.core import Core, CoreSettings
-from broker.edge.shell import Shell
+from broker.edge.shell import CLOSE_S, Shell
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import Resume, Setup, encode_keepalive, encode_resume_ok
@@ -65,3 +65,14 @@ def test_a_stuck_link_is_aborted_and_its_peer_waits_for_another() -> None:
     assert STUCK_S <= bench.loop.now <= STUCK_S + 0.2
     assert bench.resume().served == [bench.peer]
     assert not bench.peer.is_suspended
+
+
+def test_a_peer_that_has_closed_its_link_waits_for_another_at_once() -> None:
+    bench = Bench()
+    bench.shell.congested(bench.peer)
+    bench.shell.left(bench.peer, "the peer closed the connection")
+    assert (bench.first.served, bench.first.is_closed, bench.peer.is_suspended) == ([None], True, True)
+    while not bench.first.is_aborted:
+        bench.loop.tick()
+    assert CLOSE_S <= bench.loop.now <= CLOSE_S + 0.2
+    assert bench.resume().served == [bench.peer]
