@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import socket
-import ssl
 import stat
 from typing import cast
 
@@ -16,6 +15,7 @@ from broker.edge.descriptors import Doorkeeper
 from broker.edge.origins import origin_of, peer_name
 from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, Shell
 from broker.edge.tls import is_over_tls
+from broker.edge.tls_port import Handshakes, TlsPort
 from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
@@ -99,16 +99,15 @@ async def listen_tcp(
     shell: Shell,
     host: str,
     port: int,
-    context: ssl.SSLContext | None,
-    setup_timeout_s: float,
+    handshakes: Handshakes | None,
     shares_port: bool = False,
-) -> tuple[asyncio.Server, int]:
-    """Accepts on a TCP port, with TLS if there is a context; the server and the port (0 lets the system choose).
+) -> tuple[asyncio.Server | TlsPort, int]:
+    """Accepts on a TCP port, with TLS if there are handshakes; the server and the port (0 lets the system choose).
 
     `shares_port`: see `accept`.
     """
-    scheme = "tcp" if context is None else "tls"
-    return await accept(lambda: TcpLink(shell, scheme), [host], port, context, setup_timeout_s, shares_port)
+    scheme = "tcp" if handshakes is None else "tls"
+    return await accept(lambda: TcpLink(shell, scheme), [host], port, handshakes, shares_port)
 
 
 async def listen_unix(shell: Shell, path: str) -> asyncio.Server:

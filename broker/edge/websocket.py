@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 from collections.abc import Collection
 from http import HTTPStatus
 from typing import Final, cast
@@ -21,6 +20,7 @@ from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, TURN_BYTES, Shell
 from broker.edge.tls import is_over_tls
+from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
@@ -259,16 +259,14 @@ class WebSocketListener:
         self._names = names
         self._arrivals: set[asyncio.Transport] = set()  # not upgraded yet
         self._by_address = Census(max_arrivals_per_address)
-        self._server: asyncio.Server | None = None  # None until it listens
+        self._server: asyncio.Server | TlsPort | None = None  # None until it listens
 
-    async def listen(self, host: str, port: int, context: ssl.SSLContext | None, shares_port: bool = False) -> int:
-        """Accepts on the port, with TLS if there is a context; the port (0 lets the system choose).
+    async def listen(self, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False) -> int:
+        """Accepts on the port, with TLS if there are handshakes; the port (0 lets the system choose).
 
         `shares_port`: see `accept`.
         """
-        self._server, bound = await accept(
-            lambda: Arrival(self), [host], port, context, self.setup_timeout_s, shares_port
-        )
+        self._server, bound = await accept(lambda: Arrival(self), [host], port, handshakes, shares_port)
         return bound
 
     def arrived(self, transport: asyncio.Transport) -> bool:
