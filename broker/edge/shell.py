@@ -61,6 +61,9 @@ class Link(Protocol):
     def resume(self) -> None:
         """Reads again."""
 
+    def end(self) -> None:
+        """Forgets what has been read of a message that is not whole, and what still comes: its peer is ended."""
+
     def close(self) -> None:
         """Closes when all is written."""
 
@@ -389,6 +392,7 @@ class Shell:
             if peer.pending_bytes and not peer.is_blocked:
                 self._write(peer, link)
             if peer.is_ending:
+                link.end()
                 if not peer.pending_bytes:
                     link.close()
                 now = self._loop.time()

@@ -86,6 +86,9 @@ class TcpLink(asyncio.Protocol):
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
             self._transport.write(piece)
 
+    def end(self) -> None:
+        """The core has all that was read."""
+
     def close(self) -> None:
         assert self._transport is not None
         self._transport.close()

@@ -72,6 +72,7 @@ class WebSocketLink(asyncio.Protocol):
             return
         reader = self._reader
         frames = reader.feed(data, peer.frame.max_bytes)
+        peer.message_bytes = reader.gathered_bytes
         if frames and not self._is_closing:
             self._shell.received(peer, frames)
         if len(data) >= TURN_BYTES > len(frames):  # PINGs, or pieces of a message: the shell has not seen how many
@@ -108,6 +109,10 @@ class WebSocketLink(asyncio.Protocol):
 
     def serve(self, peer: Peer | None) -> None:
         self._peer = peer
+        if peer is not None:
+            peer.message_bytes = self._reader.gathered_bytes
+        else:
+            self._reader.drop()
 
     def pause(self) -> None:
         if not self._transport.is_closing() and not self._is_closing:
@@ -131,6 +136,11 @@ class WebSocketLink(asyncio.Protocol):
             self._transport.write(piece)
             if behind:
                 self._transport.write(behind)
+
+    def end(self) -> None:
+        self._reader.drop()
+        if self._peer is not None:
+            self._peer.message_bytes = 0
 
     def close(self) -> None:
         reader = self._reader

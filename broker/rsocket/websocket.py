@@ -54,6 +54,7 @@ class MessageReader:
     __slots__ = (
         "_gathered",
         "_head",
+        "_is_deaf",
         "_is_from_client",
         "_is_gathering",
         "_is_last",
@@ -77,7 +78,8 @@ class MessageReader:
         self._key = 0  # for the next of them: 32 bits, the first byte lowest
         self._is_last = True  # this WebSocket frame is the last one of its message
         self._is_gathering = False  # in a message of several WebSocket frames
-        self._is_overlooked = False  # in a text of a server, which is no frame
+        self._is_overlooked = False  # in a text of a server, which is no frame, or in what nobody wants any more
+        self._is_deaf = False  # nobody wants messages any more, only what is said beside them
         self._gathered: BytesWriter | None = (
             None  # that message, `feed`'s max_bytes and one read at most; None: nothing
         )
@@ -88,6 +90,18 @@ class MessageReader:
         self.is_closed = False  # the other end has said CLOSE: nothing more is read
         self.close_code = 0  # that it gave (0: none), or the one to close with because of the fault
         self.fault = ""  # why nothing more can be read; empty while all is well
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of a message in several WebSocket frames that is not whole."""
+        return len(self._gathered) if self._gathered is not None else 0
+
+    def drop(self) -> None:
+        """Messages are worth nothing any more, also the one that has begun: only a CLOSE is still awaited."""
+        self._is_deaf = True
+        self._gathered = None
+        self._out = BytesWriter()
+        self._is_overlooked = self._is_gathering or self._left > 0
 
     def feed(self, data: bytes, max_bytes: int) -> bytes:
         """The frames in it, each behind its length; the last one may be cut anywhere.
@@ -180,8 +194,8 @@ class MessageReader:
         self._is_last = first >= 0x80
         if opcode != CONTINUATION:
             self._is_gathering = not self._is_last
-            self._is_overlooked = opcode == TEXT
-            if opcode == BINARY:
+            self._is_overlooked = opcode == TEXT or self._is_deaf
+            if not self._is_overlooked:
                 if self._is_last:
                     self._begin(length)
                 else:

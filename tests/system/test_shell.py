@@ -96,6 +96,9 @@ class FakeLink:
     def resume(self) -> None:
         self.is_paused = False
 
+    def end(self) -> None:
+        pass
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -315,6 +315,40 @@ async def test_of_many_pings_the_latest_is_answered(peer: Raw) -> None:
     assert len(pongs) < 10
 
 
+async def test_pieces_of_messages_count_to_what_waits_in_the_broker(make_server: MakeServer) -> None:
+    """As half a frame over TCP does."""
+    server = await make_server(**{"limits.max_buffered_bytes": 1 << 20})
+    url = next(url for url in server.listeners if url.startswith("ws://"))
+    raws = [await Raw.connect(url) for _ in range(3)]
+    for raw in raws:
+        raw.writer.write(said(BINARY, SETUP) + said(BINARY, bytes(400_000), 0))
+    ended, *_ = await soon(
+        asyncio.wait([asyncio.create_task(raw.ending()) for raw in raws], return_when="FIRST_COMPLETED")
+    )
+    (texts, code, _), *others = [task.result() for task in ended]
+    assert (texts[0][:12], code, others) == ("over-limit: ", NORMAL, [])
+    await until(lambda: server.core.crowd.buffered_bytes == 800_000)
+    assert server.core.closed_by_reason == {"over-limit": 1}
+    for raw in raws:
+        raw.abort()
+    await until(lambda: not server.core.peers())
+
+
+async def test_of_an_ended_peer_no_piece_of_a_message_is_kept(server: Server) -> None:
+    transport = FakeTransport()
+    link = module.WebSocketLink(server.shell, transport, is_from_client=True)
+    link.begin("ws", "", b"")
+    (peer,) = server.core.peers()
+    link.data_received(said(BINARY, SETUP) + said(BINARY, bytes(1000), 0))
+    assert peer.buffered_bytes - peer.pending_bytes == 1000
+    server.core.end(peer, "over-limit", "enough", 0.0)
+    server.shell.flush()
+    assert peer.message_bytes == 0
+    link.data_received(said(CONTINUATION, bytes(1000), 0))
+    assert peer.message_bytes == 0
+    link.connection_lost(None)
+
+
 class FakeTransport(asyncio.Transport):
     """Keeps what is written."""
 
