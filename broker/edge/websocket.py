@@ -24,7 +24,7 @@ from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
-from broker.hosts import may_open
+from broker.hosts import is_known_host, may_open
 from broker.life.guards import Census
 from broker.limited_log import STRANGERS
 from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
@@ -258,7 +258,7 @@ class WebSocketListener:
     ) -> None:
         """`max_arrivals…`: connections that are no WebSockets yet; one more is closed at once.
 
-        `origins`, `names`: see `hosts.may_open`.
+        `origins`, `names`: see `hosts`.
         """
         self.setup_timeout_s = setup_timeout_s
         self._shell = shell
@@ -297,13 +297,17 @@ class WebSocketListener:
         """How it is answered when it gets no WebSocket whatever else it says."""
         if asked.fault:
             return HTTPStatus.BAD_REQUEST, f"no HTTP: {asked.fault}"
+        if len(asked.hosts) != 1:  # RFC 9112, section 3.2: MUST respond with 400
+            return HTTPStatus.BAD_REQUEST, f"no HTTP: {len(asked.hosts)} times Host instead of once"
+        host = asked.hosts[0]
+        if not is_known_host(host, self._names):  # D-61
+            return HTTPStatus.MISDIRECTED_REQUEST, f"{host} is no name of this broker; server.names can hold it"
         if self._path and asked.path != self._path:
             return HTTPStatus.NOT_FOUND, f"nothing is at {asked.path}"
         if not asked.wants_websocket:
             return HTTPStatus.UPGRADE_REQUIRED, "This port speaks RSocket over WebSocket."
-        if asked.origin and not may_open(asked.origin, asked.host, self._origins, self._names):
-            text = f"a page of {asked.origin} at {asked.host}: see server.origins and server.names"
-            return HTTPStatus.FORBIDDEN, text
+        if asked.origin and not may_open(asked.origin, host, self._origins):
+            return HTTPStatus.FORBIDDEN, f"a page of {asked.origin} at {host}: server.origins can hold it"
         return None
 
     def begin(self, transport: asyncio.Transport, rest: bytes) -> None:

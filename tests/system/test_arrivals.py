@@ -20,8 +20,8 @@ from tests.system.waits import soon, until
 from tests.system.wires import Closed, Wire
 
 SETUP_TIMEOUT_S = 0.3
-HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: webs"
-A_REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: webs"
+A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -235,14 +235,16 @@ async def test_a_listener_with_a_path_serves_no_other(start_broker: StartBroker)
     ("origin", "host", "status"),
     [
         ("", "", "101"),
-        ("", "evil.example:7001", "101"),  # no browser: any name
+        ("", "evil.example:7001", "421"),
+        ("", "evil", "421"),
+        ("", "Broker.shop.example:7001", "101"),
         ("http://{host}", "", "101"),
         ("http://localhost:1", "localhost:1", "101"),
         ("https://shop.example", "", "101"),
-        ("https://shop.example", "evil.example", "101"),
+        ("https://shop.example", "evil.example", "421"),
         ("http://broker.shop.example:7001", "broker.shop.example:7001", "101"),
         ("http://evil.example", "", "403"),
-        ("http://evil.example:7001", "evil.example:7001", "403"),
+        ("http://evil.example:7001", "evil.example:7001", "421"),
         ("http://127.0.0.1:1", "", "403"),
         ("null", "", "403"),
     ],
@@ -258,8 +260,21 @@ async def test_pages_of_other_sites_get_no_websocket(
     asked = {"Origin": origin.format(host=raw.host), "Host": host or raw.host}
     assert (await raw.ask(**asked))[0].split()[1] == status
     said_now = [each.message.partition(": ")[2] for each in caplog.records if each.name == module.__name__]
-    text = f"no WebSocket: a page of {origin} at {asked['Host']}: see server.origins and server.names"
-    assert said_now == ([text] if status == "403" else [])
+    texts = {
+        "403": [f"no WebSocket: a page of {origin} at {asked['Host']}: server.origins can hold it"],
+        "421": [f"no WebSocket: {asked['Host']} is no name of this broker; server.names can hold it"],
+    }
+    assert said_now == texts.get(status, [])
+    raw.abort()
+
+
+@pytest.mark.parametrize("hosts", [[], ["{host}", "{host}"], ["{host}", "evil.example"]])
+async def test_a_request_says_once_for_which_host_it_is(url: str, hosts: list[str]) -> None:
+    """RFC 9112, section 3.2."""
+    raw = await Raw.connect(url, upgrades=False)
+    lines = "".join(f"Host: {host}\r\n" for host in hosts).format(host=raw.host)
+    raw.writer.write(raw.request(Host="").replace(b"\r\n", b"\r\n" + lines.encode(), 1))
+    assert (await raw.head())[0] == "HTTP/1.1 400 Bad Request"
     raw.abort()
 
 
