@@ -38,6 +38,7 @@ PONG: Final = 0xA
 NORMAL: Final = 1000
 PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED_DATA: Final = 1003
+INVALID_DATA: Final = 1007
 TOO_BIG: Final = 1009
 
 MAX_CONTROL_BYTES: Final = 125  # of a PING, PONG or CLOSE, section 5.5
@@ -170,7 +171,9 @@ class MessageReader:
                 return -1
             length = read_i64_be(data, begin)
             begin += 8
-            if length < 1 << 16:  # below 0: the first bit is set
+            if length < 0:
+                return self._refuse(PROTOCOL_ERROR, "a WebSocket frame with a length whose first bit is set")
+            if length < 1 << 16:
                 return self._refuse(PROTOCOL_ERROR, f"a WebSocket frame with a length of {length} in 64 bits")
             if length > MAX_FRAME_BYTES:
                 return self._refuse(TOO_BIG, f"a frame of {length} bytes, the limit is {MAX_FRAME_BYTES}")
@@ -216,6 +219,8 @@ class MessageReader:
             code = (said[0] << 8) | said[1] if length >= 2 else 0
             if length and not _may_be_said(code):
                 return self._refuse(PROTOCOL_ERROR, f"a WebSocket CLOSE with code {code}")
+            if not _is_text(said[2:]):  # section 8.1
+                return self._refuse(INVALID_DATA, "a WebSocket CLOSE with a reason that is no UTF-8")
             self.has_news = True
             self.is_closed = True
             self.close_code = code
@@ -385,6 +390,14 @@ class MessageWriter:
 def _may_be_said(code: int) -> bool:
     """Section 7.4: the others are for what nobody has said, or nobody's."""
     return NORMAL <= code <= UNSUPPORTED_DATA or 1007 <= code <= 1014 or 3000 <= code <= 4999
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _xor(writer: BytesWriter, data: bytes, at: "i64", size: "i64", key: "i64") -> None:

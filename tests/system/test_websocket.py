@@ -18,6 +18,7 @@ from broker.rsocket.websocket import (
     BINARY,
     CLOSE,
     CONTINUATION,
+    INVALID_DATA,
     NORMAL,
     PING,
     PONG,
@@ -292,7 +293,14 @@ async def test_a_request_says_once_for_which_host_it_is(url: str, hosts: list[st
         (said(PING, b"x", 0), PROTOCOL_ERROR, "a WebSocket control frame that is long, or in pieces"),
         (said(TEXT, b"\xff"), UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
         (b"\x82\xff" + bytes([1] * 8), TOO_BIG, "a frame of 72340172838076673 bytes, the limit is 16777215"),
+        (
+            b"\x82\xff\x80" + bytes(7),
+            PROTOCOL_ERROR,
+            "a WebSocket frame with a length whose first bit is set",
+        ),
+        (b"\x82\xff" + bytes(7) + b"\5", PROTOCOL_ERROR, "a WebSocket frame with a length of 5 in 64 bits"),
         (said(CLOSE, b"\0\1"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 1"),
+        (said(CLOSE, b"\x03\xe8\xff"), INVALID_DATA, "a WebSocket CLOSE with a reason that is no UTF-8"),
     ],
 )
 async def test_what_a_client_must_not_send_ends_the_connection(peer: Raw, sent: bytes, code: int, text: str) -> None:
