@@ -101,15 +101,17 @@ class Stuck:
 class Behind:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
-    __slots__ = ("has_frames", "later", "left_reason", "lost_reason", "peer", "since")
+    __slots__ = ("fault", "has_frames", "later", "left_reason", "lost_reason", "peer", "since")
 
     def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
         self.peer = peer
         self.has_frames = has_frames  # the core has frames of it that it has not looked at
         self.later: deque[bytes] = deque()  # what came behind them; bounded by what one read of a transport gives
         self.since = since  # when it was received, seconds, monotonic
-        self.left_reason: str | None = None  # set once the other end has closed: what it had sent before that counts
-        self.lost_reason: str | None = None  # the same, once the transport is gone
+        # Set once the connection is over, in one way or another: what it had sent before that counts.
+        self.fault: tuple[str, str] | None = None  # code word and text of what followed
+        self.left_reason: str | None = None  # the other end has closed
+        self.lost_reason: str | None = None  # the transport is gone
 
 
 class Closing:
@@ -279,6 +281,8 @@ class Shell:
             if behind.has_frames or behind.later:
                 continue
             del self._behind[peer_id]
+            if behind.fault is not None:
+                self.core.end(peer, *behind.fault, time.monotonic())
             if behind.lost_reason is not None:
                 self._lose(peer, behind.lost_reason)
             elif behind.left_reason is not None:
@@ -295,6 +299,10 @@ class Shell:
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
+        behind = self._behind.get(peer.id)
+        if behind is not None and not peer.is_ending:
+            behind.fault = (word, text)
+            return
         self.core.end(peer, word, text, time.monotonic())
         self.wake()
 

@@ -415,6 +415,18 @@ async def test_what_a_connection_had_sent_before_it_closed_counts(monkeypatch: p
     assert (pair.peers[0].is_ending, pair.links[0].is_closed) == (True, True)
 
 
+async def test_what_a_connection_had_sent_before_its_fault_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.refuse(pair.peers[0], "bad-frame", "no WebSocket frame")
+    pair.shell.lost(pair.peers[0], "the peer closed the connection")
+    for _ in range(5):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert (pair.peers[0].is_lost, pair.peers[0].end_reason) == (True, "bad-frame")
+
+
 # Who closes is gone
 
 

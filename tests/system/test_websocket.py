@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from broker.edge import shell
 from broker.edge import websocket as module
 from broker.edge.shell import TURN_BYTES
 from broker.edge.upgrade import MAX_HEAD_BYTES
-from broker.rsocket.frames import KEEPALIVE, Setup, encode_keepalive
+from broker.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
 from broker.rsocket.websocket import (
     BINARY,
     CLOSE,
@@ -306,6 +307,16 @@ async def test_a_request_says_once_for_which_host_it_is(url: str, hosts: list[st
 async def test_what_a_client_must_not_send_ends_the_connection(peer: Raw, sent: bytes, code: int, text: str) -> None:
     peer.writer.write(sent + said(BINARY, ASK))
     assert await peer.ending() == ([f"bad-frame: {text}"], code, b"")
+
+
+async def test_messages_before_a_fault_are_answered(peer: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than are worked off in a turn."""
+    monkeypatch.setattr(shell, "TURN_S", 0.0)
+    peer.writer.write(said(BINARY, ASK) * 90 + said(TEXT, b"x"))
+    kinds = []
+    while (heard := await peer.receive())[0] != CLOSE:
+        kinds.append(Frame(heard[1]).kind)
+    assert kinds == [KEEPALIVE] * 90 + [ERROR]
 
 
 async def test_what_an_attacker_sends_before_the_setup_ends_the_connection_too(raw: Raw) -> None:
