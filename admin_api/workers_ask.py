@@ -16,7 +16,7 @@ from admin_api.workers_merge import MAX_GATHERED, Answer, Body
 ANSWER_S: Final = 5.0  # for one answer; a worker that takes longer is as good as gone
 SILENT_S: Final = 1.0  # the same for one that did not answer the last time: one question of an operator is several
 PAGE: Final = 1000  # items of one request, the most that a worker gives
-HOST: Final = "http://worker"  # the path of the socket says which one
+HOST: Final = "http://localhost"  # the path of the socket says which one
 
 Query = Iterable[tuple[str, str]]
 

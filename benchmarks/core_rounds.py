@@ -98,6 +98,9 @@ class Link:
     def resume(self) -> None:
         pass
 
+    def end(self) -> None:
+        raise AssertionError("the core ended a connection of the benchmark")
+
     def close(self) -> None:
         raise AssertionError("the core ended a connection of the benchmark")
 

@@ -569,6 +569,16 @@ class Core(Ends):
             self._let_go(peer, now)
         self._forget(peer, now)
 
+    def left(self, peer: Peer, reason: str, now: float) -> None:
+        """The other end has closed the connection; the transport still has to write what was written to it before.
+
+        The peer has no session.
+        """
+        if peer.is_ending or peer.is_lost:
+            return
+        peer.end("left", reason)
+        self._let_go(peer, now)
+
     def stuck(self, peer: Peer, text: str, now: float) -> None:
         """The peer's transport has taken nothing for too long: it is closed, and the peer ended or suspended."""
         if peer.session is not None:

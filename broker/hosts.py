@@ -3,8 +3,8 @@
 A page in a browser reaches what its machine reaches, a broker on 127.0.0.1, too. The browser says from where the page
 is (`Origin`) and which name it has asked for (`Host`). Pages of other sites are told from the broker's own by comparing
 the two. But a site may let its own name stand for 127.0.0.1 ("DNS rebinding"), and then they are equal: so the name
-counts, too. Known are those that need no name server of a stranger (an address, a name without a dot, one below
-`localhost`) and those that the configuration and the machine give.
+counts, too. Known are those that need no name server (an address, `localhost` and what is below it) and those that the
+configuration and the machine give. A name without a dot is none of them: there are some of strangers, `ai.` is one.
 """
 
 import ipaddress
@@ -19,28 +19,30 @@ from broker.options import Config
 from broker.toml_lines import shown_value
 
 NULL: Final = "null"  # the origin of files, and of pages in a sandbox
+_LOCAL: Final = "localhost"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
+_HOST: Final = re.compile(rf"({_NAME.pattern}\.?|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")  # RFC 9110, section 7.2
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}  # which browsers leave out
 
 
 def is_known_host(host: str, names: Collection[str]) -> bool:
     """The `Host` of a request is a name of this broker. `names`: its own beside the usual ones, in small letters."""
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
-    except ValueError:  # brackets that hold no address
+    found = _HOST.fullmatch(host)
+    if found is None:  # several, joined, are none either
         return False
-    if not name:
-        return False
-    return "." not in name or name in names or name.endswith(".localhost") or _is_address(name)
+    name = found[1].lower().removesuffix(".")
+    if name.startswith("["):
+        return _is_address(name.strip("[]"), 6)
+    return name == _LOCAL or name.endswith(f".{_LOCAL}") or name in names or _is_address(name, 4)
 
 
-def may_open(origin: str, host: str, origins: Collection[str], names: Collection[str]) -> bool:
-    """A page of that `Origin` may open a WebSocket at that `Host`. `origins`: those that always may."""
+def may_open(origin: str, host: str, origins: Collection[str]) -> bool:
+    """A page of that `Origin` may open a WebSocket at that `Host`, a known one. `origins`: those that always may."""
     origin = origin.lower()
     if origin in origins:
         return True
     scheme, _, place = origin.partition("://")
-    return scheme in _DEFAULT_PORTS and place == host.lower() and is_known_host(host, names)
+    return scheme in _DEFAULT_PORTS and place == host.lower()
 
 
 def own_names(config: Config) -> frozenset[str]:
@@ -76,9 +78,8 @@ def read_name(text: str) -> str:
     return text.lower()
 
 
-def _is_address(name: str) -> bool:
+def _is_address(name: str, version: int) -> bool:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name).version == version
     except ValueError:
         return False
-    return True

@@ -58,7 +58,9 @@ class Listen:
     def is_local(self) -> bool:
         """Nobody on another machine reaches it."""
         host = self.host.lower().removesuffix(".")
-        return self.scheme == "unix" or host in ("localhost", "::1") or host.startswith("127.")
+        if self.scheme == "unix" or host in ("localhost", "::1"):
+            return True
+        return host.startswith("127.") and _family(host) == 4  # a name may begin so, too
 
     def excludes(self, other: "Listen") -> bool:
         """One of both finds its place taken for certain: 0.0.0.0 is all addresses of IPv4, [::] all of IPv6.

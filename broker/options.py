@@ -82,9 +82,10 @@ class ServerOptions:
     )
     names: tuple[str, ...] = option(
         (),
-        "Names by which browsers and users of the REST API reach this broker, beside the machine's own and those in "
-        "listen, admin.listen, cluster.advertise and cluster.client_urls. Addresses and names without a dot are always "
-        "taken; any other name could be that of a stranger's page, made to lead here.",
+        "Names by which clients on WebSocket, other brokers that dial ws or wss, and users of the REST API reach this "
+        "broker, beside the machine's own and those in listen, admin.listen, cluster.advertise and "
+        "cluster.client_urls; of a container or a service, too. Addresses and localhost are always taken; any other "
+        "name could be that of a stranger's page, made to lead here, and gets 421.",
         '["broker.shop.example"]',
         form="name",
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,6 +26,7 @@ from broker.edge.origins import address_in
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
 from broker.edge.tls import client_context, server_context
+from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
@@ -78,7 +78,8 @@ class Server:
         self.event_pipe: EventPipe | None = None  # None when no events are written
         self._shell: Shell | None = None  # None until started
         self._dialer: Dialer | None = None  # None until started, and where there is no cluster
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsPort] = []
+        self._handshakes: Handshakes | None = None  # None until started, and where there is no TLS
         self._unix_paths: list[str] = []
         self._websockets: list[WebSocketListener] = []
         self._stop_wishes = 0
@@ -103,7 +104,7 @@ class Server:
         )
         DESCRIPTORS.measure()
         try:
-            context = self._context()
+            self._handshakes = self._make_handshakes()
             if config.events.dir:
                 _make_folder(config.events.dir)
                 self.event_pipe = EventPipe()
@@ -117,9 +118,9 @@ class Server:
                 arguments = writer_arguments(config.events, config.log)
                 await self.event_pipe.start(config.events.dir, header, config.events.roll_s, arguments)
             for listen in config.server.listen:
-                await self._listen(listen, context)
+                await self._listen(listen)
             if self._link_path:
-                await self._listen(Listen("unix", path=self._link_path), None)
+                await self._listen(Listen("unix", path=self._link_path))
                 self.listeners.pop()  # nobody else is told
             if self._cluster is not None:
                 self._dialer = self._make_dialer(self._cluster)
@@ -302,11 +303,18 @@ class Server:
         if self.event_pipe is not None:
             self.event_pipe.append_requests(requests)
 
-    def _context(self) -> ssl.SSLContext | None:
+    def _make_handshakes(self) -> Handshakes | None:
         tls = self.config.tls
         if not any(listen.is_tls for listen in self.config.server.listen):
             return None
-        return server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+        limits = self.config.limits
+        return Handshakes(
+            server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version),
+            limits.setup_timeout_s,
+            limits.max_connections,
+            limits.max_connections_per_address,
+            self.shell.links_open,
+        )
 
     def _make_dialer(self, cluster: ClusterSettings) -> Dialer:
         """Others are told where this broker listens; BrokerError when a certificate is none."""
@@ -317,8 +325,8 @@ class Server:
         context = client_context(config.cluster.ca, tls.certificate, tls.key, tls.min_version)
         return Dialer(self.shell, self.core.cluster, found_peers(config), context)
 
-    async def _listen(self, listen: Listen, context: ssl.SSLContext | None) -> None:
-        used = context if listen.is_tls else None
+    async def _listen(self, listen: Listen) -> None:
+        handshakes = self._handshakes if listen.is_tls else None
         shares_port = bool(self._link_path)
         limits = self.config.limits
         try:
@@ -328,9 +336,7 @@ class Server:
                 self.listeners.append(str(listen))
                 return
             if listen.scheme in ("tcp", "tls"):
-                server, port = await listen_tcp(
-                    self.shell, listen.host, listen.port, used, limits.setup_timeout_s, shares_port
-                )
+                server, port = await listen_tcp(self.shell, listen.host, listen.port, handshakes, shares_port)
                 self._servers.append(server)
             else:
                 websocket = WebSocketListener(
@@ -344,7 +350,7 @@ class Server:
                     own_names(self.config),
                 )
                 self._websockets.append(websocket)
-                port = await websocket.listen(listen.host, listen.port, used, shares_port)
+                port = await websocket.listen(listen.host, listen.port, handshakes, shares_port)
         except OSError as error:
             # Below 0 are errors of the resolver, which are none of the system's.
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
@@ -354,6 +360,8 @@ class Server:
     async def _close_listeners(self) -> None:
         for server in self._servers:
             server.close()
+        if self._handshakes is not None:
+            await self._handshakes.close()
         for websocket in self._websockets:
             await websocket.close()
         for path in self._unix_paths:

@@ -424,7 +424,7 @@ def warnings_of(folder: Path, text: str, environ: Mapping[str, str] | None = Non
 
 def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: Path) -> None:
     write_pem(folder)
-    urls = ["tcp://0.0.0.0:1", "ws://10.0.0.4:2/x", "tcp://[::]:3", "tcp://some.name:4"]
+    urls = ["tcp://0.0.0.0:1", "ws://10.0.0.4:2/x", "tcp://[::]:3", "tcp://some.name:4", "tcp://127.some.name:4"]
     safe = [
         "tcp://127.0.0.1:5",
         "ws://127.9.9.9:6",

@@ -62,11 +62,14 @@ class Descriptors:
         )
 
     def has_room_for(self, transport: asyncio.BaseTransport, name: str) -> bool:
-        """The connection, called so, may stay; False: it has one of the last descriptors, which is told."""
+        """The connection, called so, may stay. As `has_room`."""
+        sock = transport.get_extra_info("socket")
+        return self.has_room(sock.fileno() if sock is not None else -1, name)
+
+    def has_room(self, number: int, name: str) -> bool:
+        """The connection with that descriptor may stay; False: it is one of the last ones, which is told."""
         if not self.limit_n:  # who only accepts has measured nothing
             self.measure()
-        sock = transport.get_extra_info("socket")
-        number = sock.fileno() if sock is not None else -1
         if number < self.limit_n - self.reserved_n:
             return True
         self.refused_n += 1

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from typing import Final
+from typing import Any, Final
 
 from broker.principal import Principal
 
@@ -54,10 +54,15 @@ def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
     """`tcp 10.0.0.4:5123`."""
     name = transport.get_extra_info("peername")
     if isinstance(name, tuple):
-        host = f"[{name[0]}]" if ":" in name[0] else name[0]
-        return f"{scheme} {host}:{name[1]}"
+        return name_of(scheme, name)
     path = name or transport.get_extra_info("sockname") or ""  # who has dialled a Unix socket has no name
     return f"{scheme} {path}".strip()
+
+
+def name_of(scheme: str, address: tuple[Any, ...]) -> str:
+    """The same of the address of an IP socket."""
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"{scheme} {host}:{address[1]}"
 
 
 def address_in(name: str) -> str:

@@ -38,6 +38,7 @@ TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv wo
 FLUSH_BYTES = 1 << 20  # of large output, handed to all transports together
 LOOK_S = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
+LEFT = "the peer closed the connection"  # why it ended
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
 
@@ -67,6 +68,9 @@ class Link(Protocol):
 
     def resume(self) -> None:
         """Reads again."""
+
+    def end(self) -> None:
+        """Forgets what has been read of a message that is not whole, and what still comes: its peer is ended."""
 
     def close(self) -> None:
         """Closes when all is written."""
@@ -119,14 +123,17 @@ class Stuck:
 class Behind:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
-    __slots__ = ("has_frames", "later", "lost_reason", "peer", "since")
+    __slots__ = ("fault", "has_frames", "later", "left_reason", "lost_reason", "peer", "since")
 
     def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
         self.peer = peer
         self.has_frames = has_frames  # the core has frames of it that it has not looked at
         self.later: deque[bytes] = deque()  # what came behind them; bounded by what one read of a transport gives
         self.since = since  # when it was received, seconds, monotonic
-        self.lost_reason: str | None = None  # set once the transport is gone: what it had sent before that counts
+        # Set once the connection is over, in one way or another: what it had sent before that counts.
+        self.fault: tuple[str, str] | None = None  # code word and text of what followed
+        self.left_reason: str | None = None  # the other end has closed
+        self.lost_reason: str | None = None  # the transport is gone
 
 
 class Closing:
@@ -298,8 +305,12 @@ class Shell:
             if behind.has_frames or behind.later or self._behind.get(peer_id) is not behind:
                 continue
             del self._behind[peer_id]
+            if behind.fault is not None:
+                self.core.end(peer, *behind.fault, time.monotonic())
             if behind.lost_reason is not None:
                 self._lose(peer, behind.lost_reason)
+            elif behind.left_reason is not None:
+                self._leave(peer, behind.left_reason)
             elif not peer.is_paused and (link := self._links.get(peer_id)) is not None:
                 link.resume()
         self._move()
@@ -312,8 +323,33 @@ class Shell:
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
+        behind = self._behind.get(peer.id)
+        if behind is not None and not peer.is_ending:
+            behind.fault = (word, text)
+            return
         self.core.end(peer, word, text, time.monotonic())
         self.wake()
+
+    def left(self, peer: Peer, reason: str) -> None:
+        """The other end has closed the connection: it serves nobody any more, and has CLOSE_S to take what waits."""
+        behind = self._behind.get(peer.id)
+        if behind is not None and not peer.is_ending:
+            behind.left_reason = reason
+        else:
+            self._leave(peer, reason)
+
+    def _leave(self, peer: Peer, reason: str) -> None:
+        link = self._links.get(peer.id)
+        if link is None or peer.is_ending:
+            return
+        if peer.session is None:
+            self.core.left(peer, reason, time.monotonic())
+            self.wake()
+            return
+        link.serve(None)  # what it has not taken waits in its session
+        link.close()
+        self._loop.call_at(self._loop.time() + CLOSE_S, link.abort)
+        self._lose(peer, reason)
 
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""
@@ -402,6 +438,7 @@ class Shell:
             elif peer.is_congested and not peer.is_blocked:  # what had waited was dropped
                 self._relieve(peer)
             if peer.is_ending:
+                link.end()
                 if not peer.pending_bytes:
                     link.close()
                 if link.pending_bytes():

@@ -7,14 +7,15 @@ import contextlib
 import errno
 import os
 import socket
-import ssl
 import stat
 from typing import cast
 
 from broker.edge.accept import BACKLOG, accept
 from broker.edge.descriptors import Doorkeeper
 from broker.edge.origins import origin_of, peer_name
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, Shell
+from broker.edge.tls import is_over_tls
+from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
@@ -45,9 +46,16 @@ class TcpLink(asyncio.Protocol):
         if self._peer is not None:
             self._shell.received(self._peer, data)
 
+    def eof_received(self) -> bool:
+        """The other end sends nothing more. RSocket knows no half of a connection: it has closed it."""
+        if self._peer is None or self._transport is None:
+            return False
+        self._shell.left(self._peer, LEFT)
+        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
-            self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+            self._shell.lost(self._peer, LEFT if exc is None else str(exc))
 
     def pause_writing(self) -> None:
         if self._peer is not None:
@@ -83,6 +91,9 @@ class TcpLink(asyncio.Protocol):
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
             self._transport.write(piece)
 
+    def end(self) -> None:
+        """The core has all that was read."""
+
     def close(self) -> None:
         assert self._transport is not None
         self._transport.close()
@@ -96,16 +107,15 @@ async def listen_tcp(
     shell: Shell,
     host: str,
     port: int,
-    context: ssl.SSLContext | None,
-    setup_timeout_s: float,
+    handshakes: Handshakes | None,
     shares_port: bool = False,
-) -> tuple[asyncio.Server, int]:
-    """Accepts on a TCP port, with TLS if there is a context; the server and the port (0 lets the system choose).
+) -> tuple[asyncio.Server | TlsPort, int]:
+    """Accepts on a TCP port, with TLS if there are handshakes; the server and the port (0 lets the system choose).
 
     `shares_port`: see `accept`.
     """
-    scheme = "tcp" if context is None else "tls"
-    return await accept(lambda: TcpLink(shell, scheme), [host], port, context, setup_timeout_s, shares_port)
+    scheme = "tcp" if handshakes is None else "tls"
+    return await accept(lambda: TcpLink(shell, scheme), [host], port, handshakes, shares_port)
 
 
 async def listen_unix(shell: Shell, path: str) -> asyncio.Server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 
 from broker.certificates import load_pair
@@ -41,6 +42,11 @@ def client_context(ca: str = "", certificate: str = "", key: str = "", min_versi
     except (ssl.SSLError, OSError) as error:
         raise _bad_files((ca, certificate, key), error) from None
     return context
+
+
+def is_over_tls(transport: asyncio.BaseTransport) -> bool:
+    """What is written to it is encrypted."""
+    return transport.get_extra_info("sslcontext") is not None
 
 
 def _bad_files(paths: tuple[str, ...], error: Exception) -> BrokerError:

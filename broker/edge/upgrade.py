@@ -58,7 +58,7 @@ class Asked:
         events = self._protocol.events_received()
         self._request: Final = events[0] if events and isinstance(events[0], Request) else None
         self.path: Final = self._request.path.partition("?")[0] if self._request is not None else ""
-        self.host: Final = self._header("Host")
+        self.hosts: Final[list[str]] = self._request.headers.get_all("Host") if self._request is not None else []
         self.origin: Final = self._header("Origin")
 
     @property

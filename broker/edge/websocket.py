@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 from collections.abc import Collection
 from http import HTTPStatus
 from typing import Final, cast
 
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.tls import is_over_tls
+from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
-from broker.hosts import may_open
+from broker.hosts import is_known_host, may_open
 from broker.life.guards import Census
 from broker.limited_log import STRANGERS
 from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
@@ -47,6 +48,7 @@ class WebSocketLink(asyncio.Protocol):
         self._peer: Peer | None = None  # None until `begin`, and when its peer has another link
         self._is_congested = False
         self._is_closing = False  # CLOSE was said: nothing more is
+        self._is_cut = False  # the other end sends nothing more, and has not said CLOSE
         self._deadline: asyncio.TimerHandle | None = None  # None until it is closing, and when that is done
 
     def begin(self, scheme: str, url: str, rest: bytes) -> None:
@@ -71,6 +73,7 @@ class WebSocketLink(asyncio.Protocol):
             return
         reader = self._reader
         frames = reader.feed(data, peer.frame.max_bytes)
+        peer.message_bytes = reader.gathered_bytes
         if frames and not self._is_closing:
             self._shell.received(peer, frames)
         if len(data) >= TURN_BYTES > len(frames):  # PINGs, or pieces of a message: the shell has not seen how many
@@ -78,12 +81,20 @@ class WebSocketLink(asyncio.Protocol):
         if reader.has_news:
             self._look_at_news(reader)
 
+    def eof_received(self) -> bool:
+        """The other end sends nothing more: RSocket knows no half of a connection, so it has closed it."""
+        if self._peer is None or self._is_closing:
+            return False
+        self._is_cut = True
+        self._shell.left(self._peer, LEFT)
+        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         if self._peer is not None:
-            self._shell.lost(self._peer, "the peer closed the connection" if exc is None else str(exc))
+            self._shell.lost(self._peer, LEFT if exc is None else str(exc))
 
     def pause_writing(self) -> None:
         self._is_congested = True
@@ -99,6 +110,10 @@ class WebSocketLink(asyncio.Protocol):
 
     def serve(self, peer: Peer | None) -> None:
         self._peer = peer
+        if peer is not None:
+            peer.message_bytes = self._reader.gathered_bytes
+        else:
+            self._reader.drop()
 
     def pause(self) -> None:
         if not self._transport.is_closing() and not self._is_closing:
@@ -126,8 +141,19 @@ class WebSocketLink(asyncio.Protocol):
             if behind:
                 self._transport.write(behind)
 
+    def end(self) -> None:
+        self._reader.drop()
+        if self._peer is not None:
+            self._peer.message_bytes = 0
+
     def close(self) -> None:
-        self._say_close(self._reader.close_code if self._reader.fault else NORMAL)
+        reader = self._reader
+        if self._is_cut:
+            self._transport.close()
+            return
+        self._say_close(reader.close_code if reader.fault or reader.is_closed else NORMAL)
+        if reader.is_closed:
+            self._transport.close()
 
     def abort(self) -> None:
         self._transport.abort()
@@ -137,10 +163,11 @@ class WebSocketLink(asyncio.Protocol):
         reader.has_news = False
         if reader.pong is not None and not self._is_congested:
             self._answer_ping()
-        if reader.is_closed:
-            self._say_close(reader.close_code)
-            self._transport.close()
-        elif reader.fault and self._peer is not None:
+        if self._peer is None or (reader.is_closed and self._is_closing):
+            self.close()
+        elif reader.is_closed:
+            self._shell.left(self._peer, LEFT)  # it closes this when the message that has begun is written
+        elif reader.fault:
             self._shell.refuse(self._peer, "bad-frame", reader.fault)
 
     def _answer_ping(self) -> None:
@@ -235,7 +262,7 @@ class WebSocketListener:
     ) -> None:
         """`max_arrivals…`: connections that are no WebSockets yet; one more is closed at once.
 
-        `origins`, `names`: see `hosts.may_open`.
+        `origins`, `names`: see `hosts`.
         """
         self.setup_timeout_s = setup_timeout_s
         self._shell = shell
@@ -246,16 +273,14 @@ class WebSocketListener:
         self._names = names
         self._arrivals: set[asyncio.Transport] = set()  # not upgraded yet
         self._by_address = Census(max_arrivals_per_address)
-        self._server: asyncio.Server | None = None  # None until it listens
+        self._server: asyncio.Server | TlsPort | None = None  # None until it listens
 
-    async def listen(self, host: str, port: int, context: ssl.SSLContext | None, shares_port: bool = False) -> int:
-        """Accepts on the port, with TLS if there is a context; the port (0 lets the system choose).
+    async def listen(self, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False) -> int:
+        """Accepts on the port, with TLS if there are handshakes; the port (0 lets the system choose).
 
         `shares_port`: see `accept`.
         """
-        self._server, bound = await accept(
-            lambda: Arrival(self), [host], port, context, self.setup_timeout_s, shares_port
-        )
+        self._server, bound = await accept(lambda: Arrival(self), [host], port, handshakes, shares_port)
         return bound
 
     def arrived(self, transport: asyncio.Transport) -> bool:
@@ -276,13 +301,17 @@ class WebSocketListener:
         """How it is answered when it gets no WebSocket whatever else it says."""
         if asked.fault:
             return HTTPStatus.BAD_REQUEST, f"no HTTP: {asked.fault}"
+        if len(asked.hosts) != 1:  # RFC 9112, section 3.2: MUST respond with 400
+            return HTTPStatus.BAD_REQUEST, f"no HTTP: {len(asked.hosts)} times Host instead of once"
+        host = asked.hosts[0]
+        if not is_known_host(host, self._names):  # D-61
+            return HTTPStatus.MISDIRECTED_REQUEST, f"{host} is no name of this broker; server.names can hold it"
         if self._path and asked.path != self._path:
             return HTTPStatus.NOT_FOUND, f"nothing is at {asked.path}"
         if not asked.wants_websocket:
             return HTTPStatus.UPGRADE_REQUIRED, "This port speaks RSocket over WebSocket."
-        if asked.origin and not may_open(asked.origin, asked.host, self._origins, self._names):
-            text = f"a page of {asked.origin} at {asked.host}: see server.origins and server.names"
-            return HTTPStatus.FORBIDDEN, text
+        if asked.origin and not may_open(asked.origin, host, self._origins):
+            return HTTPStatus.FORBIDDEN, f"a page of {asked.origin} at {host}: server.origins can hold it"
         return None
 
     def begin(self, transport: asyncio.Transport, rest: bytes) -> None:

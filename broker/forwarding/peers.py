@@ -136,6 +136,7 @@ class Peer:
         "max_streams",
         "merging_bytes",
         "merging_n",
+        "message_bytes",
         "mimes",
         "name",
         "origin",
@@ -193,6 +194,7 @@ class Peer:
         self.granting: Granting | None = None  # what it grants, when its SETUP asked for leases
         self.mimes = -1  # number of its pair of mime types, see `mime_pairs`; -1 before the SETUP, and at its end
         self.gathered_bytes = 0  # fragments held back until their metadata is whole; bounded by max_metadata_bytes
+        self.message_bytes = 0  # of a WebSocket message that the edge gathers; bounded by max_frame_bytes and one read
         self.waiting_n = 0  # requests that wait for a route; bounded by max_waiting_per_connection
         self.waiting_bytes = 0  # of their frames, with FRAME_COST for each; bounded by max_waiting_bytes
         self.merging_bytes = 0  # items of its multicasts that wait; bounded by multicast_buffer_bytes
@@ -265,7 +267,7 @@ class Peer:
     @property
     def buffered_bytes(self) -> int:
         """All that waits in the broker because of this connection, in either direction."""
-        held_bytes = self.gathered_bytes + self.waiting_bytes + self.merging_bytes
+        held_bytes = self.gathered_bytes + self.waiting_bytes + self.merging_bytes + self.message_bytes
         if self.session is not None:
             held_bytes += self.session.retained_bytes
         return self.pending_bytes + self.unsent_bytes + self.frame.held_bytes + held_bytes
@@ -541,6 +543,7 @@ class Peer:
                 self._retain(self.session, raw)
         self.drop_output()
         self.unsent_bytes = 0
+        self.message_bytes = 0
 
     def attach(self, newcomer: "Peer", now: float) -> bool:
         """Takes over the transport of another peer, whose RESUME is being looked at.

@@ -38,6 +38,7 @@ PONG: Final = 0xA
 NORMAL: Final = 1000
 PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED_DATA: Final = 1003
+INVALID_DATA: Final = 1007
 TOO_BIG: Final = 1009
 
 MAX_CONTROL_BYTES: Final = 125  # of a PING, PONG or CLOSE, section 5.5
@@ -54,6 +55,7 @@ class MessageReader:
     __slots__ = (
         "_gathered",
         "_head",
+        "_is_deaf",
         "_is_from_client",
         "_is_gathering",
         "_is_last",
@@ -77,7 +79,8 @@ class MessageReader:
         self._key = 0  # for the next of them: 32 bits, the first byte lowest
         self._is_last = True  # this WebSocket frame is the last one of its message
         self._is_gathering = False  # in a message of several WebSocket frames
-        self._is_overlooked = False  # in a text of a server, which is no frame
+        self._is_overlooked = False  # in a text of a server, which is no frame, or in what nobody wants any more
+        self._is_deaf = False  # nobody wants messages any more, only what is said beside them
         self._gathered: BytesWriter | None = (
             None  # that message, `feed`'s max_bytes and one read at most; None: nothing
         )
@@ -88,6 +91,18 @@ class MessageReader:
         self.is_closed = False  # the other end has said CLOSE: nothing more is read
         self.close_code = 0  # that it gave (0: none), or the one to close with because of the fault
         self.fault = ""  # why nothing more can be read; empty while all is well
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of a message in several WebSocket frames that is not whole."""
+        return len(self._gathered) if self._gathered is not None else 0
+
+    def drop(self) -> None:
+        """Messages are worth nothing any more, also the one that has begun: only a CLOSE is still awaited."""
+        self._is_deaf = True
+        self._gathered = None
+        self._out = BytesWriter()
+        self._is_overlooked = self._is_gathering or self._left > 0
 
     def feed(self, data: bytes, max_bytes: int) -> bytes:
         """The frames in it, each behind its length; the last one may be cut anywhere.
@@ -156,7 +171,9 @@ class MessageReader:
                 return -1
             length = read_i64_be(data, begin)
             begin += 8
-            if length < 1 << 16:  # below 0: the first bit is set
+            if length < 0:
+                return self._refuse(PROTOCOL_ERROR, "a WebSocket frame with a length whose first bit is set")
+            if length < 1 << 16:
                 return self._refuse(PROTOCOL_ERROR, f"a WebSocket frame with a length of {length} in 64 bits")
             if length > MAX_FRAME_BYTES:
                 return self._refuse(TOO_BIG, f"a frame of {length} bytes, the limit is {MAX_FRAME_BYTES}")
@@ -180,8 +197,8 @@ class MessageReader:
         self._is_last = first >= 0x80
         if opcode != CONTINUATION:
             self._is_gathering = not self._is_last
-            self._is_overlooked = opcode == TEXT
-            if opcode == BINARY:
+            self._is_overlooked = opcode == TEXT or self._is_deaf
+            if not self._is_overlooked:
                 if self._is_last:
                     self._begin(length)
                 else:
@@ -202,6 +219,8 @@ class MessageReader:
             code = (said[0] << 8) | said[1] if length >= 2 else 0
             if length and not _may_be_said(code):
                 return self._refuse(PROTOCOL_ERROR, f"a WebSocket CLOSE with code {code}")
+            if not _is_text(said[2:]):  # section 8.1
+                return self._refuse(INVALID_DATA, "a WebSocket CLOSE with a reason that is no UTF-8")
             self.has_news = True
             self.is_closed = True
             self.close_code = code
@@ -371,6 +390,14 @@ class MessageWriter:
 def _may_be_said(code: int) -> bool:
     """Section 7.4: the others are for what nobody has said, or nobody's."""
     return NORMAL <= code <= UNSUPPORTED_DATA or 1007 <= code <= 1014 or 3000 <= code <= 4999
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _xor(writer: BytesWriter, data: bytes, at: "i64", size: "i64", key: "i64") -> None:

@@ -212,7 +212,7 @@ async def test_so_many_files_are_sent_at_a_time_and_a_reader_that_takes_too_long
     stuck = []
     for _ in range(MAX_SENDS + 2):
         reader, writer = await asyncio.open_connection(host, port, limit=1 << 10)
-        writer.write(f"GET {EVENTS}/{TWO}/requests/1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writer.write(f"GET {EVENTS}/{TWO}/requests/1 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         stuck.append((reader, writer))
     await stuck[0][0].readexactly(15)  # it is being sent
     async with client.get(f"{EVENTS}/{ONE}/flows/2") as answer:

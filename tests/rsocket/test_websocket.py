@@ -213,7 +213,7 @@ def test_nothing_is_read_behind_a_close(payload: bytes, code: int) -> None:
             PROTOCOL_ERROR,
             "a WebSocket frame with a length of 65535 in 64 bits",
         ),
-        (b"\x82\xff" + b"\xff" * 8, PROTOCOL_ERROR, "a WebSocket frame with a length of -1 in 64 bits"),
+        (b"\x82\xff" + b"\xff" * 8, PROTOCOL_ERROR, "a WebSocket frame with a length whose first bit is set"),
         (
             b"\x82\xff" + (MAX_FRAME_BYTES + 1).to_bytes(8, "big"),
             TOO_BIG,
@@ -326,3 +326,32 @@ def test_every_message_has_a_key_of_its_own_that_the_seed_decides() -> None:
     assert len(keys) == 1000
     assert MessageWriter(SEED).encode(framed(*[b"x"] * 1000)) == raw
     assert MessageWriter(bytes(SEED_BYTES)).encode(framed(b"x"))[2:6] not in keys
+
+
+def test_what_is_gathered_is_measured() -> None:
+    reader = MessageReader(is_from_client=True)
+    sizes = []
+    for piece in (
+        said(BINARY, b"abc", 0),
+        said(CONTINUATION, b"de", 0),
+        said(CONTINUATION, b"f"),
+        said(BINARY, b"ghi"),
+    ):
+        reader.feed(piece, MAX_FRAME_BYTES)
+        sizes.append(reader.gathered_bytes)
+    assert sizes == [3, 5, 0, 0]
+
+
+@pytest.mark.parametrize("whole_n", range(4))
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_who_is_dropped_holds_nothing_more_and_still_hears_a_close(whole_n: int, size: int) -> None:
+    """Dropped anywhere: between messages, in one, between and in WebSocket frames of one."""
+    reader = MessageReader(is_from_client=True)
+    pieces = [said(BINARY, b"abc"), said(BINARY, b"de", 0), said(CONTINUATION, b"", 0), said(CONTINUATION, b"f")]
+    begun = b"".join(pieces[:whole_n]) + pieces[whole_n][: len(pieces[whole_n]) - 1]
+    reader.feed(begun, MAX_FRAME_BYTES)
+    reader.drop()
+    rest = b"".join([pieces[whole_n][-1:], *pieces[whole_n + 1 :], *pieces, said(PING, b"?"), said(CLOSE)])
+    heard = [reader.feed(piece, MAX_FRAME_BYTES) for piece in cut(rest, list(range(size, len(rest), size)))]
+    assert (b"".join(heard), reader.gathered_bytes, reader.fault) == (b"", 0, "")
+    assert (reader.pong, reader.is_closed) == (b"?", True)

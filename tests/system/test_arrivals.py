@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -9,16 +10,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from broker.edge import tls_port
 from broker.edge.accept import accept
+from broker.edge.tls_port import Handshakes
 from broker.edge.upgrade import MAX_HEAD_BYTES
 from broker.forwarding.peers import MAX_SETUP_BYTES
 from tests.conftest import MakeServer, StartBroker
-from tests.system.waits import soon
+from tests.system.waits import soon, until
 from tests.system.wires import Closed, Wire
 
 SETUP_TIMEOUT_S = 0.3
-HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: webs"
-A_REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: webs"
+A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -118,7 +121,7 @@ async def greeted(host: str, port: int) -> bytes:
 async def test_a_port_that_the_system_chooses_is_the_same_at_all_addresses() -> None:
     """`localhost` may be 127.0.0.1 and ::1; these two addresses every machine has."""
     hosts = ["127.0.0.1", "127.0.0.2"]
-    server, port = await accept(Greeter, hosts, 0, None, SETUP_TIMEOUT_S)
+    server, port = await accept(Greeter, hosts, 0, None)
     assert sorted(each.getsockname() for each in server.sockets) == [(host, port) for host in hosts]
     assert [await greeted(host, port) for host in hosts] == [b"hello", b"hello"]
     server.close()
@@ -134,13 +137,86 @@ async def test_a_listener_on_localhost_is_reached_at_each_of_its_addresses(start
             writer.transport.abort()
 
 
+def handshakes(setup_timeout_s: float = 60.0, max_connections: int = 100, per_address: int = 0) -> Handshakes:
+    """That never end: without a certificate there is none to be shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    return Handshakes(context, setup_timeout_s, max_connections, per_address, lambda: 0)
+
+
 async def test_a_tls_handshake_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.edge.accept.HANDSHAKE_EXTRA_S", 0.1)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # without a certificate: it never comes to show one
-    server, port = await accept(Greeter, ["127.0.0.1"], 0, context, 0.1)
+    monkeypatch.setattr("broker.edge.tls_port.HANDSHAKE_EXTRA_S", 0.1)
+    made = handshakes(0.1)
+    server, port = await accept(Greeter, ["127.0.0.1"], 0, made)
     async with opened(f"tls://127.0.0.1:{port}", 3, b"\x16\x03\x01") as streams:
+        await until(lambda: made.size == 3)
         await are_closed(streams)
+    await until(lambda: made.size == 0)
     server.close()
+
+
+@pytest.mark.parametrize("bounds", [{"max_connections": 3}, {"per_address": 3}])
+async def test_tls_handshakes_are_counted(bounds: dict[str, int]) -> None:
+    made = handshakes(**bounds)
+    server, port = await accept(Greeter, ["127.0.0.1"], 0, made)
+    url = f"tls://127.0.0.1:{port}"
+    async with opened(url, 3):
+        await until(lambda: made.size == 3)
+        async with opened(url, 2) as streams:
+            await are_closed(streams)
+        assert made.size == 3
+    await until(lambda: made.size == 0)  # they are gone, and so it has room
+    async with opened(url, 1):
+        await until(lambda: made.size == 1)
+        server.close()
+        await made.close()
+    assert made.size == 0
+
+
+async def test_connections_and_tls_handshakes_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for some, so that whoever is one too many can be told so."""
+    monkeypatch.setattr(tls_port, "TOLD_N", 1)
+    made = Handshakes(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), 60.0, 5, 0, lambda: open_n)
+    server, port = await accept(Greeter, ["127.0.0.1"], 0, made)
+    url = f"tls://127.0.0.1:{port}"
+    for open_n, room_n in ((3, 2), (5, 1), (6, 1)):  # noqa: B007 the lambda above looks at it
+        async with opened(url, room_n):
+            await until(lambda room_n=room_n: made.size == room_n)  # type: ignore[misc]
+            async with opened(url, 1) as streams:
+                await are_closed(streams)
+        await until(lambda: made.size == 0)
+    server.close()
+
+
+async def test_a_port_for_tls_that_the_system_chooses_is_the_same_at_all_addresses() -> None:
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    server, port = await accept(Greeter, hosts, 0, handshakes())
+    assert sorted(each.getsockname() for each in server.sockets) == [(host, port) for host in hosts]
+    with pytest.raises(OSError, match="in use"):
+        await accept(Greeter, hosts, port, handshakes())
+    server.close()
+
+
+async def test_a_tls_port_without_descriptors_accepts_again_when_there_are_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_port, "RETRY_S", 0.05)
+    made = handshakes()
+    server, port = await accept(Greeter, ["127.0.0.1"], 0, made)
+    failures: list[int] = []
+    accept_one = socket.socket.accept
+
+    def fail(self: socket.socket) -> object:
+        failures.append(1)
+        if len(failures) < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept_one(self)
+
+    monkeypatch.setattr(socket.socket, "accept", fail)
+    async with opened(f"tls://127.0.0.1:{port}", 1):
+        await until(lambda: made.size == 1)
+        server.close()
+        await made.close()
+    assert len(failures) >= 3
 
 
 async def test_a_setup_beyond_256_kib_is_refused_on_both_transports(make_server: MakeServer) -> None:

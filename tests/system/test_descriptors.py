@@ -11,11 +11,13 @@ import socket
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from broker.edge import descriptors
 from broker.edge.descriptors import RESERVED_N, RESERVED_PART, Descriptors
+from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.processes import BrokerProcess
 from tests.system.waits import WAIT_S, until
 from tests.system.wires import Wire
@@ -93,8 +95,8 @@ async def test_none_left_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest
 class NarrowBroker(BrokerProcess):
     """A broker with FEW_N descriptors, which it cannot raise."""
 
-    def __init__(self, log: Path, arguments: Sequence[str]) -> None:
-        super().__init__(log, arguments, {"limits__max_connections": 50_000})
+    def __init__(self, log: Path, arguments: Sequence[str], **options: object) -> None:
+        super().__init__(log, arguments, {"limits__max_connections": 50_000, **options})
         self._command = ["sh", "-c", f'ulimit -n {FEW_N}; exec "$@"', "sh", *self._command]
 
 
@@ -122,6 +124,35 @@ async def test_a_broker_that_is_full_of_peers_still_answers_operators(tmp_path: 
         await first.ping()
         for wire in (first, *wires):
             await wire.close()
+    finally:
+        broker.end()
+
+
+async def test_tls_handshakes_that_say_nothing_leave_operators_their_descriptors(
+    tmp_path: Path, needs_openssl: str
+) -> None:
+    authority = Authority(needs_openssl, tmp_path, "ours")
+    authority.sign("broker", BROKER_NAMES)
+    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
+    listen = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0", "--admin", "127.0.0.1:0")
+    broker = NarrowBroker(tmp_path / "b.log", listen, **files, limits__setup_timeout_s=60)
+    broker.start()
+    try:
+        broker.read_lines(1)
+        first = await Wire.caller(broker.url("tls"), authority.client_context())
+        silent = [
+            (await asyncio.open_connection("127.0.0.1", urlsplit(broker.url(scheme)).port))[1]
+            for _ in range(FEW_N)
+            for scheme in ("tls", "wss")
+        ]
+        await until(lambda: "closed at once" in broker.errors)
+        assert len(os.listdir(f"/proc/{broker.pid}/fd")) <= FEW_N - FEW_N // RESERVED_PART
+        page = f"{broker.lines[-1].removeprefix('listening ')}/readyz"
+        assert (await asyncio.to_thread(urllib.request.urlopen, page)).status == 200
+        await first.ping()
+        await first.close()
+        for writer in silent:
+            writer.transport.abort()
     finally:
         broker.end()
 

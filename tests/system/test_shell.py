@@ -90,6 +90,7 @@ class FakeLink:
         self.unconfirmed = 0  # with the system
         self.looks = 0  # at that
         self.is_aborted = False
+        self.is_closed = False
         self.writes = 0
         self.is_paused = False
         self.served: list[Peer | None] = []  # when the shell said so
@@ -116,8 +117,11 @@ class FakeLink:
     def resume(self) -> None:
         self.is_paused = False
 
-    def close(self) -> None:
+    def end(self) -> None:
         pass
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -563,3 +567,41 @@ async def test_what_a_connection_had_sent_before_it_was_lost_counts(monkeypatch:
         pair.loop.turn()
     assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
     assert pair.peers[0].is_lost
+
+
+async def test_what_a_connection_had_sent_before_it_closed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.left(pair.peers[0], "the peer closed the connection")
+    assert not pair.peers[0].is_ending
+    for _ in range(5):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert (pair.peers[0].is_ending, pair.links[0].is_closed) == (True, True)
+
+
+async def test_what_a_connection_had_sent_before_its_fault_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.refuse(pair.peers[0], "bad-frame", "no WebSocket frame")
+    pair.shell.lost(pair.peers[0], "the peer closed the connection")
+    for _ in range(5):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert (pair.peers[0].is_lost, pair.peers[0].end_reason) == (True, "bad-frame")
+
+
+# Who closes is gone
+
+
+async def test_a_peer_that_has_closed_is_ended_at_once_and_its_link_when_it_takes_nothing() -> None:
+    bench = Bench()
+    bench.shell.left(bench.peer, "the peer closed the connection")
+    bench.loop.turn()
+    assert (bench.peer.is_ending, bench.peer.end_reason, bench.link.is_closed) == (True, "left", True)
+    bench.pass_time(shell.CLOSE_S - 2 * TICK_S)
+    assert not bench.link.is_aborted
+    bench.pass_time(4 * TICK_S)
+    assert bench.link.is_aborted

@@ -1,7 +1,7 @@
 """The shell gives the links of new sockets to the peers that are resumed on them (D-39)."""
 
 from broker.core import Core, CoreSettings
-from broker.edge.shell import TURN_BYTES, Shell
+from broker.edge.shell import CLOSE_S, TURN_BYTES, Shell
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
@@ -155,3 +155,14 @@ def test_who_is_resumed_on_a_socket_that_has_broken_meanwhile_is_suspended_again
     third = bench.resume()
     bench.turn()
     assert (third.served, bench.peer.is_suspended) == ([bench.peer], False)
+
+
+def test_a_peer_that_has_closed_its_link_waits_for_another_at_once() -> None:
+    bench = Bench()
+    bench.shell.congested(bench.peer)
+    bench.shell.left(bench.peer, "the peer closed the connection")
+    assert (bench.first.served, bench.first.is_closed, bench.peer.is_suspended) == ([None], True, True)
+    while not bench.first.is_aborted:
+        bench.loop.tick()
+    assert CLOSE_S <= bench.loop.now <= CLOSE_S + 0.2
+    assert bench.resume().served == [bench.peer]

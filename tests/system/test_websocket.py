@@ -10,14 +10,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from broker.edge import shell
 from broker.edge import websocket as module
 from broker.edge.shell import TURN_BYTES
 from broker.edge.upgrade import MAX_HEAD_BYTES
-from broker.rsocket.frames import KEEPALIVE, Setup, encode_keepalive
+from broker.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
 from broker.rsocket.websocket import (
     BINARY,
     CLOSE,
     CONTINUATION,
+    INVALID_DATA,
     NORMAL,
     PING,
     PONG,
@@ -235,14 +237,16 @@ async def test_a_listener_with_a_path_serves_no_other(start_broker: StartBroker)
     ("origin", "host", "status"),
     [
         ("", "", "101"),
-        ("", "evil.example:7001", "101"),  # no browser: any name
+        ("", "evil.example:7001", "421"),
+        ("", "evil", "421"),
+        ("", "Broker.shop.example:7001", "101"),
         ("http://{host}", "", "101"),
         ("http://localhost:1", "localhost:1", "101"),
         ("https://shop.example", "", "101"),
-        ("https://shop.example", "evil.example", "101"),
+        ("https://shop.example", "evil.example", "421"),
         ("http://broker.shop.example:7001", "broker.shop.example:7001", "101"),
         ("http://evil.example", "", "403"),
-        ("http://evil.example:7001", "evil.example:7001", "403"),
+        ("http://evil.example:7001", "evil.example:7001", "421"),
         ("http://127.0.0.1:1", "", "403"),
         ("null", "", "403"),
     ],
@@ -258,8 +262,21 @@ async def test_pages_of_other_sites_get_no_websocket(
     asked = {"Origin": origin.format(host=raw.host), "Host": host or raw.host}
     assert (await raw.ask(**asked))[0].split()[1] == status
     said_now = [each.message.partition(": ")[2] for each in caplog.records if each.name == module.__name__]
-    text = f"no WebSocket: a page of {origin} at {asked['Host']}: see server.origins and server.names"
-    assert said_now == ([text] if status == "403" else [])
+    texts = {
+        "403": [f"no WebSocket: a page of {origin} at {asked['Host']}: server.origins can hold it"],
+        "421": [f"no WebSocket: {asked['Host']} is no name of this broker; server.names can hold it"],
+    }
+    assert said_now == texts.get(status, [])
+    raw.abort()
+
+
+@pytest.mark.parametrize("hosts", [[], ["{host}", "{host}"], ["{host}", "evil.example"]])
+async def test_a_request_says_once_for_which_host_it_is(url: str, hosts: list[str]) -> None:
+    """RFC 9112, section 3.2."""
+    raw = await Raw.connect(url, upgrades=False)
+    lines = "".join(f"Host: {host}\r\n" for host in hosts).format(host=raw.host)
+    raw.writer.write(raw.request(Host="").replace(b"\r\n", b"\r\n" + lines.encode(), 1))
+    assert (await raw.head())[0] == "HTTP/1.1 400 Bad Request"
     raw.abort()
 
 
@@ -277,12 +294,29 @@ async def test_pages_of_other_sites_get_no_websocket(
         (said(PING, b"x", 0), PROTOCOL_ERROR, "a WebSocket control frame that is long, or in pieces"),
         (said(TEXT, b"\xff"), UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
         (b"\x82\xff" + bytes([1] * 8), TOO_BIG, "a frame of 72340172838076673 bytes, the limit is 16777215"),
+        (
+            b"\x82\xff\x80" + bytes(7),
+            PROTOCOL_ERROR,
+            "a WebSocket frame with a length whose first bit is set",
+        ),
+        (b"\x82\xff" + bytes(7) + b"\5", PROTOCOL_ERROR, "a WebSocket frame with a length of 5 in 64 bits"),
         (said(CLOSE, b"\0\1"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 1"),
+        (said(CLOSE, b"\x03\xe8\xff"), INVALID_DATA, "a WebSocket CLOSE with a reason that is no UTF-8"),
     ],
 )
 async def test_what_a_client_must_not_send_ends_the_connection(peer: Raw, sent: bytes, code: int, text: str) -> None:
     peer.writer.write(sent + said(BINARY, ASK))
     assert await peer.ending() == ([f"bad-frame: {text}"], code, b"")
+
+
+async def test_messages_before_a_fault_are_answered(peer: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than are worked off in a turn."""
+    monkeypatch.setattr(shell, "TURN_S", 0.0)
+    peer.writer.write(said(BINARY, ASK) * 90 + said(TEXT, b"x"))
+    kinds = []
+    while (heard := await peer.receive())[0] != CLOSE:
+        kinds.append(Frame(heard[1]).kind)
+    assert kinds == [KEEPALIVE] * 90 + [ERROR]
 
 
 async def test_what_an_attacker_sends_before_the_setup_ends_the_connection_too(raw: Raw) -> None:
@@ -313,6 +347,40 @@ async def test_of_many_pings_the_latest_is_answered(peer: Raw) -> None:
         kinds.add(kind)
         pongs += [payload] if kind == PONG else []
     assert len(pongs) < 10
+
+
+async def test_pieces_of_messages_count_to_what_waits_in_the_broker(make_server: MakeServer) -> None:
+    """As half a frame over TCP does."""
+    server = await make_server(**{"limits.max_buffered_bytes": 1 << 20})
+    url = next(url for url in server.listeners if url.startswith("ws://"))
+    raws = [await Raw.connect(url) for _ in range(3)]
+    for raw in raws:
+        raw.writer.write(said(BINARY, SETUP) + said(BINARY, bytes(400_000), 0))
+    ended, *_ = await soon(
+        asyncio.wait([asyncio.create_task(raw.ending()) for raw in raws], return_when="FIRST_COMPLETED")
+    )
+    (texts, code, _), *others = [task.result() for task in ended]
+    assert (texts[0][:12], code, others) == ("over-limit: ", NORMAL, [])
+    await until(lambda: server.core.crowd.buffered_bytes == 800_000)
+    assert server.core.closed_by_reason == {"over-limit": 1}
+    for raw in raws:
+        raw.abort()
+    await until(lambda: not server.core.peers())
+
+
+async def test_of_an_ended_peer_no_piece_of_a_message_is_kept(server: Server) -> None:
+    transport = FakeTransport()
+    link = module.WebSocketLink(server.shell, transport, is_from_client=True)
+    link.begin("ws", "", b"")
+    (peer,) = server.core.peers()
+    link.data_received(said(BINARY, SETUP) + said(BINARY, bytes(1000), 0))
+    assert peer.buffered_bytes - peer.pending_bytes == 1000
+    server.core.end(peer, "over-limit", "enough", 0.0)
+    server.shell.flush()
+    assert peer.message_bytes == 0
+    link.data_received(said(CONTINUATION, bytes(1000), 0))
+    assert peer.message_bytes == 0
+    link.connection_lost(None)
 
 
 class FakeTransport(asyncio.Transport):

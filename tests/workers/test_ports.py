@@ -35,7 +35,7 @@ def test_a_unix_socket_has_no_port(ports: Ports) -> None:
 
 async def test_a_port_of_another_supervisor_is_taken_though_both_would_share_it(ports: Ports) -> None:
     held = ports.hold(Listen("ws", "127.0.0.1", 0))
-    server, _ = await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None, 1.0, shares_port=True)
+    server, _ = await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None, shares_port=True)
     with pytest.raises(BrokerError, match=r"ws://127\.0\.0\.1:[0-9]+: address already in use"):
         Ports().hold(held)
     server.close()
@@ -74,9 +74,9 @@ def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver(
 
 async def test_those_who_share_a_port_accept_on_it_and_nobody_else(ports: Ports) -> None:
     held = ports.hold(Listen("tcp", "127.0.0.1", 0))
-    servers = [await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None, 1.0, shares_port=True) for _ in range(2)]
+    servers = [await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None, shares_port=True) for _ in range(2)]
     assert [port for _, port in servers] == [held.port] * 2
     with pytest.raises(OSError):
-        await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None, 1.0)
+        await accept(asyncio.Protocol, ["127.0.0.1"], held.port, None)
     for server, _ in servers:
         server.close()
