@@ -89,7 +89,7 @@ from broker.wire.ids import id_text
 
 CoreSettings = Settings
 
-TOLD_S: Final = 0.25  # between two words to other brokers that the same route is behind
+TOLD_S: Final = 0.1  # for which other brokers hold a route to be behind at least
 ALL_FRAMES: Final = 1 << 60
 SMALL_BYTES: Final = 1 << 10  # of an answer that waits, with its cost: an ERROR in its place would cost as much
 FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
@@ -135,6 +135,7 @@ class Core(Ends):
         "_small_bytes",
         "_snapshots",
         "_suspects",
+        "_told",
         "_turned",
         "_offers",
         "_over",
@@ -187,6 +188,7 @@ class Core(Ends):
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._behind: Final[dict[int, FarRoute]] = {}  # by number; bounded by the callers that wait for them
         self._congested: Final[list[Peer]] = []  # peers that have just become so
+        self._told: Final[dict[int, Peer]] = {}  # by id, of whose routes other brokers hold that they are behind
         self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self.outbound: Final = Total(settings.max_buffered_bytes)
@@ -447,13 +449,24 @@ class Core(Ends):
                 self._let_go_on(-number, far.feeders, now)
 
     def _tell_congested(self, now: float) -> None:
-        """Other brokers hear at once that a route of ours is behind; at the next tick, if that was said just now."""
+        """Other brokers hear at once that a route of ours is behind, and that it is no more not before TOLD_S."""
         for peer in self._congested:
             route = peer.route
-            if peer.is_congested and isinstance(route, Route) and route.slot >= 0 and now >= peer.told_until:
+            if peer.is_congested and isinstance(route, Route) and route.slot >= 0:
                 peer.told_until = now + TOLD_S
+                self._told[peer.id] = peer
                 self.cluster.say_state(route, now)
         self._congested.clear()
+
+    def _tell_relieved(self, now: float) -> None:
+        """Other brokers hear that routes of ours are behind no more."""
+        for peer in list(self._told.values()):
+            if now < peer.told_until or (peer.is_congested and not peer.is_lost):
+                continue
+            del self._told[peer.id]
+            route = peer.route
+            if isinstance(route, Route) and route.slot >= 0:
+                self.cluster.say_state(route, now)
 
     def _shed(self, now: float) -> None:
         """Too much waits for some peers, or for all: the requests that hold most end until the rest fits. D-72"""
@@ -684,7 +697,10 @@ class Core(Ends):
             self._pause_for_routes()
         if self._behind:
             self._look_at_behind(now)
-        self._congested.clear()  # the cluster's tick has told of them
+        if self._congested:
+            self._tell_congested(now)
+        if self._told:
+            self._tell_relieved(now)
         for dropped in self.engine.drops.take(now):
             tell_dropped(self._diary, dropped, at_ms)
         if now >= self._flow_at:

@@ -127,7 +127,7 @@ class Replica:
 
     def say_route(self, route: Route, now: float, at_least_ms: int = 0) -> None:
         """One of our own routes is in the table: the others shall know. `at_least_ms`: the timestamp must be as new."""
-        state = self._state_of(route)
+        state = self._state_of(route, now)
         key = route_key(route.id, self._id)
         # As old as its connection, whenever its state changes: a newer one at another broker must win (D-09).
         at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms))
@@ -175,13 +175,13 @@ class Replica:
         self._congestions_seen = self._engine.congestions_n
         for route_id, said in list(self._said.items()):
             route = self._table.find(route_id)
-            if route is not None and isinstance(route.owner, Peer) and self._state_of(route) != said:
+            if route is not None and isinstance(route.owner, Peer) and self._state_of(route, now) != said:
                 self.say_route(route, now)
 
     def say_state(self, route: Route, now: float) -> None:
         """Tells of one of our own routes at once, if its state has changed."""
         said = self._said.get(route.id)
-        if said is not None and self._table.find(route.id) is route and self._state_of(route) != said:
+        if said is not None and self._table.find(route.id) is route and self._state_of(route, now) != said:
             self.say_route(route, now)
 
     # Of brokers and redirects
@@ -356,7 +356,7 @@ class Replica:
         old = self.adverts.find(key)
         return at_ms if old is None or old.timestamp_ms < at_ms else old.timestamp_ms + 1
 
-    def _state_of(self, route: Route) -> bytes:
+    def _state_of(self, route: Route, now: float) -> bytes:
         masks = self._table.masks
         state = b""
         if self._engine.is_draining or masks.draining.has(route.slot):
@@ -364,7 +364,7 @@ class Replica:
         if masks.congested.has(route.slot) or self._drains.is_leaving:  # D-54: not while somebody else has it
             state += IS_CONGESTED
         owner = route.owner
-        if isinstance(owner, Peer) and owner.is_congested:
+        if isinstance(owner, Peer) and (owner.is_congested or now < owner.told_until):
             state += IS_BEHIND
         return state
 

@@ -219,7 +219,7 @@ class Peer:
         # The `feeders` of congested peers that it feeds, by the peer's id, and of far routes that are behind, by the
         # route's number below 0; it is not read from meanwhile.
         self.feeds: dict[int, dict[int, Peer]] = {}
-        self.told_until = 0.0  # other brokers were told that it is congested; not again before that, seconds, monotonic
+        self.told_until = 0.0  # for other brokers it is congested until then at least, seconds, monotonic
         self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`

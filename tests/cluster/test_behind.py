@@ -48,6 +48,26 @@ def test_a_caller_of_a_far_service_that_reads_slowly_waits_and_nothing_is_lost(b
     assert way.service.world.core.engine.drops.total_n == 0
 
 
+def test_a_service_that_is_behind_for_moments_is_behind_for_other_brokers_all_the_while() -> None:
+    """Or what a caller sends within the next quarter of a second finds no room, whenever it catches up for a moment."""
+    way = Way(2)
+    way.service.block()
+    send_until_paused(way, way.caller())
+    way.service.unblock()
+    way.net.advance(0.05)
+    caller = way.caller()
+    way.service.block()
+    assert send_until_paused(way, caller) == 1
+
+
+def test_other_brokers_hear_of_a_service_that_is_behind_though_nobody_says_anything() -> None:
+    way = Way(2)
+    way.net.advance(SOON_S)
+    way.service.block()
+    way.net.advance(0.11)
+    assert send_until_paused(way, way.caller()) == 1
+
+
 def test_callers_go_on_when_the_route_that_was_behind_has_left() -> None:
     way = Way(2)
     caller = way.caller()
