@@ -23,7 +23,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.forwarding.engine import Engine
+from broker.forwarding.engine import MISS_N, ZERO_N, Engine
 from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.outbound import PUSHES, Total
@@ -266,8 +266,8 @@ class Core(Ends):
     def receive(self, peer: Peer, data: bytes, now: float, most_n: int = ALL_FRAMES) -> bool:
         """Bytes from a peer: any piece of the stream when framed, else exactly one message.
 
-        True when there are more frames in them than `most_n`: then `go_on` is to be called until it says False, and
-        nothing more is to be received from this peer before that.
+        True when they are more work than `most_n` frames that simply pass: then `go_on` is to be called until it says
+        False, and nothing more is to be received from this peer before that.
         """
         if peer.is_ending or peer.is_lost:
             return False
@@ -294,6 +294,9 @@ class Core(Ends):
         begins = peer.begins
         frames = 0
         is_left = False
+        engine = self.engine
+        query = self.query
+        most_n += engine.extra_n + MISS_N * query.misses
         while frame.advance():
             frames += 1
             stream_id = frame.stream_id
@@ -314,9 +317,10 @@ class Core(Ends):
                     if self._fed:  # its answer let something go on that had waited
                         self._let_be(now)
             else:
+                engine.extra_n += ZERO_N
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
-            if frames >= most_n or peer.held_n:
+            if frames + engine.extra_n + MISS_N * query.misses >= most_n or peer.held_n:
                 is_left = frame.has_more()
                 break
         self.frames_in += frames

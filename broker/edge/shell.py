@@ -32,7 +32,8 @@ QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs 
 WEIGH_S = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS = 20  # a part of them with each tick
 # Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
-SLICE_FRAMES = 32  # worked off before the time is looked at
+SLICE_FRAMES = 256  # worked off before the time is looked at, fewer if they are more work than others (`core.receive`)
+SLICE_MESSAGES = 32  # the same for messages, each of which is received by itself
 TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
 TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
 FLUSH_BYTES = 1 << 20  # of large output, handed to all transports together
@@ -264,7 +265,7 @@ class Shell:
             self._messages_from = now
             self._messages_n = 0
         self._messages_n += 1
-        return self._messages_n % SLICE_FRAMES == 0 and now - self._messages_from > TURN_S
+        return self._messages_n % SLICE_MESSAGES == 0 and now - self._messages_from > TURN_S
 
     def _fall_behind(self, peer: Peer, has_frames: bool, now: float) -> None:
         """Nothing more is read from the connection before the next turn, and until what was read is worked off."""

@@ -331,12 +331,13 @@ class Desk(Asks):
         shares = load.shares
         if shares is not None:
             shares.ask(peer.id, now)
-            held_n = shares.held(peer.id)
-            if held_n == UNKNOWN:
-                held_n = peer.awaited_at(load)
-                shares.know(peer.id, held_n)
-            if shares.is_over(peer.id, held_n, load.awaited_n, now):
-                return _monopoly(held_n, f"a route of {load.service.name}", load.limit_text)
+            if peer.begun >= shares.half_n:  # who has fewer open streams holds fewer of its places
+                held_n = shares.held(peer.id)
+                if held_n == UNKNOWN:
+                    held_n = peer.awaited_at(load)
+                    shares.know(peer.id, held_n)
+                if shares.is_over(peer.id, held_n, load.awaited_n, now):
+                    return _monopoly(held_n, f"a route of {load.service.name}", load.limit_text)
         shares = load.service.shares
         if shares is not None:
             shares.ask(peer.id, now)

@@ -51,6 +51,10 @@ from broker.wire.annotations import ANNOTATIONS_MIME
 from broker.wire.frames import ADDRESS, MULTICAST, SHARD
 
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
+# As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike.
+WALK_N: Final = 4  # a walk through the metadata of a request
+ZERO_N: Final = 8  # a frame on stream 0
+MISS_N: Final = 16  # an address that nobody remembers
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
 
 # Why a request may wait for a route: there is none, those that are there are on their way out, or grant nothing now.
@@ -77,6 +81,7 @@ class Engine(Desk):
         "breakers",
         "congestions_n",
         "departures",
+        "extra_n",
         "hops",
         "ignored",
         "is_draining",
@@ -103,6 +108,7 @@ class Engine(Desk):
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
         self._looked_at = 0  # generation of the masks when the waiting requests were looked at
         self.congestions_n = 0  # times that a peer became congested, or was relieved
+        self.extra_n = 0  # ever: as how many frames more those count that were more work than others
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._request: Final = Request()
@@ -148,6 +154,7 @@ class Engine(Desk):
             request.address_to = metadata_at + peer.latest_to
             self._route(peer, frame, request, target)
             return ""
+        self.extra_n += WALK_N
         if metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
             self.begin(peer, frame, request)
         return ""
@@ -240,7 +247,7 @@ class Engine(Desk):
         request.gathering = None
         if peer.link is not None:
             self.relays.handle(peer, frame, request)
-        elif not self._is_addressed_only(peer, frame):
+        elif not self._is_addressed_only(peer, frame, at, to):
             text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
             self.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
         elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.relays.stops(
@@ -250,14 +257,21 @@ class Engine(Desk):
             request.address_to = to
             self._push(peer, frame, request)
 
-    def _is_addressed_only(self, peer: Peer, frame: FrameCursor) -> bool:
+    def _is_addressed_only(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
         """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
-        tell others what they would take for the word of their broker (D-54).
+        tell others what they would take for the word of their broker (D-54). `at`, `to`: the last of them, an ADDRESS.
         """
         if self.mimes[peer.mimes].kind != COMPOSITE:
             return True
-        metadata = frame.data[frame.start + HEADER_BYTES : frame.end]
-        return all(to - at >= 6 and metadata[at + 4] >> 2 == ADDRESS for at, to in broker_frames(metadata))
+        first = frame.start + HEADER_BYTES
+        head = frame.data[first]
+        if to == frame.end and at == first + (5 + head if head < 0x80 else 4):
+            return True  # it is the only entry
+        metadata = frame.data[first : frame.end]
+        for entry_at, entry_to in broker_frames(metadata):
+            if entry_to - entry_at < 6 or metadata[entry_at + 4] >> 2 != ADDRESS:
+                return False
+        return True
 
     def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         at, to = self.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
@@ -295,18 +309,29 @@ class Engine(Desk):
             return
         metadata = frame.data[request.metadata_at : frame.end]
         raw_address = frame.data[at:to]
-        flow = self.flow(peer, target, None if target.routing == MULTICAST else routes[0], METADATA_PUSH)
+        if target.routing != MULTICAST:
+            route = routes[0]
+            server = self._server_of(peer, frame, request, target, route)
+            if server is None:
+                return  # another broker has it
+            raw = self._push_for(request.mimes, server, metadata, raw_address)
+            if raw:
+                server.request(raw)
+                route.load.requests += 1  # no lease speaks of pushes
+            flow = self.flow(peer, target, route, METADATA_PUSH)
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, 1)
+            return
+        flow = self.flow(peer, target, None, METADATA_PUSH)
         pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
         parts: list[Part] = []
         for route in routes:
             server = self._server_of(peer, frame, request, target, route)
-            if server is None:
-                return  # another broker has it, and the only route
-            raw = pushes.get(server.mimes)
-            if raw is None:
-                raw = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
-            if raw:
-                parts.append(Part(server, route, raw))
+            assert server is not None  # or it is a spread
+            found = pushes.get(server.mimes)
+            if found is None:
+                found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
+            if found:
+                parts.append(Part(server, route, found))
         pushing = Pushing(parts)
         if self.fanouts.may(len(parts), frame.now):
             pushing.advance(len(parts), frame.now)

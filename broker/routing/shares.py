@@ -49,14 +49,18 @@ class Shares:
 
     def began(self, caller: int) -> None:
         """It has one more."""
+        if not self._counts_all and not self._held:
+            return  # of most routes nobody holds half: that costs nothing
         held_n = self.held(caller)
         if held_n != UNKNOWN:
             self._held[caller] = held_n + 1
 
     def ended(self, caller: int) -> None:
         """It has one less."""
+        if not self._held:
+            return
         held_n = self.held(caller)
-        if held_n > 1 or (held_n == 1 and not self._counts_all):
+        if held_n > 1:
             self._held[caller] = held_n - 1
         elif held_n == 1:
             del self._held[caller]

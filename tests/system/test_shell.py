@@ -8,7 +8,8 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, TICK_S, WEIGH_S, Shell
+from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, SLICE_MESSAGES, TICK_S, WEIGH_S, Shell
+from broker.forwarding.engine import ZERO_N
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
@@ -18,6 +19,7 @@ from broker.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
 
 STUCK_S = 10.0
+SLICE_PINGS = -(-SLICE_FRAMES // (1 + ZERO_N))  # of a slice, rounded up
 
 
 def whole(raw: bytes) -> bytes:
@@ -498,22 +500,22 @@ async def test_of_one_read_so_much_is_worked_off_in_a_turn_and_nothing_is_read_m
 ) -> None:
     pair = crowded(monkeypatch, 0.0)
     flooding, other = pair.links
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
     assert flooding.is_paused
     for turn in range(1, 4):
         pair.ask(1)
         pair.loop.turn()
         assert (answers_n(other), flooding.is_paused) == (turn, turn < 2)
     pair.loop.turn()
-    assert answers_n(flooding) == 3 * SLICE_FRAMES
+    assert answers_n(flooding) == 3 * SLICE_PINGS
 
 
 async def test_what_takes_less_than_a_turn_is_worked_off_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = crowded(monkeypatch, math.inf)
-    pair.shell.received(pair.peers[0], flood(10 * SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], flood(10 * SLICE_PINGS))
     assert not pair.links[0].is_paused
     pair.loop.turn()
-    assert answers_n(pair.links[0]) == 10 * SLICE_FRAMES
+    assert answers_n(pair.links[0]) == 10 * SLICE_PINGS
 
 
 async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -545,7 +547,7 @@ async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pyte
     sockets = Shell(core, STUCK_S, lambda events: None, loop)
     peer = sockets.connected("ws 127.0.0.1:1", False, link)
     sockets.received(peer, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
-    pings = [encode_keepalive(b"%d" % number, respond=True) for number in range(5 * SLICE_FRAMES)]
+    pings = [encode_keepalive(b"%d" % number, respond=True) for number in range(5 * SLICE_MESSAGES)]
     for ping in pings:
         sockets.received(peer, ping)
     assert link.is_paused
@@ -559,37 +561,37 @@ async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pyte
 
 async def test_what_a_connection_had_sent_before_it_was_lost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = crowded(monkeypatch, 0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
     frames_in = pair.shell.core.frames_in
     pair.shell.lost(pair.peers[0], "the peer closed the connection")
     assert not pair.peers[0].is_lost
     for _ in range(4):
         pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
     assert pair.peers[0].is_lost
 
 
 async def test_what_a_connection_had_sent_before_it_closed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = crowded(monkeypatch, 0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
     frames_in = pair.shell.core.frames_in
     pair.shell.left(pair.peers[0], "the peer closed the connection")
     assert not pair.peers[0].is_ending
     for _ in range(5):
         pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
     assert (pair.peers[0].is_ending, pair.links[0].is_closed) == (True, True)
 
 
 async def test_what_a_connection_had_sent_before_its_fault_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = crowded(monkeypatch, 0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
     frames_in = pair.shell.core.frames_in
     pair.shell.refuse(pair.peers[0], "bad-frame", "no WebSocket frame")
     pair.shell.lost(pair.peers[0], "the peer closed the connection")
     for _ in range(5):
         pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_FRAMES
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
     assert (pair.peers[0].is_lost, pair.peers[0].end_reason) == (True, "bad-frame")
 
 
