@@ -23,7 +23,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.forwarding.engine import MISS_N, ZERO_N, Engine
+from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
 from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
 from broker.forwarding.outbound import PUSHES, Total
@@ -295,8 +295,7 @@ class Core(Ends):
         frames = 0
         is_left = False
         engine = self.engine
-        query = self.query
-        most_n += engine.extra_n + MISS_N * query.misses
+        most_n += engine.extra_n
         while frame.advance():
             frames += 1
             stream_id = frame.stream_id
@@ -320,7 +319,7 @@ class Core(Ends):
                 engine.extra_n += ZERO_N
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
-            if frames + engine.extra_n + MISS_N * query.misses >= most_n or peer.held_n:
+            if frames + engine.extra_n >= most_n or peer.held_n:
                 is_left = frame.has_more()
                 break
         self.frames_in += frames

@@ -35,6 +35,7 @@ from broker.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
     IGNORE,
+    METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -53,7 +54,7 @@ from broker.wire.frames import ADDRESS, MULTICAST, SHARD
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 # As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike.
 WALK_N: Final = 4  # a walk through the metadata of a request
-ZERO_N: Final = 8  # a frame on stream 0
+ZERO_N: Final = 3  # a frame on stream 0
 MISS_N: Final = 16  # an address that nobody remembers
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
 
@@ -141,8 +142,10 @@ class Engine(Desk):
         request.metadata_to = metadata_to
         request.mimes = peer.mimes
         request.gathering = None
+        misses = self.query.misses
         if peer.link is not None:
             self.relays.handle(peer, frame, request)
+            self.extra_n += MISS_N * (self.query.misses - misses)
             return ""
         metadata = data[metadata_at:metadata_to]
         is_whole = not frame.flags & FOLLOWS  # or an ADDRESS cut by fragmentation could pass for a shorter one
@@ -157,6 +160,7 @@ class Engine(Desk):
         self.extra_n += WALK_N
         if metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
             self.begin(peer, frame, request)
+        self.extra_n += MISS_N * (self.query.misses - misses)
         return ""
 
     def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
@@ -237,6 +241,11 @@ class Engine(Desk):
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
+        misses = self.query.misses
+        self._handle_push(peer, frame, at, to)
+        self.extra_n += MISS_N * (self.query.misses - misses)
+
+    def _handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         peer.requests += 1
         self.order = 0
         request = self._request
@@ -307,20 +316,25 @@ class Engine(Desk):
         if target.routing == MULTICAST and self.query.is_spread(target):
             self.spreads.spread(peer, frame, request, target, routes)
             return
-        metadata = frame.data[request.metadata_at : frame.end]
         raw_address = frame.data[at:to]
         if target.routing != MULTICAST:
             route = routes[0]
             server = self._server_of(peer, frame, request, target, route)
             if server is None:
                 return  # another broker has it
-            raw = self._push_for(request.mimes, server, metadata, raw_address)
-            if raw:
-                server.request(raw)
+            if frame.flags == METADATA and passes(self.mimes[request.mimes], self.mimes[server.mimes]):
+                server.feed()
+                server.forward(frame, 0)
                 route.load.requests += 1  # no lease speaks of pushes
+            else:
+                raw = self._push_for(request.mimes, server, frame.data[request.metadata_at : frame.end], raw_address)
+                if raw:
+                    server.request(raw)
+                    route.load.requests += 1
             flow = self.flow(peer, target, route, METADATA_PUSH)
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, 1)
             return
+        metadata = frame.data[request.metadata_at : frame.end]
         flow = self.flow(peer, target, None, METADATA_PUSH)
         pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
         parts: list[Part] = []

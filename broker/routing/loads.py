@@ -53,6 +53,7 @@ class Load:
         "_erred_for",
         "_good_at",
         "_good_before",
+        "_good_caller",
         "_good_for",
         "_good_from",
         "_good_until",
@@ -106,6 +107,7 @@ class Load:
         self._good_for = 0
         self._good_before = 0
         self._good_until = 0.0
+        self._good_caller = NOBODY  # the last of them
         # Where the last of them was, and when; and when the last one that was elsewhere: seconds, monotonic.
         self._good_from = ""
         self._good_at = _LONG_AGO
@@ -175,12 +177,8 @@ class Load:
         if verdict == GOOD:
             self.errors_n = 0
             if now > 0.0:
-                if now >= self._good_until:
-                    self._turn(now)
-                self._good_for |= 1 << caller % _TOLD_APART
-                if origin != self._good_from:
-                    self._elsewhere_at = self._good_at
-                    self._good_from = origin
+                if caller != self._good_caller or now >= self._good_until:
+                    self._serve_well(caller, origin, now)
                 self._good_at = now
         elif verdict == BAD:
             self._erred(caller, origin, now)
@@ -212,16 +210,23 @@ class Load:
         self._good_for = old._good_for
         self._good_before = old._good_before
         self._good_until = old._good_until
+        self._good_caller = old._good_caller
         self._good_from = old._good_from
         self._good_at = old._good_at
         self._elsewhere_at = old._elsewhere_at
 
-    def _turn(self, now: float) -> None:
-        """The bits of those that were served well long ago are forgotten."""
-        eject_s = self.service.policy.eject_s
-        self._good_before = self._good_for if now < self._good_until + eject_s else 0
-        self._good_for = 0
-        self._good_until = now + eject_s
+    def _serve_well(self, caller: int, origin: str, now: float) -> None:
+        """It is somebody else's turn to be served well, or the bits of those that were long ago are to be forgotten."""
+        if now >= self._good_until:
+            eject_s = self.service.policy.eject_s
+            self._good_before = self._good_for if now < self._good_until + eject_s else 0
+            self._good_for = 0
+            self._good_until = now + eject_s
+        self._good_caller = caller
+        self._good_for |= 1 << caller % _TOLD_APART
+        if origin != self._good_from:
+            self._elsewhere_at = self._good_at
+            self._good_from = origin
 
     def _erred(self, caller: int, origin: str, now: float) -> None:
         self.errors_n += 1
@@ -254,7 +259,8 @@ class Load:
         if self.service.shares is not None:
             self.service.shares.began(caller)
         if self.shares is not None:
-            self.shares.began(caller)
+            if self.shares.is_counting:
+                self.shares.began(caller)
         elif self.awaited_n >= self._half_n:
             self.shares = Shares(self._limit, False)
             self._watch_n = 0
@@ -266,7 +272,8 @@ class Load:
         if self.service.shares is not None:
             self.service.shares.ended(caller)
         if self.shares is not None:
-            self.shares.ended(caller)
+            if self.shares.is_counting:
+                self.shares.ended(caller)
             if not self._counts_all and self.awaited_n - 1 <= self._half_n // 2:
                 self.shares = None
                 if self.service.shares is None:

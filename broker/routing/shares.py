@@ -22,7 +22,17 @@ ASK_S: Final = 5.0  # how long somebody that has asked is expected to ask again:
 class Shares:
     """The places of one route, or of one service."""
 
-    __slots__ = ("_before", "_before_at", "_counts_all", "_held", "_kept_n", "_latest", "_latest_at", "half_n")
+    __slots__ = (
+        "_before",
+        "_before_at",
+        "_counts_all",
+        "_held",
+        "_kept_n",
+        "_latest",
+        "_latest_at",
+        "half_n",
+        "is_counting",
+    )
 
     def __init__(self, limit_n: int, counts_all: bool) -> None:
         """`limit_n` places. `counts_all`: from the first one on; else some are taken already, nobody knows by whom."""
@@ -31,6 +41,7 @@ class Shares:
         self._counts_all: Final = counts_all
         # By caller: those that hold places, and others of which that is known; bounded by `_kept_n`.
         self._held: dict[int, int] = {}
+        self.is_counting = counts_all  # somebody's places are counted: `began` and `ended` have something to do
         # Two that have asked, the latest ones, and when.
         self._latest = NOBODY
         self._latest_at = 0.0
@@ -46,24 +57,22 @@ class Shares:
         if len(self._held) >= self._kept_n:
             self._held = {each: number for each, number in self._held.items() if number}
         self._held[caller] = held_n
+        self.is_counting = True
 
     def began(self, caller: int) -> None:
         """It has one more."""
-        if not self._counts_all and not self._held:
-            return  # of most routes nobody holds half: that costs nothing
         held_n = self.held(caller)
         if held_n != UNKNOWN:
             self._held[caller] = held_n + 1
 
     def ended(self, caller: int) -> None:
         """It has one less."""
-        if not self._held:
-            return
         held_n = self.held(caller)
         if held_n > 1:
             self._held[caller] = held_n - 1
         elif held_n == 1:
             del self._held[caller]
+            self.is_counting = self._counts_all or len(self._held) > 0
 
     def ask(self, caller: int, now: float) -> None:
         """It wants one more."""
