@@ -293,9 +293,8 @@ class Core(Ends):
         session = peer.session
         begins = peer.begins
         frames = 0
-        is_left = False
         engine = self.engine
-        most_n += engine.extra_n
+        extra_n = engine.extra_n
         while frame.advance():
             frames += 1
             stream_id = frame.stream_id
@@ -305,6 +304,9 @@ class Core(Ends):
                 stream = peer.streams.get(stream_id)
                 if stream is None:
                     self._handle_new(peer, frame)
+                    if engine.extra_n != extra_n:
+                        most_n -= engine.extra_n - extra_n
+                        extra_n = engine.extra_n
                 elif (frame.flags & _LOOKED_AT or frame.kind == ERROR) and not self._passes(peer, frame):
                     pass
                 elif stream_id & 1 == begins:  # the peer began it
@@ -316,12 +318,13 @@ class Core(Ends):
                     if self._fed:  # its answer let something go on that had waited
                         self._let_be(now)
             else:
-                engine.extra_n += ZERO_N
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
-            if frames + engine.extra_n >= most_n or peer.held_n:
-                is_left = frame.has_more()
+                most_n -= ZERO_N + engine.extra_n - extra_n
+                extra_n = engine.extra_n
+            if frames >= most_n or peer.held_n:
                 break
+        is_left = (frames >= most_n or peer.held_n > 0) and frame.has_more()
         self.frames_in += frames
         if frame.fault and not peer.is_ending:
             self.end(peer, "bad-frame", frame.fault, now)
