@@ -247,6 +247,7 @@ class Handshakes:
         self.up[first.id] = neighbour
         peer.max_streams = LINK_STREAMS_N
         peer.frame.max_bytes = MAX_FRAME_BYTES  # the longest frame of a client becomes longer on a link
+        peer.shared_origin = ""
         peer.link = Link(first.id, first.name, min(first.version, self._settings.version))
         if neighbour.url:
             self.dials.linked(neighbour.url, first.id)

@@ -24,7 +24,7 @@ from broker.forwarding.fanouts import Fanout, Fanouts, Step
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
-from broker.forwarding.splices import is_request_n, shared_origin_of, verdict_of
+from broker.forwarding.splices import is_request_n, verdict_of
 from broker.forwarding.timers import Timer
 from broker.routing.loads import Load
 from broker.routing.table import Route
@@ -350,7 +350,7 @@ class Multicast(Trunk):
         if branch.route is not None:
             caller = self.caller
             branch.route.load.ended(
-                self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, shared_origin_of(caller)
+                self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin
             )
 
 

@@ -146,6 +146,7 @@ class Peer:
         "route",
         "session",
         "settings",
+        "shared_origin",
         "streams",
         "told_until",
         "unsent_bytes",
@@ -225,6 +226,9 @@ class Peer:
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
         self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`
         self.principal = ""
+        # What it shares with other connections of the same caller (D-37): the principal, else the address. Empty:
+        # nothing; a link carries the requests of many, and two brokers may have one address.
+        self.shared_origin = ""
         # When its buckets are full again, seconds, monotonic; see `guards.Rate`.
         self.keepalives_at = 0.0
         self.announcements_at = 0.0  # ROUTE_SETUPs
@@ -562,6 +566,7 @@ class Peer:
         # Each is counted where it is from: the newcomer takes the peer's old place with it.
         self.address, newcomer.address = newcomer.address, self.address
         self.principal, newcomer.principal = newcomer.principal, self.principal
+        self.shared_origin = newcomer.shared_origin
         newcomer.forget()
         return len(rest) > 0
 

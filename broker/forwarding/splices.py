@@ -286,9 +286,7 @@ class Splice(Stream):
             self.timer.cancel()
         latency_us = int((now - self.opened_at) * 1e6)
         caller = self.caller
-        self.route.load.ended(
-            self.model == REQUEST_RESPONSE, verdict, latency_us, now, caller.id, shared_origin_of(caller)
-        )
+        self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now, caller.id, caller.shared_origin)
         self.flow.count(
             outcome,
             latency_us,
@@ -310,13 +308,3 @@ def is_request_n(frame: FrameCursor) -> bool:
 def verdict_of(frame: FrameCursor) -> int:
     """What the ERROR of a route says about it: INVALID is the caller's fault and a good answer, all else is bad."""
     return GOOD if error_code(frame.data, frame.start) == INVALID else BAD
-
-
-def shared_origin_of(caller: Peer) -> str:
-    """What a caller shares with its other connections: its principal, or its address where it has none (D-37).
-
-    Empty: nothing. A link carries the requests of many, and two brokers may have one address.
-    """
-    if caller.link is not None:
-        return ""
-    return caller.principal if caller.principal else caller.address

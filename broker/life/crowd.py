@@ -58,6 +58,7 @@ class Crowd:
         self.peers[peer.id] = peer
         peer.address = address
         peer.principal = principal
+        peer.shared_origin = principal or address
         is_address_free = self._by_address.enter(address)
         is_principal_free = self._by_principal.enter(principal)
         if len(self.peers) - suspended_n > self._settings.max_connections:
