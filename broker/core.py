@@ -348,10 +348,12 @@ class Core(Ends):
 
     def has_work(self) -> bool:
         """Work that is done a part at a time is left: `work` is to be called in each turn."""
-        return self._fanouts.has_work()
+        return self._fanouts.has_work() or self.engine.flows.has_records()
 
     def work(self, now: float) -> None:
-        """A turn of what goes to many branches."""
+        """A turn of what goes to many branches, and of the records of flows."""
+        if self.engine.flows.has_records():
+            self._tell_flows(False)
         done_n = 0
         while self._fanouts.has_work() and done_n < MAX_BRANCHES_PER_TURN:
             if self._fed:
@@ -1135,6 +1137,6 @@ class Core(Ends):
         self._flow_at = now + self.settings.flow_interval_s
 
     def _tell_flows(self, all_of_them: bool) -> None:
-        """Flows of the interval that is over become records; all of them, or as many as a tick has time for."""
+        """Flows of the interval that is over become records; all of them, or as many as a turn has time for."""
         records = self.engine.flows.take_records(self._diary.next_seq, self._flow_at_ms, self._flow_ms, all_of_them)
         self._diary.add_flows(records)

@@ -16,7 +16,9 @@ from typing import Any, Final
 from broker.edge.descriptors import DESCRIPTORS
 from broker.hangup import HANGUPS
 
-GC_THRESHOLDS: Final = (20_000, 50, 100)  # of objects more than before, and of collections; Python's are 700, 10, 10
+# Of objects more than before, and of looks; Python's are 700, 10, 10. Looks are short, because few objects are young,
+# and one at all objects comes as rarely as may be.
+GC_THRESHOLDS: Final = (5_000, 1, 10_000)
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
 STDIN: Final = 0
 _M_MMAP_THRESHOLD: Final = -3  # of mallopt(3)

@@ -31,8 +31,7 @@ OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lo
 
 MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
 MAX_REFUSED_TOTALS: Final = 1_000  # combinations of refused requests in the totals
-_MIN_TAKEN: Final = 1_000  # flows of an interval that is over become records at a time, or
-_TAKEN_PARTS: Final = 10  # such a part of them, where that is more: 65,536 at once would stop all others for 0.1 s
+TAKEN_N: Final = 100  # flows of an interval that is over become records at a time: all would stop others for 0.5 s
 MAX_ADDRESS_BYTES: Final = 16 << 20  # of ADDRESSes that the flows of one interval keep; later ones keep none
 # Combinations in the totals; service names come from peers, later ones are counted without. Who has no route any more
 # gives its name to one that has.
@@ -258,7 +257,6 @@ class FlowTable:
         "_crowd",
         "_folded",
         "_over",
-        "_part_n",
         "_refused",
         "_there",
         "active",
@@ -275,8 +273,7 @@ class FlowTable:
         self._there: Final[dict[str, ServiceLoad]] = there if there is not None else {}
         self._folded: list[bool] = []  # in this interval: totals of services that are gone, refused ones or others
         self.address_bytes = 0  # of the flows made in this interval
-        self._over: list[Flow] = []  # of the interval that is over, not taken yet
-        self._part_n = 0  # of them at a time
+        self._over: list[Flow] = []  # of the interval that is over, not taken yet; the last one is the next
         self.active: list[Flow] = []  # those that counted something in this interval
         self.opened = 0  # flows made in this interval
         self.totals: dict[
@@ -331,8 +328,8 @@ class FlowTable:
 
     def end_interval(self) -> None:
         """The interval is over: what counts from now on is of the next one, but at flows that are still to be taken."""
-        self._over += self.active
-        self._part_n = max(_MIN_TAKEN, len(self._over) // _TAKEN_PARTS)
+        self.active.reverse()
+        self._over = self.active + self._over
         self.active = []
         self.opened = 0
         self.address_bytes = 0
@@ -345,8 +342,12 @@ class FlowTable:
     def take_records(self, seq: int, at_ms: int, interval_ms: int, all_of_them: bool = True) -> list[FlowRecord]:
         """Records of the interval that is over, numbered from `seq` on, or some of them; their counters begin anew."""
         records: list[FlowRecord] = []
-        taken = self._over if all_of_them else self._over[: self._part_n]
-        self._over = [] if all_of_them else self._over[self._part_n :]
+        taken = self._over if all_of_them else self._over[-TAKEN_N:]
+        if all_of_them:
+            self._over = []
+        else:
+            del self._over[-TAKEN_N:]
+        taken.reverse()
         for flow in taken:
             flow.owner.pop(flow.key, None)
             self.singles.forget(flow)

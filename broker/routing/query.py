@@ -30,6 +30,7 @@ from broker.wire.tags import Tag
 MAX_REMEMBERED_BYTES: Final = 2048
 SPARE_SEED: Final = 20_261_123
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
+FORGOTTEN_N: Final = 2  # targets that are given back for each new one
 
 
 class Query:
@@ -38,6 +39,7 @@ class Query:
     __slots__ = (
         "_addresses",
         "_decided",
+        "_forgotten",
         "_decided_addresses",
         "_dice",
         "_is_strict",
@@ -70,6 +72,9 @@ class Query:
         self._limit: Final = limit
         self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}
+        # Targets that are not remembered any more, given back a few with each new one: to free all at once takes 50 ms.
+        # As many as were remembered: as many new ones come before the next are forgotten.
+        self._forgotten: list[Target] = []
         self._known_as: dict[tuple[str, bytes], Target] = {}  # what other brokers redirected; bounded by `limit`, too
         self._decided: dict[tuple[str, bytes], Target] = {}  # by what other brokers have decided; the same
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
@@ -110,6 +115,7 @@ class Query:
                 return known
         if self._limit and len(key) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
             if len(self._known) >= self._limit:
+                self._forgotten += self._known.values()
                 self._known.clear()
             self._known[key] = target
         self._look_up(target)
@@ -324,6 +330,7 @@ class Query:
                 return same
         if self._limit and len(address) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
             if len(known) >= self._limit:
+                self._forgotten += known.values()
                 known.clear()
             known[service, address] = target
         self._look_up(target)
@@ -332,6 +339,7 @@ class Query:
     def _meet(self, raw: bytes, is_decided: bool = False) -> Target:
         """A new target for an address that is not remembered; not looked up yet."""
         self.misses += 1
+        del self._forgotten[-FORGOTTEN_N:]
         target = self._decided_addresses.read(raw) if is_decided else self._addresses.read(raw)
         target.is_decided = is_decided
         return target
