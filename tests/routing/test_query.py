@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from broker.errors import INVALID, REJECTED
 from broker.routing.bitmaps import Slots
 from broker.routing.policies import Policies, Policy
-from broker.routing.query import MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
+from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
 from broker.routing.shards import key_hash
 from broker.routing.table import Route, Table
 from broker.routing.targets import MAX_LABEL, Target, label_of
@@ -502,6 +502,19 @@ def test_remembered_addresses_are_bounded() -> None:
         resolve(query, address(service="orders", region=str(number % 30)))
         assert query.remembered() <= 10
     assert found(query, address(region="us")) == [2]
+
+
+def test_addresses_that_are_forgotten_are_given_back_a_few_at_a_time() -> None:
+    """All at once would hold up everybody."""
+    query = query_of(zoo(), limit=10)
+    for number in range(11):  # the last one makes the others forgotten
+        resolve(query, address(service="orders", region=str(number)))
+    assert (query.remembered(), len(query._forgotten)) == (1, 10)
+    left = []
+    for number in range(5):
+        resolve(query, address(service="orders", region=f"new {number}"))
+        left.append(len(query._forgotten))
+    assert left == [10 - FORGOTTEN_N * each for each in range(1, 6)]
 
 
 def test_limit_of_zero_remembers_nothing() -> None:
