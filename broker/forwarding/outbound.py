@@ -274,10 +274,6 @@ class Outbound:
         lane = self._lanes.get(stream_id)
         return lane.held_bytes if lane is not None else 0
 
-    def has(self, stream_id: int) -> bool:
-        """Frames of that stream wait, of which nothing was handed out."""
-        return stream_id in self._lanes
-
     def first_kind(self, stream_id: int) -> int:
         """The type of the first frame of that stream that waits; 0: none does."""
         lane = self._lanes.get(stream_id)
@@ -291,8 +287,7 @@ class Outbound:
             return 0
         waiting = lane.first
         while waiting is not None:
-            size = len(waiting.head) + len(waiting.body)
-            self.wire_bytes -= size + 3 if self._is_framed else size
+            self.wire_bytes -= self._wire_bytes_of(waiting)
             waiting = waiting.next
         lane.first = None  # its turn will come and nothing be there
         lane.last = None
@@ -311,9 +306,7 @@ class Outbound:
             return
         waiting = lane.take()
         assert waiting is not None  # or the lane would not be there
-        size = len(waiting.head) + len(waiting.body)
-        self.wire_bytes -= size + 3 if self._is_framed else size
-        self._free(waiting.cost)
+        self._gave(self._wire_bytes_of(waiting), waiting.cost)
 
     def drop_all(self) -> None:
         """Forgets all streams, but for a frame that has begun. What waits of stream 0 stays."""
@@ -345,6 +338,10 @@ class Outbound:
                 self._free(LANE_COST)
             return waiting
         return None
+
+    def _wire_bytes_of(self, waiting: Waiting) -> int:
+        size = len(waiting.head) + len(waiting.body)
+        return size + 3 if self._is_framed else size
 
     def _gave(self, wire_bytes: int, held_bytes: int) -> None:
         self.wire_bytes -= wire_bytes

@@ -442,15 +442,13 @@ class Peer:
         """A request to the peer has not been written yet, not even its first frame."""
         return REQUEST_RESPONSE <= self.first_kind(stream_id) <= REQUEST_CHANNEL
 
-    def drop_stream(self, stream_id: int) -> int:
-        """What waits of a stream, but for a frame that has begun, will not be written; how many bytes that frees."""
+    def drop_stream(self, stream_id: int) -> None:
+        """What waits of a stream, but for a frame that has begun, will not be written."""
         queue = self._outbound
-        if queue is None:
-            return 0
-        before_bytes = queue.wire_bytes
-        freed_bytes = queue.drop(stream_id)
-        self._dropped(before_bytes - queue.wire_bytes)
-        return freed_bytes
+        if queue is not None:
+            before_bytes = queue.wire_bytes
+            queue.drop(stream_id)
+            self._dropped(before_bytes - queue.wire_bytes)
 
     def drop_push(self) -> None:
         """The METADATA_PUSH that has waited longest will not be written."""

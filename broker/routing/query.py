@@ -28,8 +28,8 @@ from broker.wire.tags import Tag
 # it is some 10 KiB beside its sets of routes, and not the 50 KiB of 255 short tags. An address beyond that is looked
 # up each time.
 MAX_REMEMBERED_BYTES: Final = 2048
-SPARE_SEED: Final = 20_261_123
 MAX_REMEMBERED_TAGS: Final = 32  # of both maps together
+SPARE_SEED: Final = 20_261_123
 FORGOTTEN_N: Final = 2  # targets that are given back for each new one
 
 
