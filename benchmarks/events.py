@@ -10,6 +10,7 @@ changes all four. The last lines say what joins and snapshots of a large table c
 """
 
 import argparse
+import gc
 import statistics
 import subprocess
 import time
@@ -21,7 +22,6 @@ from broker.core import COMPILED, CoreSettings
 from broker.edge.event_backlog import Backlog, Event, framed
 from broker.forwarding.singles import SingleRequests
 from broker.life.snapshots import PIECE
-from broker.process import settle
 from broker.routing.table import Route, Table
 from broker.wire.tags import Tag
 
@@ -101,7 +101,9 @@ def measure_table(routes_n: int) -> None:
     for route in routes:
         table.leave(route)
     leave_us = (time.process_time() - began_s) / routes_n * 1e6
-    settle()  # as the broker's process does: with Python's own thresholds a full collection of 30 ms falls into a tick
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # as in the broker's process: else a full collection of 30 ms falls into a tick
     rounds = Rounds(CoreSettings(snapshot_s=1.0))
     core = rounds.shell.core
     for route in routes:

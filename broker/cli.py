@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
@@ -17,10 +18,11 @@ from admin_api.workers import make_workers_app
 from broker import VERSION
 from broker.config import ConfigErrors, Loaded, load_all
 from broker.errors import BrokerError
+from broker.garbage import Collector
 from broker.listen import Listen
 from broker.log import setup as setup_log
 from broker.options import Config, options_toml
-from broker.process import heed_signals, prepare, say_shortage, settle, stop_at_eof, take_descriptors
+from broker.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
 from broker.process import run as run_in_process
 from broker.server import Server
 from broker.workers.plan import usable_cores
@@ -137,10 +139,10 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
         if server.is_ready:
             await server.stop()
         return EXIT_CANNOT_START
-    settle()
-    _say_listening(server.listeners)
-    await server.wait_for_wish()
-    await server.stop()
+    with Collector(asyncio.get_running_loop()):
+        _say_listening(server.listeners)
+        await server.wait_for_wish()
+        await server.stop()
     if admin is not None:
         await admin.cleanup()
     return 0

@@ -18,8 +18,9 @@ from aiohttp import web
 from admin_api.app import make_app
 from admin_api.workers import start_unix
 from broker.errors import BrokerError
+from broker.garbage import Collector
 from broker.log import setup as setup_log
-from broker.process import heed_signals, prepare, run, settle, stop_at_eof
+from broker.process import heed_signals, prepare, run, stop_at_eof
 from broker.server import Server
 from broker.workers.plan import Handed
 from broker.workers.reports import BEAT, BEAT_S, Report
@@ -53,11 +54,11 @@ async def _serve(handed: Handed) -> int:
         if server.is_ready:
             await server.stop()
         return EXIT_CANNOT_START
-    settle()
-    _say(Report(name=server.core.cluster.name))
-    _beat(loop)
-    await server.wait_for_wish()
-    await server.stop()
+    with Collector(loop):
+        _say(Report(name=server.core.cluster.name))
+        _beat(loop)
+        await server.wait_for_wish()
+        await server.stop()
     if admin is not None:
         await admin.cleanup()
         _remove(handed.admin_path)

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import random
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -66,8 +68,29 @@ def by_scheme(urls: list[str]) -> dict[str, str]:
     return {url.split("://")[0]: url for url in urls}
 
 
+def cycles() -> set[str]:
+    """Types of the broker's objects that only a collection frees."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        return {type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("broker.")}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.mark.slow
-async def test_nothing_is_left_in_the_core(server: Server) -> None:
+async def test_nothing_is_left_in_the_core_and_nothing_to_the_garbage_collector(
+    server: Server, no_collection: None
+) -> None:
     visitors = Visitors(by_scheme(server.listeners))
     await visitors.all_come_and_go()
     await until(lambda: not server.core.peers() and not server.shell.links_open())
@@ -75,6 +98,7 @@ async def test_nothing_is_left_in_the_core(server: Server) -> None:
     assert sum(core.closed_by_reason.values()) == CONNECTIONS
     assert core.table.size() == 0
     assert (streams(core), core.table.routes(), core.has_writes()) == (0, [], False)
+    assert cycles() == set()
 
 
 @pytest.mark.slow
