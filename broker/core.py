@@ -750,6 +750,11 @@ class Core(Ends):
         """What happened since the last call; in order, but for the routes of a snapshot."""
         return self._diary.take()
 
+    @property
+    def events_n(self) -> int:
+        """How many events wait to be taken."""
+        return self._diary.waiting_n
+
     def has_requests(self) -> bool:
         """Single requests have ended since they were taken."""
         return bool(self.engine.singles.rows)

@@ -34,7 +34,8 @@ WEIGH_PARTS = 20  # a part of them with each tick
 # Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
 SLICE_FRAMES = 256  # worked off before the time is looked at, fewer if they are more work than others (`core.receive`)
 SLICE_MESSAGES = 32  # the same for messages, each of which is received by itself
-TURN_S = 0.001  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
+TURN_S = 0.00025  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
+EVENTS_N = 500  # which are handed out at once; fewer wait for the next tick
 TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
 FLUSH_BYTES = 1 << 20  # of large output, handed to all transports together
 LOOK_S = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
@@ -286,6 +287,8 @@ class Shell:
         """A turn of each connection that is behind, and of what goes to many."""
         self._is_catching_up = False
         self.core.work(time.monotonic())
+        if self.core.events_n >= EVENTS_N:
+            self._hand_out()
         for peer_id, behind in list(self._behind.items()):
             if self._behind.get(peer_id) is not behind:
                 continue  # the peer was resumed on another transport meanwhile

@@ -127,6 +127,11 @@ class Diary:
         """The number that the next record will have."""
         return self._numbers.latest + 1
 
+    @property
+    def waiting_n(self) -> int:
+        """Events that were not taken yet."""
+        return len(self._events)
+
     def take(self) -> list[LifecycleEvent | FlowRecord]:
         """What happened since the last call; in order, but for what was told under reserved numbers."""
         events = self._events
