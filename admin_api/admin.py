@@ -6,7 +6,7 @@ from typing import Protocol
 from broker.core import Core
 from broker.options import Config
 from broker.views import DialView, EdgeView, EventFilesView, Moment
-from broker.wire.tags import Tag
+from rsocket_wire.wire.tags import Tag
 
 
 class Admin(Protocol):

@@ -17,11 +17,11 @@ from admin_api.bodies import Terms, destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from admin_api.schemas import json_response
 from broker import views
-from broker.errors import BrokerError
 from broker.options import Config
 from broker.views import DrainView, Part
-from broker.wire.ids import parse_id
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.ids import parse_id
+from rsocket_wire.wire.tags import Tag
 
 MAX_ID_DIGITS: Final = 18  # of a connection's number
 

@@ -7,8 +7,8 @@ from typing import Final
 from aiohttp import web
 
 from admin_api.errors import AdminError, shown
-from broker.errors import BrokerError
 from broker.views import Part, TagFilter
+from rsocket_wire.errors import BrokerError
 
 LIMIT: Final = 100  # items of a list, unless told otherwise
 MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted

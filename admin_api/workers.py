@@ -58,9 +58,9 @@ from admin_api.workers_merge import (
 )
 from admin_api.workers_metrics import WorkersMetrics, encoded, own_families
 from broker import views
-from broker.errors import BrokerError
 from broker.limited_log import STRANGERS
 from broker.views import BrokerView, LinksView, Listed, Part, StatusView
+from rsocket_wire.errors import BrokerError
 
 MISSING: Final = "X-Workers-Missing"
 BROKERS: Final = "/api/v1/brokers"

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     ERROR,
     NEXT,
@@ -24,10 +24,10 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
-from broker.wire.frames import MIME_TYPE, Address, RouteSetup
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
+from rsocket_wire.wire.tags import Tag
 
 STOPPED: Final = "stopped"
 ECHO: Final = "echo"  # the service of the generator

@@ -21,10 +21,10 @@ from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.forwarding.singles import SingleRequests
 from broker.routing.dice import Dice
-from broker.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
-from broker.wire.frames import MIME_TYPE, Address, RouteSetup
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
+from rsocket_wire.wire.tags import Tag
 
 CALLERS: Final = 16
 BATCH: Final = 64  # requests of a caller in one turn

@@ -23,7 +23,7 @@ from broker.edge.event_backlog import Backlog, Event, framed
 from broker.forwarding.singles import SingleRequests
 from broker.life.snapshots import PIECE
 from broker.routing.table import Route, Table
-from broker.wire.tags import Tag
+from rsocket_wire.wire.tags import Tag
 
 TURN_S: Final = 0.33
 MODES: Final = (("no event files", 0, False), ("flows", 0, True), ("1/10", 10, True), ("all", 1, True))

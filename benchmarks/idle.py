@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a f
 
 from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
 from benchmarks.machine import BUILD, choose_cpus
-from broker.wire.frames import MIME_TYPE, RouteSetup
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.wire.tags import Tag
 
 SPARE_DESCRIPTORS: Final = 200  # what a process needs besides its connections
 BATCH: Final = 100  # connections that are opened before their answers are awaited: fewer than a listen backlog

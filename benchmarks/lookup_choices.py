@@ -11,9 +11,9 @@ from typing import Final
 from broker.routing.dice import Dice
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
-from broker.wire.frames import SHARD, Address
-from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, STICKY_ROUTE_KEY
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import SHARD, Address
+from rsocket_wire.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, STICKY_ROUTE_KEY
+from rsocket_wire.wire.tags import Tag
 
 SIZES: Final = (10, 100, 1_000, 10_000, 100_000)
 ZONES: Final = 4

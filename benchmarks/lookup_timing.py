@@ -13,9 +13,9 @@ from typing import Final
 from broker.routing.dice import Dice
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
-from broker.wire.frames import Address
-from broker.wire.keys import SERVICE_NAME
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import Address
+from rsocket_wire.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.tags import Tag
 
 ROUTES: Final = 100_000
 SERVICES: Final = 1000  # values of ServiceName: 100 routes have each

@@ -28,9 +28,9 @@ from rsocket.transports.tcp import TransportTCP
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
 
-from broker.wire.frames import MIME_TYPES, Address, BrokerFrame, RouteSetup, decode_frame
-from broker.wire.keys import SERVICE_NAME
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import MIME_TYPES, Address, BrokerFrame, RouteSetup, decode_frame
+from rsocket_wire.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.tags import Tag
 
 _decode = lru_cache(maxsize=4096)(decode_frame)  # our decoder shall not cost the naive broker anything
 _MIME_BYTES = frozenset(mime.encode() for mime in MIME_TYPES)

@@ -83,9 +83,9 @@ async def call_with_rsocket_py(model: str, port: int, seconds: float) -> dict[st
     from rsocket.rsocket_client import RSocketClient
     from rsocket.transports.tcp import TransportTCP
 
-    from broker.wire.frames import MIME_TYPE
     from client_sdk import address
     from client_sdk.metadata import entry_bytes
+    from rsocket_wire.wire.frames import MIME_TYPE
 
     count = Count()
     metadata = entry_bytes(MIME_TYPE, address("echo").frame_bytes(bytes(15) + b"C"))
@@ -207,8 +207,8 @@ async def serve_with_rsocket_py(port: int) -> None:
     from rsocket.rsocket_client import RSocketClient
     from rsocket.transports.tcp import TransportTCP
 
-    from broker.wire.frames import MIME_TYPE, RouteSetup
     from client_sdk.metadata import entry_bytes
+    from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 
     class Echo(BaseRequestHandler):  # type: ignore[misc]  # rsocket-py is not typed
         async def request_response(self, payload: Any) -> Any:

@@ -13,10 +13,10 @@ from typing import Any
 
 import uvloop
 
-from broker.rsocket import frames
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 
 ITEMS_N = 4096  # of one stream
 

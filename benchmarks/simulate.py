@@ -25,9 +25,9 @@ from broker.core import COMPILED
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
 from broker.routing.loads import GOOD
 from broker.routing.table import Route
-from broker.wire.frames import SHARD, UNICAST, Address
-from broker.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import SHARD, UNICAST, Address
+from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE
+from rsocket_wire.wire.tags import Tag
 from spark_sink.batches import parquet_bytes, segment_metadata
 from spark_sink.events import ARROW_SCHEMAS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header

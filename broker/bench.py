@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     ERROR,
     KEEPALIVE,
@@ -30,10 +30,10 @@ from broker.rsocket.frames import (
     encode_request,
     request_parts,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
-from broker.wire.frames import MIME_TYPE, Address, RouteSetup
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
+from rsocket_wire.wire.tags import Tag
 
 WARM_UP = 0.2  # part of the time that is not counted
 EXIT_FAILED = 1

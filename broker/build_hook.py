@@ -3,7 +3,7 @@
 The list of compiled modules stands once, in pyproject.toml under [tool.rsocket-broker]. One unit, so that calls bind
 early. Without a C compiler a wheel is still built, of the same source, interpreted: it says so and goes on.
 
-    python broker/build_hook.py build/compiled      the copy: broker, client_sdk, admin_api, spark_sink
+    python broker/build_hook.py build/compiled      the copy: rsocket_wire, broker, client_sdk, admin_api, spark_sink
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("broker", "client_sdk", "admin_api", "spark_sink")
+PACKAGES = ("rsocket_wire", "broker", "client_sdk", "admin_api", "spark_sink")
 STAMP = "source.sha256"
 
 # Functions of the unit may be called and inlined without asking the dynamic linker, which could put others in their

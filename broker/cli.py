@@ -17,7 +17,6 @@ from admin_api.listener import AdminListener
 from admin_api.workers import make_workers_app
 from broker import VERSION
 from broker.config import ConfigErrors, Loaded, load_all
-from broker.errors import BrokerError
 from broker.garbage import Collector
 from broker.listen import Listen
 from broker.log import setup as setup_log
@@ -27,6 +26,7 @@ from broker.process import run as run_in_process
 from broker.server import Server
 from broker.workers.plan import usable_cores
 from broker.workers.supervisor import Supervisor
+from rsocket_wire.errors import BrokerError
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1

@@ -11,7 +11,7 @@ from broker.cluster_options import MIN_SECRET_BYTES, ClusterOptions
 from broker.listen import WILDCARDS, Listen, PeerUrl
 from broker.options import OPTIONS, Config
 from broker.toml_lines import shown_value
-from broker.wire.ids import parse_id
+from rsocket_wire.wire.ids import parse_id
 
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
 ANONYMOUS: Final = ("tcp", "ws")  # schemes that tell nobody who is at the other end

@@ -23,7 +23,6 @@ from typing import Any, Final
 from broker.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
 from broker.cluster_config import cluster_mistakes
 from broker.config_warnings import config_warnings
-from broker.errors import BrokerError
 from broker.hosts import read_name, read_origin
 from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
 from broker.options import (
@@ -40,7 +39,8 @@ from broker.options import (
 )
 from broker.principal import Principal, split_list
 from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake, toml_key
-from broker.wire.ids import id_text, parse_id
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.ids import id_text, parse_id
 
 SERVICE: Final = "service"  # [service.NAME]
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"

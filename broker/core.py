@@ -14,7 +14,6 @@ from typing import Final
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.settings import ClusterSettings
-from broker.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
@@ -51,8 +50,9 @@ from broker.routing.dice import Dice
 from broker.routing.policies import Policies
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
-from broker.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
+from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     ERROR,
     EXT,
@@ -81,11 +81,11 @@ from broker.rsocket.frames import (
     is_sound,
     keepalive_position,
 )
-from broker.rsocket.framing import LENGTH_BYTES, FrameCursor
-from broker.rsocket.metadata import ABSENT, BROKEN
-from broker.rsocket.notices import Notice, client_id_of
-from broker.wire.frames import ADDRESS, BROKER_INFO
-from broker.wire.ids import id_text
+from rsocket_wire.rsocket.framing import LENGTH_BYTES, FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
+from rsocket_wire.rsocket.notices import Notice, client_id_of
+from rsocket_wire.wire.frames import ADDRESS, BROKER_INFO
+from rsocket_wire.wire.ids import id_text
 
 CoreSettings = Settings
 

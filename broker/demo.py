@@ -25,8 +25,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from broker.errors import BrokerError
 from client_sdk import Client, NoRoute, Payload, RouteLost, Service, address, connect, multicast, shard
+from rsocket_wire.errors import BrokerError
 from spark_sink.tables import read_table
 
 START_S = 30.0

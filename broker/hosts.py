@@ -14,9 +14,9 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlsplit
 
-from broker.errors import BrokerError
 from broker.options import Config
 from broker.toml_lines import shown_value
+from rsocket_wire.errors import BrokerError
 
 NULL: Final = "null"  # the origin of files, and of pages in a sandbox
 _LOCAL: Final = "localhost"

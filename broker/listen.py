@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from broker.errors import BrokerError
 from broker.toml_lines import either, shown_value
+from rsocket_wire.errors import BrokerError
 
 LISTEN_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 DIAL_SCHEMES: Final = (*LISTEN_SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")

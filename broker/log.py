@@ -17,7 +17,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from broker.errors import CODE_WORDS
 from broker.events import (
     ANNOTATIONS_REFUSED,
     BROKER_LEFT,
@@ -40,10 +39,17 @@ from broker.events import (
     TABLE_DIGEST,
     LifecycleEvent,
 )
-from broker.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
+from rsocket_wire.errors import CODE_WORDS
+from rsocket_wire.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
-OUR_LOGGERS: Final = ("broker", "admin_api", "spark_sink", "client_sdk")  # what `level` is about; others: warnings
+OUR_LOGGERS: Final = (
+    "broker",
+    "rsocket_wire",
+    "admin_api",
+    "spark_sink",
+    "client_sdk",
+)  # what `level` is about; others: warnings
 INDENT: Final = "    "  # of the lines of a traceback
 MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
 

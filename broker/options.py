@@ -17,7 +17,7 @@ from broker.cluster_options import AnnotationOptions, ClusterOptions, Locality
 from broker.listen import Listen
 from broker.option import Option, option
 from broker.toml_lines import either, toml_text
-from broker.wire.tags import MAX_TAGS, MAX_VALUE_BYTES
+from rsocket_wire.wire.tags import MAX_TAGS, MAX_VALUE_BYTES
 
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_NAME_BYTES: Final = 255  # D-06: what a BROKER_INFO or a service's name can hold

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from broker.errors import BrokerError
 from broker.toml_lines import shown_value
+from rsocket_wire.errors import BrokerError
 
 # What people write for the attributes that OpenSSL, and with it Python, calls by long names (RFC 4514, section 3).
 SHORT_NAMES: Final = {

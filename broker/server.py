@@ -28,7 +28,6 @@ from broker.edge.tcp import listen_tcp, listen_unix
 from broker.edge.tls import client_context, server_context
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
-from broker.errors import BrokerError
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.singles import SingleRequests
 from broker.hosts import own_names
@@ -39,8 +38,9 @@ from broker.options import SERVICE_KEYS, Config, EventOptions, LogOptions, one_o
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import DialView, EdgeView, Moment
-from broker.wire.ids import parse_id
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.ids import parse_id
+from rsocket_wire.wire.tags import Tag
 
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes

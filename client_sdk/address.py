@@ -12,11 +12,12 @@ metadata map. Knows nothing of connections.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from broker.errors import BrokerError
-from broker.wire.frames import MULTICAST, SHARD, UNICAST
-from broker.wire.frames import Address as AddressFrame
-from broker.wire.ids import ID_BYTES, id_text
-from broker.wire.keys import (
+from client_sdk.errors import BadAddress
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
+from rsocket_wire.wire.frames import Address as AddressFrame
+from rsocket_wire.wire.ids import ID_BYTES, id_text
+from rsocket_wire.wire.keys import (
     LB_METHOD,
     SERVICE_NAME,
     SHARD_KEY,
@@ -25,8 +26,7 @@ from broker.wire.keys import (
     Key,
     parse_key,
 )
-from broker.wire.tags import Tag
-from client_sdk.errors import BadAddress
+from rsocket_wire.wire.tags import Tag
 
 HEAD_BYTES: Final = 6
 NO_ORIGIN: Final = bytes(ID_BYTES)

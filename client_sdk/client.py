@@ -10,7 +10,6 @@ import math
 from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
-from broker.rsocket.metadata import COMPOSITE_MIME
 from client_sdk.address import Address
 from client_sdk.calls.calls import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.gathering import WINDOW_N, Gathering
@@ -29,6 +28,7 @@ from client_sdk.rsocket_py.view import ClientRSocket
 from client_sdk.services.offer import Offer
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.tracing import current
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 
 
 class Client:

@@ -13,12 +13,6 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from typing import Final
 
-from broker.errors import BrokerError
-from broker.rsocket.frames import Setup
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.notices import CLIENT_ID_BYTES, client_entry
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0
-from broker.wire.ids import parse_id
 from client_sdk.calls.calls import Calls, Defaults
 from client_sdk.calls.heads import Heads
 from client_sdk.calls.hedges import Hedging
@@ -39,6 +33,12 @@ from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.spans import find_spans
 from client_sdk.tracing import use_spans
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from rsocket_wire.wire.ids import parse_id
 
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
 _log: Final = logging.getLogger("client_sdk")

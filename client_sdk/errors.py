@@ -29,7 +29,7 @@ or, where it ends a connection, an advice of its own. Knows nothing of connectio
 import re
 from typing import ClassVar, Final
 
-from broker.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 FIRST_APPLICATION_CODE: Final = 0x301  # "0x00301-0xFFFFFFFE: reserved for application layer errors"
 LAST_APPLICATION_CODE: Final = 0xFFFFFFFE

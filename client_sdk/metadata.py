@@ -1,14 +1,14 @@
 """The composite metadata of requests: which entries a caller writes, and what a service reads of them.
 
-Decides names of entries (mime types); their layout is `broker.rsocket.metadata`'s. Sources: RSocket extensions
+Decides names of entries (mime types); their layout is `rsocket_wire.rsocket.metadata`'s. Sources: RSocket extensions
 "Composite Metadata" and "Routing".
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from broker.rsocket.metadata import encode_entry, encode_well_known_entry, entries
-from broker.rsocket.mimes import MAX_MIME_BYTES, WELL_KNOWN_MIMES, mime_id
+from rsocket_wire.rsocket.metadata import encode_entry, encode_well_known_entry, entries
+from rsocket_wire.rsocket.mimes import MAX_MIME_BYTES, WELL_KNOWN_MIMES, mime_id
 
 ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 OCTET_STREAM_MIME: Final = "application/octet-stream"

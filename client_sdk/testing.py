@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from broker.config import ConfigErrors, load
-from broker.errors import BrokerError
 from broker.server import Server
 from broker.views import Part, TagFilter, connections, routes, totals
 from client_sdk.broker_process import BrokerProcess
 from client_sdk.errors import DeadlineExceeded
 from client_sdk.sync.background import BACKGROUND, LoopThread
+from rsocket_wire.errors import BrokerError
 
 __all__ = ["LocalBroker", "RouteSeen", "SyncLocalBroker", "local_broker", "sync_local_broker"]
 

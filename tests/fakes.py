@@ -12,7 +12,7 @@ from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
 from broker.routing.table import Route
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     ERROR,
     FOLLOWS,
@@ -33,10 +33,10 @@ from broker.rsocket.frames import (
     encode_request_n,
     request_parts,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_entry
-from broker.wire.frames import MIME_TYPE, UNICAST, Address, RouteSetup
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from rsocket_wire.wire.frames import MIME_TYPE, UNICAST, Address, RouteSetup
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 
 START_MS = 1_700_000_000_000
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from broker.config import ConfigErrors, Mistake, load, load_all
-from broker.errors import BrokerError
 from broker.forwarding.settings import Settings
 from broker.listen import Listen
 from broker.options import (
@@ -27,6 +26,7 @@ from broker.options import (
 from broker.routing.methods import Methods
 from broker.routing.policies import Policy
 from broker.server import settings_of
+from rsocket_wire.errors import BrokerError
 from tests.pem import CERTIFICATE, ENCRYPTED_KEY, KEY, OTHER_KEY
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"

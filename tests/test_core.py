@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from broker.errors import (
+from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
+from broker.life.closed import MAX_CLOSED
+from rsocket_wire.errors import (
     CANCELED,
     CONNECTION_CLOSE,
     CONNECTION_ERROR,
@@ -17,9 +19,7 @@ from broker.errors import (
     REJECTED_SETUP,
     UNSUPPORTED_SETUP,
 )
-from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
-from broker.life.closed import MAX_CLOSED
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     EXT,
     IGNORE,
@@ -42,8 +42,8 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, Address, BrokerInfo, RouteSetup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, Address, BrokerInfo, RouteSetup
 from tests.fakes import (
     START_MS,
     Frame,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CONNECTION_CLOSE, REJECTED
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peers import MAX_SETUP_BYTES
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     NEXT,
     REQUEST_CHANNEL,
@@ -20,8 +20,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from tests.fakes import World, address, addressed, cancelled, composite, error, route_id, tags_of
 
 ORDERS = address(service="orders")

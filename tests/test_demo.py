@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.demo import MARKER, broker_process, clear, demo
-from broker.errors import BrokerError
+from rsocket_wire.errors import BrokerError
 
 BAD_FOLDER = 2
 

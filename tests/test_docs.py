@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from benchmarks.readme import BEGIN, END, section
-from broker.errors import CODE_WORDS
 from client_sdk import NoRoute, address, connect
 from client_sdk.testing import local_broker
+from rsocket_wire.errors import CODE_WORDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

@@ -22,8 +22,8 @@ from broker.events import (
     bucket_of,
 )
 from broker.life.diary import MAX_EVENTS
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import START_MS, World, address, composite, route_id, tags_of
 
 CORE = "compiled" if COMPILED else "interpreted"

@@ -13,9 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Modules and packages, lowest floor first. A module may import from its own floor only within its own package.
 FLOORS = [
-    ["broker", "broker.errors", "broker.events"],
-    ["broker.wire"],
-    ["broker.rsocket", "broker.routing"],
+    ["broker", "broker.events"],
+    ["broker.routing"],
     ["broker.forwarding"],
     ["broker.life"],
     ["broker.cluster"],
@@ -30,9 +29,11 @@ FLOORS = [
     ["broker.views"],
     ["broker.server"],
 ]
-# Packages beside the broker, and all that they may know of it.
+CORE_FLOORS = 6  # so many floors from below are the core
+SHARED = "rsocket_wire"  # below all other packages: errors, then wire, then rsocket
+# Packages beside the broker, and all that they may know of other packages but the shared one.
 NEIGHBOURS = {
-    "client_sdk": ["broker.errors", "broker.wire", "broker.rsocket"],
+    "client_sdk": [],
     "admin_api": [
         "broker",
         "broker.views",
@@ -40,17 +41,15 @@ NEIGHBOURS = {
         "broker.hosts",
         "broker.core",
         "broker.events",
-        "broker.errors",
         "broker.limited_log",
         "broker.edge.descriptors",  # the admin port has some of those that no peer gets
         "broker.edge.origins",  # addresses count as they do for peers
-        "broker.wire",
         "spark_sink.reading.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.segments",  # their names
         "spark_sink.errors",
     ],
     # Routing and wire: what-if replays requests through the very code that chose.
-    "spark_sink": ["broker.events", "broker.errors", "broker.evenness", "broker.routing", "broker.wire"],
+    "spark_sink": ["broker.events", "broker.evenness", "broker.routing"],
 }
 # Modules that know more than their package, and why.
 MORE = {
@@ -80,7 +79,8 @@ def modules(package: str) -> list[Path]:
     return [path for path in sorted((ROOT / package).rglob("*.py")) if "__pycache__" not in path.parts]
 
 
-ALL = [path for package in ("broker", "client_sdk", "admin_api", "spark_sink") for path in modules(package)]
+PACKAGES = (SHARED, "broker", *NEIGHBOURS)
+ALL = [path for package in PACKAGES for path in modules(package)]
 
 
 def name_of(path: Path) -> str:
@@ -98,7 +98,13 @@ def imports_of(path: Path) -> list[tuple[str, int]]:
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
             assert node.module is not None
             found += [(node.module, node.lineno)]
-            if node.module.count(".") == 0 and node.module in ("broker", "client_sdk", "admin_api", "spark_sink"):
+            if node.module.count(".") == 0 and node.module in (
+                "rsocket_wire",
+                "broker",
+                "client_sdk",
+                "admin_api",
+                "spark_sink",
+            ):
                 found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names if alias.name.islower()]
     return found
 
@@ -117,6 +123,16 @@ def room_of(name: str) -> tuple[int, str] | None:
             ):
                 best = (floor, room)
     return best
+
+
+@pytest.mark.parametrize("path", modules(SHARED), ids=name_of)
+def test_what_all_packages_share_knows_none_of_them(path: Path) -> None:
+    rooms = [f"{SHARED}.errors", f"{SHARED}.wire", f"{SHARED}.rsocket"]
+    mine = [room for room in rooms if covers(room, name_of(path))]
+    allowed = rooms[: rooms.index(mine[0]) + 1] if mine else []
+    for name, line in imports_of(path):
+        if any(covers(package, name) for package in PACKAGES):
+            assert any(covers(room, name) for room in allowed), f"{path}:{line} imports {name}"
 
 
 @pytest.mark.parametrize("path", modules("broker"), ids=name_of)
@@ -168,7 +184,7 @@ def test_no_neighbour_imports_a_module_that_knows_more_than_its_package(special:
 
 @pytest.mark.parametrize("path", modules("client_sdk/machine"), ids=name_of)
 def test_the_engine_of_the_client_knows_frames_and_nothing_of_clients(path: Path) -> None:
-    allowed = ("broker.errors", "broker.wire", "broker.rsocket", "client_sdk.machine")
+    allowed = (SHARED, "client_sdk.machine")
     for name, line in imports_of(path):
         is_ours = covers("broker", name) or covers("client_sdk", name)
         assert not is_ours or any(covers(room, name) for room in allowed), f"{path}:{line} imports {name}"
@@ -181,8 +197,8 @@ def test_the_core_does_without_clock_chance_sockets_and_logs(module: str) -> Non
 
 
 def test_the_core_is_exactly_the_compiled_list() -> None:
-    below = [path for path in modules("broker") if (room_of(name_of(path)) or (99, ""))[0] <= 6]
-    below += modules("client_sdk/machine")
+    below = [path for path in modules("broker") if (room_of(name_of(path)) or (99, ""))[0] < CORE_FLOORS]
+    below += modules(SHARED) + modules("client_sdk/machine")
     expected = sorted(str(path.relative_to(ROOT)) for path in below if path.name != "__init__.py")
     assert sorted(compiled_modules(ROOT)) == expected
 

@@ -5,10 +5,10 @@ import socket
 import pytest
 
 from broker.cluster_options import ClusterOptions
-from broker.errors import BrokerError
 from broker.hosts import is_known_host, may_open, own_names, read_name, read_origin
 from broker.listen import Listen
 from broker.options import AdminOptions, Config, ServerOptions
+from rsocket_wire.errors import BrokerError
 
 NAMES = {"broker.shop.example", "broker"}
 ORIGINS = {"https://shop.example", "null"}

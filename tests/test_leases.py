@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from broker.errors import REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket.frames import (
     LEASE,
     REQUEST_FNF,
     REQUEST_RESPONSE,
@@ -16,9 +16,9 @@ from broker.rsocket.frames import (
     encode_keepalive,
     encode_lease,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Wire, World, address, addressed, composite, route_id, tags_of
 from tests.forwarding.pairs import MODELS
 

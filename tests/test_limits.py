@@ -12,14 +12,14 @@ import pytest
 
 from broker.build_hook import compiled_modules
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, CONNECTION_ERROR, REJECTED, REJECTED_SETUP
 from broker.forwarding.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.life.durations import Durations
 from broker.life.guards import BURST_S, SPENT, Census, Rate
 from broker.options import OPTIONS
 from broker.routing.policies import Policy
 from broker.routing.stickiness import MAX_CHOICES
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, CONNECTION_ERROR, REJECTED, REJECTED_SETUP
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     MAX_N,
@@ -35,10 +35,10 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address, RouteSetup
-from broker.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, route_id, tags_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,8 +74,8 @@ def modules() -> list[str]:
 
 
 def full_name(module: str) -> str:
-    """`broker.life.closed` of `life.closed`."""
-    return module if module.startswith(("client_sdk.", "admin_api.")) else f"broker.{module}"
+    """`broker.life.closed` of `life.closed`; those of other packages are whole."""
+    return module if module.startswith(("client_sdk.", "admin_api.", "rsocket_wire.")) else f"broker.{module}"
 
 
 def constants() -> set[str]:

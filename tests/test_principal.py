@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import BrokerError
 from broker.principal import SHORT_NAMES, Principal, split_list
+from rsocket_wire.errors import BrokerError
 
 ACME = (("organizationName", "Acme"),)
 BROKER = (("commonName", "broker-1"),)

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from broker.errors import (
+from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
+from broker.routing.table import Route
+from rsocket_wire.errors import (
     CANCELED,
     CONNECTION_CLOSE,
     CONNECTION_ERROR,
@@ -15,10 +17,8 @@ from broker.errors import (
     REJECTED_RESUME,
     REJECTED_SETUP,
 )
-from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
-from broker.routing.table import Route
-from broker.rsocket.connection import MAX_TOKEN_BYTES
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.connection import MAX_TOKEN_BYTES
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     EXT,
     IGNORE,
@@ -40,9 +40,9 @@ from broker.rsocket.frames import (
     encode_resume_ok,
     has_position,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
-from broker.rsocket.resumption import FRAME_COST
-from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
+from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from tests.fakes import Frame, World, address, addressed, composite, error, moved, route_id, tags_of
 
 ORDERS = address(service="orders")

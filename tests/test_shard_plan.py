@@ -18,7 +18,7 @@ from broker.routing.shard_methods import NAMES, ShardMethods
 from broker.routing.shards import key_hash
 from broker.routing.table import Route
 from broker.shard_plan import MAX_KEY_BYTES, MAX_ROUTES, made_ids, shard_plan
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 from tests.admin_api.fakes import FakeAdmin, shop
 
 MADE = ["84fa41f7398a43079ab3a5a3e0ca80ab", "ad88ce2b3ee782a29ee40ea37d6599f9"]

@@ -3,10 +3,10 @@
 import pytest
 
 from broker.core import FED_BYTES, CoreSettings
-from broker.errors import CANCELED, REJECTED
 from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
 from broker.forwarding.peers import MAX_HELD_CREDIT
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -26,8 +26,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MULTICAST
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import Frame, Wire, World, address, addressed, cancelled
 
 ORDERS = address(service="orders")

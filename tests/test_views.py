@@ -6,14 +6,11 @@ import pytest
 
 from broker import VERSION, views
 from broker.core import CoreSettings
-from broker.errors import BrokerError
 from broker.events import bucket_of
 from broker.forwarding.flows import Counts
 from broker.listen import Listen
 from broker.options import Config, ServerOptions
 from broker.routing.policies import Policy
-from broker.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM, Setup, encode_lease
-from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.views import (
     ClosedConnectionView,
     ConnectionView,
@@ -29,10 +26,13 @@ from broker.views import (
     TrafficView,
     WaitingView,
 )
-from broker.wire.frames import MIME_TYPE, RouteSetup
-from broker.wire.ids import id_text
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM, Setup, encode_lease
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import shop, shop_with_traffic
 from tests.fakes import START_MS, World, address, composite, route_id, tags_of
 

@@ -11,7 +11,7 @@ from broker.core import CoreSettings
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.table import Route
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 from tests.fakes import Frame, Wire, World, route_id
 
 SECRET = b"a secret of sixteen bytes or more"

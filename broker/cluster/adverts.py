@@ -21,8 +21,8 @@ from typing import Final
 
 from broker.cluster.hashes import Hashes, decode_hashes
 from broker.cluster.notes import DIGEST_BYTES
-from broker.wire.ids import ID_BYTES
-from broker.wire.ints import u64_bytes
+from rsocket_wire.wire.ids import ID_BYTES
+from rsocket_wire.wire.ints import u64_bytes
 
 TOMBSTONE_S: Final = 600  # by its own timestamp; longer than anything is on its way or a link is away
 _TOMBSTONE_MS: Final = TOMBSTONE_S * 1000

@@ -24,7 +24,6 @@ from broker.cluster.redirects import Redirect, Redirects
 from broker.cluster.replica import MAX_STAMP_MS, Replica
 from broker.cluster.roster import NEVER, Roster
 from broker.cluster.settings import ClusterSettings
-from broker.errors import BrokerError, Refusal
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
@@ -33,9 +32,10 @@ from broker.life.drains import Drains
 from broker.life.ends import Ends
 from broker.routing.dice import Dice
 from broker.routing.table import Route, Table
-from broker.rsocket.frames import Setup
-from broker.rsocket.metadata import encode_entry, entries
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, RouteRemove, decode_frame
+from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.metadata import encode_entry, entries
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, RouteRemove, decode_frame
 
 STATES_S: Final = 0.25  # how often the states of our own routes are compared with what the others were told
 EXPIRE_S: Final = 10.0  # how often brokers that cannot be reached are looked for

@@ -16,10 +16,10 @@ from typing import Final
 
 from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour
-from broker.errors import InvalidFrame
 from broker.forwarding.peers import Peer
-from broker.rsocket.metadata import encode_entry
-from broker.wire.ids import ID_BYTES
+from rsocket_wire.errors import InvalidFrame
+from rsocket_wire.rsocket.metadata import encode_entry
+from rsocket_wire.wire.ids import ID_BYTES
 
 BEHIND_MIME: Final = b"message/x.rsocket.broker.behind.v0"
 TOLD_S: Final = 0.05  # between two words to the same link that more ways are behind

@@ -13,7 +13,7 @@ from broker.cluster.neighbours import Neighbour
 from broker.cluster.proof import accept_proof, dial_proof, is_equal
 from broker.cluster.replica import MAX_STAMP_MS
 from broker.cluster.settings import ClusterSettings
-from broker.errors import Refusal
+from rsocket_wire.errors import Refusal
 
 
 class Greetings:

@@ -14,16 +14,16 @@ from broker.cluster.members import Member
 from broker.cluster.neighbours import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
 from broker.cluster.proof import nonce
 from broker.cluster.settings import ClusterSettings
-from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from broker.forwarding.links import Link
 from broker.forwarding.peers import Peer
 from broker.life.ends import Ends
 from broker.life.heralds import Herald
 from broker.routing.dice import Dice
-from broker.rsocket.frames import Setup
-from broker.rsocket.framing import MAX_FRAME_BYTES
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
+from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
 
 DATA_MIME: Final = "application/octet-stream"  # of links; callers with another one say so in each request
 LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have begun: those of all clients of a broker

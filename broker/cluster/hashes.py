@@ -18,7 +18,7 @@ from typing import Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from pyroaring import BitMap64
 
-from broker.errors import InvalidFrame
+from rsocket_wire.errors import InvalidFrame
 
 MAX_CONTAINER_N: Final = 4096  # values; one with more would be a bitmap, which hashes never make
 _COUNT_BYTES: Final = 8

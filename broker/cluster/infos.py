@@ -13,13 +13,13 @@ nonce, proof             while a link is made, never passed on: see `proof`
 
 from typing import Final
 
-from broker.errors import InvalidFrame
-from broker.wire.annotations import VERSION_KEY, decode_version, encode_version
-from broker.wire.frames import BrokerInfo
-from broker.wire.ids import ID_BYTES, id_text
-from broker.wire.ints import u16_at, u16_bytes
-from broker.wire.keys import Key
-from broker.wire.tags import MAX_VALUE_BYTES, Tag
+from rsocket_wire.errors import InvalidFrame
+from rsocket_wire.wire.annotations import VERSION_KEY, decode_version, encode_version
+from rsocket_wire.wire.frames import BrokerInfo
+from rsocket_wire.wire.ids import ID_BYTES, id_text
+from rsocket_wire.wire.ints import u16_at, u16_bytes
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import MAX_VALUE_BYTES, Tag
 
 NAME: Final = Key.text("name")
 EPOCH: Final = Key.text("epoch")

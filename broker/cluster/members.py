@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.cluster.infos import DRAINING, Info
 from broker.forwarding.remotes import Remote
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 
 
 class Member:

@@ -14,8 +14,8 @@ from typing import Final
 
 from broker.cluster.infos import Info
 from broker.forwarding.peers import Peer
-from broker.rsocket.frames import encode_keepalive, encode_metadata_push
-from broker.rsocket.metadata import encode_entry
+from rsocket_wire.rsocket.frames import encode_keepalive, encode_metadata_push
+from rsocket_wire.rsocket.metadata import encode_entry
 
 ASKED: Final = 0
 GREETED: Final = 1

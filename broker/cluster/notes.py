@@ -11,10 +11,10 @@ Bytes to values and back; what is done with them is for others to decide.
 
 from typing import Final
 
-from broker.errors import BrokerError, InvalidFrame
-from broker.wire.buffer import Reader, Writer, utf8_bytes
-from broker.wire.frames import MAX_NAME_BYTES, pull_name, pull_timestamp, push_id, push_name, push_timestamp
-from broker.wire.ids import ID_BYTES
+from rsocket_wire.errors import BrokerError, InvalidFrame
+from rsocket_wire.wire.buffer import Reader, Writer, utf8_bytes
+from rsocket_wire.wire.frames import MAX_NAME_BYTES, pull_name, pull_timestamp, push_id, push_name, push_timestamp
+from rsocket_wire.wire.ids import ID_BYTES
 
 CLUSTER_MIME: Final = b"message/x.rsocket.broker.cluster.v0"
 

@@ -14,8 +14,8 @@ import hmac
 from hashlib import sha256
 from typing import Final
 
-from broker.wire.ids import ID_BYTES, check_id
-from broker.wire.ints import u64_bytes
+from rsocket_wire.wire.ids import ID_BYTES, check_id
+from rsocket_wire.wire.ints import u64_bytes
 
 PROOF_BYTES: Final = 32
 

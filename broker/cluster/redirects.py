@@ -8,11 +8,11 @@ from typing import Final
 
 from broker.cluster.adverts import Adverts
 from broker.cluster.notes import RedirectNote
-from broker.errors import BrokerError
 from broker.events import REDIRECT_REMOVED, REDIRECT_SET
 from broker.life.diary import Diary
 from broker.routing.query import Query
-from broker.wire.frames import MAX_NAME_BYTES
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import MAX_NAME_BYTES
 
 MAX_REDIRECTS: Final = 1000  # services; more than a thousand rules are nobody's plan
 

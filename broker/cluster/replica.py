@@ -16,7 +16,6 @@ from broker.cluster.answers import Answers
 from broker.cluster.members import Member
 from broker.cluster.notes import RedirectNote
 from broker.cluster.redirects import redirect_key
-from broker.errors import BrokerError
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
@@ -27,10 +26,11 @@ from broker.life.ends import Ends
 from broker.life.route_events import owner_text, tell_route
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, Table
-from broker.wire.frames import RouteAdd, RouteRemove, decode_frame
-from broker.wire.ids import ID_BYTES
-from broker.wire.keys import BROKER_EXTENSION, Key
-from broker.wire.tags import Tag, filled
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import RouteAdd, RouteRemove, decode_frame
+from rsocket_wire.wire.ids import ID_BYTES
+from rsocket_wire.wire.keys import BROKER_EXTENSION, Key
+from rsocket_wire.wire.tags import Tag, filled
 
 # What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"), as the last tag: letters,
 # together. Those that are not known say nothing. D-63

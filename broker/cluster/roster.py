@@ -21,7 +21,7 @@ from broker.events import BROKER_JOINED, BROKER_LEFT
 from broker.forwarding.hops import Hops
 from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
-from broker.wire.frames import MIME_TYPE
+from rsocket_wire.wire.frames import MIME_TYPE
 
 NEVER: Final = float("inf")
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten

@@ -21,8 +21,8 @@ from broker.edge.resolver import Found, Resolver, look_up
 from broker.edge.shell import Shell
 from broker.edge.tcp import TcpLink
 from broker.edge.websocket import Dialled
-from broker.errors import BrokerError
 from broker.listen import PeerUrl
+from rsocket_wire.errors import BrokerError
 
 DIAL_EVERY_S: Final = 0.05  # how often the core is asked whom to dial
 CONNECT_S: Final = 2.0  # to become a connection, TLS included

@@ -17,9 +17,9 @@ from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, Shell
 from broker.edge.tls import is_over_tls
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
-from broker.errors import BrokerError
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
+from rsocket_wire.errors import BrokerError
 
 
 class TcpLink(asyncio.Protocol):

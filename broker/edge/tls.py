@@ -6,7 +6,7 @@ import asyncio
 import ssl
 
 from broker.certificates import load_pair
-from broker.errors import BrokerError
+from rsocket_wire.errors import BrokerError
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 

@@ -28,7 +28,7 @@ from broker.forwarding.peers import Peer
 from broker.hosts import is_known_host, may_open
 from broker.life.guards import Census
 from broker.limited_log import STRANGERS
-from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
+from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
 GOODBYE_S: Final = 1.0  # for the other end to say CLOSE, too, and to take what is left
 MAX_SHOWN: Final = 200  # characters of what a stranger has sent, in a line of the log

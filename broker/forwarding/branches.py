@@ -13,8 +13,8 @@ from typing import Final
 from broker.forwarding.peers import Peer, Stream
 from broker.routing.loads import GOOD, NEITHER
 from broker.routing.table import Route
-from broker.rsocket.frames import encode_cancel
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.frames import encode_cancel
+from rsocket_wire.rsocket.framing import FrameCursor
 
 PIECE_BYTES: Final = 64  # what a frame that waits costs beside its content: or fragments of 2 bytes would cost 30 times
 

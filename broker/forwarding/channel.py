@@ -15,7 +15,6 @@ or is lost; when nobody listens the caller is told once to send no more.
 from collections import deque
 from typing import Final
 
-from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import PIECE_BYTES, Branch
 from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import FAILED, Flow
@@ -23,7 +22,8 @@ from broker.forwarding.merge import Merge
 from broker.forwarding.multicast import is_item
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import is_request_n
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, Refusal
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     FOLLOWS,
@@ -33,7 +33,7 @@ from broker.rsocket.frames import (
     encode_request_n,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 
 
 class Piece:

@@ -9,8 +9,8 @@ from typing import Final
 from broker.forwarding.branches import Branch, Trunk
 from broker.forwarding.peers import Peer
 from broker.forwarding.retries import STALE, is_refused
-from broker.rsocket.frames import ERROR
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.frames import ERROR
+from rsocket_wire.rsocket.framing import FrameCursor
 
 
 class Copy(Branch):

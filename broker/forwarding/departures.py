@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from broker.errors import Refusal
 from broker.forwarding.desk import Desk, Feeding, Request, deadline_at
 from broker.forwarding.flows import COMPLETED
 from broker.forwarding.hops import Hops, entry_head, is_like_ours
@@ -15,7 +14,8 @@ from broker.forwarding.translate import COMPOSITE
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.errors import Refusal
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     MAX_N,
     METADATA,
@@ -27,9 +27,9 @@ from broker.rsocket.frames import (
     encode_request_n,
     request_parts,
 )
-from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.resumption import FRAME_COST
-from broker.wire.frames import SHARD
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.wire.frames import SHARD
 
 
 class Departures(Tries):

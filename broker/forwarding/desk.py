@@ -5,7 +5,6 @@ Decides nothing about where a request goes: for clients the `engine` does, for o
 
 from typing import Final
 
-from broker.errors import CODE_WORDS, BrokerError, Refusal
 from broker.events import NO_KEY
 from broker.forwarding.drops import Drops
 from broker.forwarding.fanouts import Fanouts
@@ -22,7 +21,8 @@ from broker.routing.query import Query
 from broker.routing.shares import UNKNOWN
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CODE_WORDS, BrokerError, Refusal
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
     METADATA,
@@ -36,10 +36,10 @@ from broker.rsocket.frames import (
     initial_n,
     request_parts,
 )
-from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
-from broker.wire.frames import find_wrapped
-from broker.wire.ints import u24_at
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
+from rsocket_wire.wire.frames import find_wrapped
+from rsocket_wire.wire.ints import u24_at
 
 ASKED_N: Final = 16  # full routes that a refused caller is noted at, and gets its share of
 LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`

@@ -7,8 +7,6 @@ the first frame of a request it is out of the way: `splices` and `multicast` pas
 
 from typing import Final
 
-from broker.errors import REJECTED as REJECTED_CODE
-from broker.errors import BrokerError, Refusal
 from broker.forwarding.departures import Departures
 from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at, is_cut
 from broker.forwarding.fanouts import Fanout
@@ -30,7 +28,9 @@ from broker.routing.breakers import Breakers
 from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.errors import REJECTED as REJECTED_CODE
+from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     HEADER_BYTES,
@@ -46,10 +46,10 @@ from broker.rsocket.frames import (
     initial_n,
     request_parts,
 )
-from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import CUT, broker_frames
-from broker.wire.annotations import ANNOTATIONS_MIME
-from broker.wire.frames import ADDRESS, MULTICAST, SHARD
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.metadata import CUT, broker_frames
+from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
+from rsocket_wire.wire.frames import ADDRESS, MULTICAST, SHARD
 
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 # As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike.

@@ -7,15 +7,15 @@ decides, and fragments pass as they come: only one branch is left then, so they 
 
 from typing import Final
 
-from broker.errors import Refusal
 from broker.forwarding.branches import Branch
 from broker.forwarding.fanouts import Fanouts
 from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.multicast import Multicast, is_item
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import verdict_of
-from broker.rsocket.frames import COMPLETE, ERROR, FOLLOWS, PAYLOAD
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.errors import Refusal
+from rsocket_wire.rsocket.frames import COMPLETE, ERROR, FOLLOWS, PAYLOAD
+from rsocket_wire.rsocket.framing import FrameCursor
 
 _ALL_LOST: Final = "every route that could have answered went away before one did"
 

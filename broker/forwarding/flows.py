@@ -7,10 +7,10 @@ exact. Where single requests are written, too, the flow hands each one on (`sing
 
 from typing import Final
 
-from broker.errors import CODE_WORDS
 from broker.events import NO_KEY, FlowRecord, bucket_of
 from broker.forwarding.singles import Singles, address_text
 from broker.routing.loads import ServiceLoad
+from rsocket_wire.errors import CODE_WORDS
 
 # Interaction models: the type of their first frame (METADATA_PUSH among them).
 MODEL_NAMES: Final[dict[int, str]] = {

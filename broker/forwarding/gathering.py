@@ -14,7 +14,7 @@ from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
 from broker.forwarding.timers import Timer
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -29,8 +29,8 @@ from broker.rsocket.frames import (
     initial_n,
     request_parts,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.resumption import FRAME_COST
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import FRAME_COST
 
 MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
 

@@ -11,7 +11,7 @@ from typing import Final
 from broker.forwarding.timers import Timed, Timer, Timers
 from broker.routing.leases import Lease
 from broker.routing.masks import Masks
-from broker.rsocket.frames import MAX_N
+from rsocket_wire.rsocket.frames import MAX_N
 
 GRANTED_N: Final = MAX_N  # requests that the broker grants at a time
 GRANTED_MS: Final = MAX_N  # 24 days

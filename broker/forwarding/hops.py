@@ -16,15 +16,15 @@ asks for. Does not know streams, and chooses no route: `relays` does with it wha
 
 from typing import Final
 
-from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.forwarding.remotes import Remote
 from broker.forwarding.translate import Mimes
 from broker.routing.table import Route
 from broker.routing.targets import ORIGIN_AT, ORIGIN_TO
-from broker.rsocket.metadata import ABSENT, COMPOSITE_MIME, encode_entry, find_broker_frame
-from broker.wire.annotations import ANNOTATIONS_MIME, STREAMING, Annotations, decode_annotations
-from broker.wire.ids import parse_id
-from broker.wire.ints import u24_at, u24_bytes
+from rsocket_wire.errors import BrokerError, InvalidFrame, Refusal
+from rsocket_wire.rsocket.metadata import ABSENT, COMPOSITE_MIME, encode_entry, find_broker_frame
+from rsocket_wire.wire.annotations import ANNOTATIONS_MIME, STREAMING, Annotations, decode_annotations
+from rsocket_wire.wire.ids import parse_id
+from rsocket_wire.wire.ints import u24_at, u24_bytes
 
 CALLER_MIMES: Final = b"message/x.rsocket.broker.caller-mimes.v0"
 DATA_MIME: Final = "application/octet-stream"  # of links: theirs is that of the caller

@@ -22,7 +22,6 @@ yet, and of what was asked for within N nothing has to wait.
 from collections import deque
 from typing import Final
 
-from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import PIECE_BYTES, Branch
 from broker.forwarding.fanouts import Fanouts, Step
 from broker.forwarding.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
@@ -30,7 +29,8 @@ from broker.forwarding.multicast import Multicast
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import verdict_of
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, Refusal
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     ERROR,
     FOLLOWS,
@@ -42,7 +42,7 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request_n,
 )
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 
 
 class Merge(Multicast):

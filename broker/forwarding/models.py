@@ -7,7 +7,7 @@ from broker.forwarding.flows import Flow
 from broker.forwarding.merge import Merge
 from broker.forwarding.multicast import Multicast
 from broker.forwarding.peers import Peer
-from broker.rsocket.frames import REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 
 
 def open_multicast(

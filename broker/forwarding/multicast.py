@@ -17,7 +17,6 @@ before it is done. Branches may answer meanwhile. The content of a large frame i
 
 from typing import Final
 
-from broker.errors import CANCELED, Refusal
 from broker.forwarding.branches import Branch, Trunk
 from broker.forwarding.copies import Copy
 from broker.forwarding.fanouts import Fanout, Fanouts, Step
@@ -28,7 +27,8 @@ from broker.forwarding.splices import is_request_n, verdict_of
 from broker.forwarding.timers import Timer
 from broker.routing.loads import Load
 from broker.routing.table import Route
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, Refusal
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -44,7 +44,7 @@ from broker.rsocket.frames import (
     encode_error,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 
 
 class Multicast(Trunk):

@@ -8,7 +8,7 @@ from broker.forwarding.gathering import Gathering
 from broker.forwarding.multicast import Multicast
 from broker.forwarding.peers import Peer
 from broker.routing.table import Route
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 
 
 class Part:

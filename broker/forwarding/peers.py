@@ -16,8 +16,8 @@ from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
 from broker.routing.loads import Load
 from broker.routing.targets import Target
-from broker.rsocket.connection import OPEN, Connection
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.connection import OPEN, Connection
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     MAX_N,
     MAX_STREAM_ID,
@@ -29,9 +29,9 @@ from broker.rsocket.frames import (
     has_position,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.resumption import Session
-from broker.wire.ints import u32_at, u32_bytes
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import Session
+from rsocket_wire.wire.ints import u32_at, u32_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs. See `forward`
     from mypy_extensions import i64

@@ -10,7 +10,6 @@ be told that it does not hold. Links are never closed for what stands in front o
 
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import BrokerError, InvalidFrame, Refusal
 from broker.forwarding.desk import Desk, Feeding, Request, blocked_of, is_cut
 from broker.forwarding.gathering import Gathering
 from broker.forwarding.hops import (
@@ -37,7 +36,8 @@ from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import ORIGIN_AT, Target
-from broker.rsocket.frames import (
+from rsocket_wire.errors import BrokerError, InvalidFrame, Refusal
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
     METADATA,
@@ -49,10 +49,10 @@ from broker.rsocket.frames import (
     encode_metadata_push,
     initial_n,
 )
-from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from broker.rsocket.metadata import ABSENT, COMPOSITE_MIME, CUT, find_broker_frame
-from broker.wire.frames import MULTICAST
-from broker.wire.ints import u24_at
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT, COMPOSITE_MIME, CUT, find_broker_frame
+from rsocket_wire.wire.frames import MULTICAST
+from rsocket_wire.wire.ints import u24_at
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
     from mypy_extensions import i64

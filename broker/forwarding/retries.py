@@ -6,11 +6,11 @@ kept until the first answer; if that is such a refusal, the request is decided u
 
 from typing import Final
 
-from broker.errors import REJECTED
 from broker.forwarding.splices import Splice, is_request_n
 from broker.routing.loads import NEITHER
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket.frames import (
     MAX_N,
     METADATA,
     PAYLOAD,
@@ -20,8 +20,8 @@ from broker.rsocket.frames import (
     error_code,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.resumption import FRAME_COST
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import FRAME_COST
 
 # What brokers say when a decision of another one does not hold (any more). With REJECTED nothing was processed.
 STALE: Final[tuple[bytes, ...]] = (b"stale-route:", b"loop:", b"too-many-hops:")

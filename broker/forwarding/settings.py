@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.routing.policies import Policy
-from broker.rsocket.framing import MAX_FRAME_BYTES
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 
 
 class Settings:

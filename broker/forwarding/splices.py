@@ -18,13 +18,13 @@ After that both stream ids are forgotten and late frames are ignored ("Handling 
 
 from typing import Final
 
-from broker.errors import CANCELED, INVALID, REJECTED
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.timers import Timer
 from broker.routing.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, INVALID, REJECTED
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -44,7 +44,7 @@ from broker.rsocket.frames import (
     error_code,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 
 _BLAMED_S: Final = 1.0  # a deadline that is shorter says more about the caller: nobody shall get a route ejected by it
 

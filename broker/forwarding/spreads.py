@@ -9,7 +9,6 @@ One copy per next hop, that parts as late as it can. Does not know what becomes 
 
 from typing import Final
 
-from broker.errors import BrokerError, Refusal
 from broker.forwarding.desk import Desk, Feeding, Request, deadline_at
 from broker.forwarding.fanouts import Fanout
 from broker.forwarding.flows import COMPLETED, Flow
@@ -22,7 +21,8 @@ from broker.forwarding.stamps import is_streaming, restamped
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.rsocket.frames import (
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -30,7 +30,7 @@ from broker.rsocket.frames import (
     initial_n,
     request_parts,
 )
-from broker.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 
 
 class Group:

@@ -3,7 +3,7 @@
 Knows the layout of request frames and nothing else. Everything behind the metadata stays as it is.
 """
 
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
     METADATA,
@@ -11,7 +11,7 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     encode_metadata_push,
 )
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 
 
 def restamped(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: bytes | None) -> bytes:

@@ -20,8 +20,8 @@ Entries that are lost are counted.
 
 from typing import Final
 
-from broker.errors import BrokerError
-from broker.rsocket.metadata import (
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.metadata import (
     COMPOSITE_MIME,
     STREAM_DATA_MIME_ID,
     Entry,
@@ -29,9 +29,9 @@ from broker.rsocket.metadata import (
     encode_well_known_entry,
     entries,
 )
-from broker.rsocket.mimes import encode_mime, mime_id
-from broker.wire.frames import MIME_TYPES, Address, decode_frame
-from broker.wire.tags import filled
+from rsocket_wire.rsocket.mimes import encode_mime, mime_id
+from rsocket_wire.wire.frames import MIME_TYPES, Address, decode_frame
+from rsocket_wire.wire.tags import filled
 
 COMPOSITE: Final = 1
 BROKER: Final = 2

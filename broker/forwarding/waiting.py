@@ -16,7 +16,7 @@ from broker.forwarding.splices import is_request_n
 from broker.forwarding.timers import Timer, Timers
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     ERROR,
     MAX_N,
@@ -26,8 +26,8 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.resumption import FRAME_COST
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import FRAME_COST
 
 LOOKED_AT: Final = 256  # in one tick: some hundred microseconds
 

@@ -15,7 +15,6 @@ Decides who is masked and whose turn it is; the closing itself is the core's.
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from broker.errors import CONNECTION_CLOSE, BrokerError
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
@@ -23,9 +22,10 @@ from broker.life.diary import Diary
 from broker.life.ends import Ends
 from broker.life.farewell import DIAL_S, Farewell
 from broker.routing.table import Route, Table, normal_tag
-from broker.wire.ids import id_text
-from broker.wire.keys import keys_named
-from broker.wire.tags import Tag
+from rsocket_wire.errors import CONNECTION_CLOSE, BrokerError
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import keys_named
+from rsocket_wire.wire.tags import Tag
 
 MAX_DRAINS: Final = 1000  # routes and tags; more must be ended first, a thousand rules are nobody's plan
 

@@ -12,13 +12,13 @@ what other brokers there are, the cluster says.
 
 from typing import Final
 
-from broker.errors import CONNECTION_CLOSE
 from broker.forwarding.peers import Peer
 from broker.life.diary import Diary
 from broker.life.ends import Ends
 from broker.routing.table import Route, Table
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.notices import HAS_MOVED, MAX_NOTICE_URLS, MAY_BE_TOLD, Notice, said_by_client
+from rsocket_wire.errors import CONNECTION_CLOSE
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.notices import HAS_MOVED, MAX_NOTICE_URLS, MAY_BE_TOLD, Notice, said_by_client
 
 TELL_EVERY_S: Final = 1.0  # changes of the other brokers within it are told together
 TOLD_PER_TICK_N: Final = 500  # clients; the others are told in the next ticks

@@ -8,7 +8,6 @@ Decides whether the frame is one, and whose route is in the table after it.
 
 from typing import Final
 
-from broker.errors import BrokerError
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
@@ -21,8 +20,9 @@ from broker.life.heralds import Herald
 from broker.life.route_events import owner_text, tell_route
 from broker.routing.loads import Load
 from broker.routing.table import Route, Table
-from broker.wire.frames import Address, RouteSetup, decode_frame
-from broker.wire.keys import ZONE
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame
+from rsocket_wire.wire.keys import ZONE
 
 
 class Offers:

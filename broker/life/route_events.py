@@ -6,7 +6,7 @@ from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.life.diary import Diary
 from broker.routing.table import Route
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 
 
 def tell_route(

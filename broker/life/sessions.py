@@ -17,8 +17,8 @@ from broker.forwarding.settings import Settings
 from broker.life.diary import Diary
 from broker.routing.masks import Masks
 from broker.routing.table import Route
-from broker.rsocket.frames import Resume, encode_resume_ok
-from broker.rsocket.resumption import Budget, Session
+from rsocket_wire.rsocket.frames import Resume, encode_resume_ok
+from rsocket_wire.rsocket.resumption import Budget, Session
 
 
 class Move:

@@ -5,7 +5,7 @@ from typing import Final
 from broker import VERSION
 from broker.forwarding.settings import Settings
 from broker.routing.policies import Policy
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 
 SERVICE: Final = "service."  # before the name of a service that has something of its own
 

@@ -7,8 +7,8 @@ open: a word for people, nothing depends on it, and the next request is tried li
 
 from typing import Final
 
-from broker.errors import Refusal
 from broker.routing.loads import ServiceLoad
+from rsocket_wire.errors import Refusal
 
 NEVER: Final = float("inf")
 QUIET_S: Final = 1.0  # without a refusal; a service at its limit refuses many a second, and each is not news

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-from broker.wire.ints import u32_bytes
+from rsocket_wire.wire.ints import u32_bytes
 
 _MARK_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * _MARK_BYTES)

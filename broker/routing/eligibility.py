@@ -16,9 +16,9 @@ One operation on bitmaps for each mask that touches the candidates, none for the
 
 from typing import Final
 
-from broker.errors import Refusal
 from broker.routing.bitmaps import Slots
 from broker.routing.masks import Masks
+from rsocket_wire.errors import Refusal
 
 
 class Eligible:

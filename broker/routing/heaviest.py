@@ -7,8 +7,8 @@ Only weights above 1 are counted, so that names without weights take no memory. 
 
 from typing import Final
 
-from broker.wire.keys import SERVICE_NAME
-from broker.wire.tags import Tag
+from rsocket_wire.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.tags import Tag
 
 
 class Tally:

@@ -10,7 +10,6 @@ for is read by `targets`, who may get a request is decided by `eligibility`, who
 
 from typing import Final
 
-from broker.errors import Refusal
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
 from broker.routing.choosers import Turn
@@ -21,8 +20,9 @@ from broker.routing.owners import MAX_BUILT_PER_S, Owners
 from broker.routing.stickiness import Sticky
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
-from broker.wire.frames import MULTICAST, SHARD
-from broker.wire.tags import Tag
+from rsocket_wire.errors import Refusal
+from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
 # it is some 10 KiB beside its sets of routes, and not the 50 KiB of 255 short tags. An address beyond that is looked

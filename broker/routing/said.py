@@ -6,8 +6,8 @@ health   down, out  it asks for no requests; anything else: it is well
 
 from typing import Final
 
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 
 WEIGHT: Final = Key.text("weight")
 HEALTH: Final = Key.text("health")

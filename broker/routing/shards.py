@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from broker.routing.table import Route
-from broker.wire.ints import u16_bytes
+from rsocket_wire.wire.ints import u16_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
     from mypy_extensions import i64

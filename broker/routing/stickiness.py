@@ -14,8 +14,8 @@ from typing import Final
 from broker.routing.candidates import Candidates
 from broker.routing.loads import Load
 from broker.routing.table import Route
-from broker.wire.ints import u16_bytes
-from broker.wire.tags import Tag
+from rsocket_wire.wire.ints import u16_bytes
+from rsocket_wire.wire.tags import Tag
 
 MAX_CHOICES: Final = 65_536  # each some 350 bytes, 23 MiB in all; at the bound the longest unused is forgotten
 KEY_BYTES: Final = 16  # of a hash that nobody can aim at: keys are as long as callers like

@@ -10,7 +10,6 @@ route's `owner` is whatever carries requests to it.
 import zlib
 from typing import Final
 
-from broker.errors import BrokerError
 from broker.routing.bitmaps import ListedSets
 from broker.routing.digests import Digest, route_mark
 from broker.routing.heaviest import Heaviest
@@ -18,9 +17,10 @@ from broker.routing.index import TagIndex
 from broker.routing.loads import Load, Loads
 from broker.routing.policies import Policies, Policy
 from broker.routing.said import is_down, weight_of
-from broker.wire.ids import id_text, parse_id
-from broker.wire.keys import ROUTE_ID, SERVICE_NAME
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.ids import id_text, parse_id
+from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME
+from rsocket_wire.wire.tags import Tag
 
 
 class Route:

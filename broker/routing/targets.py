@@ -8,7 +8,6 @@ shard method is meant. Does not know which routes there are: that is for `query`
 
 from typing import Final
 
-from broker.errors import REJECTED, BrokerError, InvalidFrame, Refusal
 from broker.events import NO_KEY
 from broker.routing.candidates import Candidates
 from broker.routing.choosers import Chooser, Turn
@@ -19,9 +18,10 @@ from broker.routing.shard_methods import ShardMethod, ShardMethods
 from broker.routing.shards import key_hash
 from broker.routing.stickiness import sticky_key
 from broker.routing.table import Route, normal_tag
-from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, decode_frame
-from broker.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key, keys_named
-from broker.wire.tags import Tag
+from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, decode_frame
+from rsocket_wire.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key, keys_named
+from rsocket_wire.wire.tags import Tag
 
 ORIGIN_AT: Final = 6  # in an ADDRESS the origin's Route Id, which does not take part in the answer: 16 bytes
 ORIGIN_TO: Final = 22

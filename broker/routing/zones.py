@@ -6,8 +6,8 @@ from broker.routing.candidates import Candidates
 from broker.routing.choosers import Chooser, Turn, Zone
 from broker.routing.dice import Dice
 from broker.routing.table import Route
-from broker.wire.keys import ZONE
-from broker.wire.tags import Tag
+from rsocket_wire.wire.keys import ZONE
+from rsocket_wire.wire.tags import Tag
 
 # Of callers that are remembered for one address, which is one of many thousands.
 MAX_ZONES: Final = 4  # at the bound all are forgotten, with their turns

@@ -30,7 +30,7 @@ from broker.views.values import (
     PathView,
     RedirectView,
 )
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 
 REACHABLE: Final = "reachable"
 DRAINING: Final = "draining"

@@ -15,7 +15,6 @@ from typing import Final, TypeAlias, TypeVar
 
 from broker import VERSION
 from broker.core import COMPILED, Core
-from broker.errors import BrokerError
 from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
@@ -27,7 +26,6 @@ from broker.options import OPTIONS, SERVICE_KEYS, Config, describe
 from broker.routing.bitmaps import Slots
 from broker.routing.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
-from broker.rsocket.connection import NEW
 from broker.views.brokers import broker_of, cluster
 from broker.views.values import (
     BytesView,
@@ -51,9 +49,11 @@ from broker.views.values import (
     TrafficView,
     WaitingView,
 )
-from broker.wire.ids import id_text, parse_id
-from broker.wire.keys import keys_named
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.connection import NEW
+from rsocket_wire.wire.ids import id_text, parse_id
+from rsocket_wire.wire.keys import keys_named
+from rsocket_wire.wire.tags import Tag
 
 CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw

@@ -13,8 +13,8 @@ import socket
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.errors import BrokerError
 from broker.listen import Listen
+from rsocket_wire.errors import BrokerError
 
 MAX_TRIES: Final = 8  # to find a port that is free at all addresses of a host
 

@@ -24,12 +24,12 @@ from dataclasses import replace
 from typing import Final
 
 from admin_api.workers_admin import WorkerState
-from broker.errors import BrokerError
 from broker.options import Config
-from broker.wire.ids import id_text
 from broker.workers.keeper import COMMAND, READY, Keeper
 from broker.workers.plan import Plan
 from broker.workers.ports import Ports
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.ids import id_text
 
 STOP_EXTRA_S: Final = 20.0  # beyond server.stop_grace_s: last bytes and event files; then workers are killed
 SECRET_BYTES: Final = 32

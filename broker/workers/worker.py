@@ -17,13 +17,13 @@ from aiohttp import web
 
 from admin_api.app import make_app
 from admin_api.workers import start_unix
-from broker.errors import BrokerError
 from broker.garbage import Collector
 from broker.log import setup as setup_log
 from broker.process import heed_signals, prepare, run, stop_at_eof
 from broker.server import Server
 from broker.workers.plan import Handed
 from broker.workers.reports import BEAT, BEAT_S, Report
+from rsocket_wire.errors import BrokerError
 
 EXIT_CANNOT_START: Final = 1
 

@@ -23,11 +23,11 @@ What follows the named fields is ignored, so that a later version may say more. 
 
 from typing import Final
 
-from broker.wire.ids import ID_BYTES, id_text
-from broker.wire.ints import u32_at
 from client_sdk.errors import ClientError, error_of
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, read_entries
 from client_sdk.payload import Payload
+from rsocket_wire.wire.ids import ID_BYTES, id_text
+from rsocket_wire.wire.ints import u32_at
 
 GATHER_MIME: Final = "message/x.rsocket.broker.gather.v0"
 ANSWERED_BY_MIME: Final = "message/x.rsocket.broker.answered-by.v0"

@@ -7,10 +7,10 @@ import logging
 import secrets
 from typing import Final
 
-from broker.errors import APPLICATION_ERROR, INVALID
-from broker.rsocket.framing import MAX_FRAME_BYTES
 from client_sdk.errors import ApplicationError, BadRequest, Refused
 from client_sdk.machine.settings import MAX_PAYLOAD_BYTES
+from rsocket_wire.errors import APPLICATION_ERROR, INVALID
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 
 FRAME_OVERHEAD_BYTES: Final = 13  # header, initial credit, metadata length
 CHECKED_BYTES: Final = 1024 * 1024  # data and metadata below it are never too large

@@ -15,9 +15,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from broker.errors import REJECTED
-from broker.rsocket import frames
-from broker.rsocket.notices import HAS_MOVED_ENTRY, Notice
 from client_sdk.connection.answers import CHECKED_BYTES, check_size
 from client_sdk.connection.handling import HANDLER_GRACE_S, Handling
 from client_sdk.connection.handling import Responder as Responder
@@ -38,6 +35,9 @@ from client_sdk.machine.machine import Machine
 from client_sdk.machine.settings import Settings as Settings
 from client_sdk.machine.streams import BROKEN, LATE, LOST, REFUSED, Failure, Stream
 from client_sdk.payload import Payload, as_parts
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.notices import HAS_MOVED_ENTRY, Notice
 
 TURN_BYTES: Final = 256 * 1024  # of payloads in pieces that are written in one turn of the loop
 

@@ -10,13 +10,13 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, Protocol
 
-from broker.rsocket import frames
 from client_sdk.connection.answers import CHECKED_BYTES, check_size, failure_of
 from client_sdk.connection.streams import Exchange, Owner, is_cancelled
 from client_sdk.errors import ApplicationError, Refused, split_word
 from client_sdk.flows import DEFAULT_WINDOW_N, Inflow
 from client_sdk.machine.streams import Stream
 from client_sdk.payload import Payload, as_parts
+from rsocket_wire.rsocket import frames
 
 HANDLER_GRACE_S: Final = 1.0  # for handlers that were cancelled, before they are left behind
 RETIRED_GRACE_S: Final = 30.0  # for handlers without a caller who waits, when a retired connection ends

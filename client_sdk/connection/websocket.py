@@ -1,6 +1,6 @@
 """A WebSocket under a connection: the socket of `links`, with HTTP at its beginning and then a message for each frame.
 
-`websockets` speaks HTTP, `broker.rsocket.websocket` the messages. Above it is the byte stream of TCP.
+`websockets` speaks HTTP, `rsocket_wire.rsocket.websocket` the messages. Above it is the byte stream of TCP.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
-from broker.rsocket.framing import MAX_FRAME_BYTES
-from broker.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 from client_sdk.connection.links import CLOSE_S, SocketLink
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
+from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
 MAX_HEAD_BYTES: Final = 64 << 10  # of the answer's head; brokers send some hundred bytes
 _HEAD_END: Final = b"\r\n\r\n"

@@ -15,12 +15,12 @@ import ssl as tls
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from broker.rsocket.frames import Setup
-from broker.rsocket.notices import MAX_NOTICE_URLS, find_notice
 from client_sdk.connection.engine import Connection, Responder, Settings
 from client_sdk.connection.transports import Target, dial
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.services.offer import Offer
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.notices import MAX_NOTICE_URLS, find_notice
 
 MAX_LEARNED_URLS: Final = MAX_NOTICE_URLS  # of brokers that were told; the others are not needed
 MAX_ADDRESSES: Final = 16  # of one name that are tried, one after the other

@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.wire.ids import id_text
 from client_sdk.clock import Clock
 from client_sdk.connection.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
 from client_sdk.keeping.backoff import Backoff
 from client_sdk.keeping.brokers import Brokers
 from client_sdk.keeping.states import Board, Change, State
+from rsocket_wire.wire.ids import id_text
 
 RESUME_TRIES: Final = 6  # over some seconds; then the session is given up, and a connection made anew
 MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it

@@ -20,8 +20,10 @@ Control".
 
 from typing import Final
 
-from broker.errors import CANCELED, INVALID
-from broker.rsocket.frames import (
+from client_sdk.machine.output import Output
+from client_sdk.machine.streams import LATE, SAID, Failure, Stream
+from rsocket_wire.errors import CANCELED, INVALID
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     MAX_N,
     MAX_STREAM_ID,
@@ -32,8 +34,6 @@ from broker.rsocket.frames import (
     encode_error,
     encode_request_n,
 )
-from client_sdk.machine.output import Output
-from client_sdk.machine.streams import LATE, SAID, Failure, Stream
 
 
 class Exchanges:

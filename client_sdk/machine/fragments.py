@@ -6,7 +6,7 @@ Decides how a payload is cut: metadata first, all of it, then data; COMPLETE onl
 
 from typing import Final
 
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     HEADER_BYTES,

@@ -19,10 +19,6 @@ RSocket protocol 1.0, "Connection Establishment", "KEEPALIVE", "Lease Semantics"
 
 from typing import Final
 
-from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, INVALID, REJECTED, InvalidFrame
-from broker.rsocket import frames
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.resumption import Budget, Session
 from client_sdk.machine.deadlines import NEVER, Deadlines
 from client_sdk.machine.exchanges import Exchanges
 from client_sdk.machine.fragments import Gathered
@@ -30,6 +26,10 @@ from client_sdk.machine.leases import Granting, Lease
 from client_sdk.machine.output import Output
 from client_sdk.machine.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.machine.streams import BROKEN, LOST, REFUSED, SAID, Failure, Stream
+from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, INVALID, REJECTED, InvalidFrame
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import Budget, Session
 
 LATE_S: Final = 0.25  # a tick that comes so late comes from a program that was busy, and has read nothing meanwhile
 PARDON_S: Final = 1.0  # for it to read what has come, before the other side counts as silent

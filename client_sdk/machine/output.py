@@ -13,11 +13,11 @@ from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
-from broker.rsocket.frames import HEADER_BYTES, METADATA, REQUEST_CHANNEL, REQUEST_STREAM, has_position
-from broker.rsocket.framing import MAX_FRAME_BYTES
-from broker.rsocket.resumption import Session
 from client_sdk.machine.fragments import Outgoing
 from client_sdk.machine.streams import Stream
+from rsocket_wire.rsocket.frames import HEADER_BYTES, METADATA, REQUEST_CHANNEL, REQUEST_STREAM, has_position
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
+from rsocket_wire.rsocket.resumption import Session
 
 WHOLE_BYTES: Final = 64 << 10  # data of a frame that is handed over as it is, not copied to what is around it
 _KEPT_BYTES: Final = 256 << 10  # of a writer's memory: a turn's output of a busy client; after more it starts anew

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from broker.rsocket.frames import MAX_N
-from broker.rsocket.framing import MAX_FRAME_BYTES
 from client_sdk.machine.fragments import MIN_FRAGMENT_BYTES
+from rsocket_wire.rsocket.frames import MAX_N
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024  # waiting to be written; beyond, requests and handlers' items wait
 MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024  # of payloads in pieces that wait: the same

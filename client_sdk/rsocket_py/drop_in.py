@@ -20,7 +20,6 @@ from rsocket.exceptions import RSocketError
 from rsocket.extensions.mimetypes import WellKnownMimeTypes, ensure_encoding_name
 from rsocket.request_handler import BaseRequestHandler
 
-from broker.rsocket.frames import Setup
 from client_sdk.connection.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected
 from client_sdk.machine.settings import Settings
@@ -30,6 +29,7 @@ from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.rsocket_py.news import end_soon, tell_failure, tell_loss
 from client_sdk.rsocket_py.requests import Requests
 from client_sdk.rsocket_py.wires import wire_of
+from rsocket_wire.rsocket.frames import Setup
 
 CONNECT_S: Final = 10.0  # for a server to accept the SETUP
 LEASE_S: Final = 0.01  # between two looks whether there is a lease, while a request waits for one

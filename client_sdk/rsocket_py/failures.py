@@ -14,7 +14,6 @@ from typing import Any, Final
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
 
-from broker.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 from client_sdk.errors import (
     FIRST_APPLICATION_CODE,
     LAST_APPLICATION_CODE,
@@ -26,6 +25,7 @@ from client_sdk.errors import (
     SetupRejected,
     split_word,
 )
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 # Other codes that may be on a request's stream, and the word of a text that begins with none.
 _WORDS: Final = {REJECTED: "rejected", CANCELED: "canceled", INVALID: "bad-request"}

@@ -18,7 +18,6 @@ from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
 from rsocket.request_handler import RequestHandler
 
-from broker.rsocket.frames import Setup
 from client_sdk.errors import ClientError, SetupRejected
 from client_sdk.flows import Inflow
 from client_sdk.payload import Payload
@@ -26,6 +25,7 @@ from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, TheirSu
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
 from client_sdk.rsocket_py.news import end_soon, follow, tell_failure
 from client_sdk.rsocket_py.publishers import Collector, collect
+from rsocket_wire.rsocket.frames import Setup
 
 if TYPE_CHECKING:
     from client_sdk.client import Client

@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.rsocket.metadata import COMPOSITE_MIME, entries
 from client_sdk.connection.engine import Connection
 from client_sdk.errors import BadRequest, NotConnected
 from client_sdk.metadata import entry_bytes
 from client_sdk.rsocket_py.failures import as_theirs
 from client_sdk.rsocket_py.requests import Requests
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries
 
 if TYPE_CHECKING:
     from client_sdk.client import Client

@@ -5,8 +5,8 @@ import contextlib
 import threading
 from typing import Final
 
-from broker.errors import REJECTED
 from client_sdk.errors import Refused
+from rsocket_wire.errors import REJECTED
 
 MAX_WAITING: Final = 1000  # requests; beyond, they are refused with over-limit
 

@@ -13,14 +13,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from broker.errors import BrokerError
-from broker.rsocket.frames import Setup
-from broker.wire.frames import RouteSetup
 from client_sdk.address import route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.wire.frames import RouteSetup
 
 HEALTH_TAG: Final = "health"
 OUT: Final = "out"  # D-34: not chosen while there are others

@@ -5,13 +5,13 @@ RSocket extensions "Composite Metadata", "Routing" and "Stream Data MIME Types".
 
 from typing import Final
 
-from broker.errors import INVALID, InvalidFrame
-from broker.rsocket.mimes import WELL_KNOWN_MIMES
-from broker.wire.frames import MIME_TYPES, decode_frame
-from broker.wire.frames import Address as AddressFrame
 from client_sdk.address import Address
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_MIME, read_entries
+from rsocket_wire.errors import INVALID, InvalidFrame
+from rsocket_wire.rsocket.mimes import WELL_KNOWN_MIMES
+from rsocket_wire.wire.frames import MIME_TYPES, decode_frame
+from rsocket_wire.wire.frames import Address as AddressFrame
 
 REQUEST_RESPONSE: Final = "request_response"
 FIRE_AND_FORGET: Final = "fire_and_forget"

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
-from broker.errors import REJECTED
 from client_sdk import tracing
 from client_sdk.calls.gathers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
 from client_sdk.connection.answers import failure_of
@@ -28,6 +27,7 @@ from client_sdk.services.requests import (
     Request,
 )
 from client_sdk.services.service import Service
+from rsocket_wire.errors import REJECTED
 
 _GATHER: Final = GATHER_MIME.encode()
 _NO_ID: Final = bytes(16)

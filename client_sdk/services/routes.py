@@ -9,10 +9,10 @@ callers send the same again and again. Knows nothing of what handlers do.
 
 from typing import Final
 
-from broker.errors import INVALID
 from client_sdk.errors import Refused
 from client_sdk.services.handlers import Handler
 from client_sdk.services.requests import Request
+from rsocket_wire.errors import INVALID
 
 MAX_KNOWN: Final = 1024  # metadata that is remembered; beyond, all is forgotten and read again
 MAX_KNOWN_BYTES: Final = 1024  # of metadata that is remembered; longer ones are read each time

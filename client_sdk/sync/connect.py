@@ -4,7 +4,6 @@ import contextlib
 import ssl as tls
 from collections.abc import Mapping, Sequence
 
-from broker.wire.frames import MIME_TYPE
 from client_sdk import Service
 from client_sdk import connect as connect_async
 from client_sdk.calls.hedges import Hedging
@@ -13,6 +12,7 @@ from client_sdk.rsocket_py.faces import HandlerSource
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.client import Client
 from client_sdk.sync.opening import Opening
+from rsocket_wire.wire.frames import MIME_TYPE
 
 
 def connect(

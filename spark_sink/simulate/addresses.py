@@ -8,10 +8,10 @@ import base64
 import binascii
 from typing import Final
 
-from broker.errors import BrokerError
-from broker.wire.frames import Address, decode_frame
-from broker.wire.keys import LB_METHOD, SHARD_METHOD
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import Address, decode_frame
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_METHOD
+from rsocket_wire.wire.tags import Tag
 from spark_sink.simulate.question import Question
 
 MAX_KEPT: Final = 16_384  # addresses whose bytes are remembered, at most 2 KiB each; at the bound all are forgotten

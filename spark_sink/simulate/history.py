@@ -27,7 +27,7 @@ from broker.events import (
     ROUTE_SEEN,
     TABLE_DIGEST,
 )
-from broker.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
 from spark_sink.simulate.question import values_of
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from broker.errors import BrokerError
 from broker.routing.methods import Methods
 from broker.routing.shard_methods import ShardMethods
-from broker.wire.keys import NO_TAG, Key, keys_named, parse_key
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.keys import NO_TAG, Key, keys_named, parse_key
 from spark_sink.errors import SinkError
 
 MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not

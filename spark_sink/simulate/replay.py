@@ -19,7 +19,7 @@ from broker.events import ROUTE_SEEN
 from broker.routing.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from broker.wire.frames import SHARD
+from rsocket_wire.wire.frames import SHARD
 from spark_sink.simulate.addresses import Addresses
 from spark_sink.simulate.history import COMES, WHOLE, Change, Epoch
 from spark_sink.simulate.question import Question, TagValues, copy_id

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from broker.errors import BrokerError
 from broker.events import (
     DRAIN_ENDED,
     DRAIN_STARTED,
@@ -29,10 +28,11 @@ from broker.routing.dice import Dice
 from broker.routing.query import Query
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import Target
-from broker.wire.frames import SHARD
-from broker.wire.ids import parse_id
-from broker.wire.keys import ROUTE_ID, ZONE, keys_named
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import SHARD
+from rsocket_wire.wire.ids import parse_id
+from rsocket_wire.wire.keys import ROUTE_ID, ZONE, keys_named
+from rsocket_wire.wire.tags import Tag
 from spark_sink.simulate.history import COMES, GOES, WHOLE, Change
 from spark_sink.simulate.question import Question, TagValues, copy_id, key_of, values_of
 from spark_sink.simulate.settings import RunSettings

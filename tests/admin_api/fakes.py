@@ -3,9 +3,9 @@
 from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.options import BrokerOptions, Config
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from broker.views import DialView, EdgeView, Moment
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import World, address
 from tests.topology import Net
 

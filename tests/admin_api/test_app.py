@@ -20,7 +20,7 @@ from broker import VERSION, views
 from broker.edge.event_pipe import PipeState
 from broker.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions, ServerOptions
 from broker.routing.policies import Policy
-from broker.wire.tags import Tag
+from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.conftest import missing
 from tests.fakes import START_MS, World

@@ -11,14 +11,14 @@ from admin_api.app import CHANGES, make_app
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import is_local
 from admin_api.errors import PROBLEMS
-from broker.errors import CONNECTION_CLOSE
 from broker.life.drains import MAX_DRAINS
 from broker.options import AdminOptions, Config, ServerOptions
 from broker.routing.table import Route
-from broker.rsocket.frames import REQUEST_RESPONSE
-from broker.wire.frames import MIME_TYPE, RouteSetup
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.errors import CONNECTION_CLOSE
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop
 from tests.fakes import START_MS, address, composite, error, route_id
 

@@ -17,10 +17,10 @@ from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
 from broker.forwarding.hops import MAX_PATHS
 from broker.options import AdminOptions, Config
-from broker.rsocket.frames import REQUEST_RESPONSE
 from broker.views import DialView
-from broker.wire.annotations import Annotations
-from broker.wire.frames import MAX_NAME_BYTES
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
+from rsocket_wire.wire.annotations import Annotations
+from rsocket_wire.wire.frames import MAX_NAME_BYTES
 from tests.admin_api.fakes import FakeAdmin, islands
 from tests.admin_api.test_metrics import samples
 from tests.fakes import START_MS, address

@@ -28,8 +28,8 @@ from broker.core import CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.events import bucket_of
 from broker.forwarding.flows import Counts
-from broker.rsocket.frames import REQUEST_RESPONSE
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
+from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.fakes import World, address, route_id
 

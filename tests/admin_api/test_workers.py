@@ -20,10 +20,10 @@ from admin_api import workers_ask
 from admin_api.app import CHANGES, ENDPOINTS, make_app
 from admin_api.workers import MISSING, WorkersApi, make_workers_app, start_unix
 from admin_api.workers_admin import WorkerState
-from broker.errors import BrokerError
 from broker.options import AdminOptions, BrokerOptions, Config
-from broker.rsocket.frames import REQUEST_RESPONSE
-from broker.wire.tags import Tag
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
+from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import START_MS, address, route_id
 from tests.system.waits import until

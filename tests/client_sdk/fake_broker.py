@@ -12,7 +12,7 @@ from aiohttp import WSMsgType, web
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.frame import SetupFrame
 
-from broker.wire.frames import MIME_TYPES, Address, RouteSetup, decode_frame
+from rsocket_wire.wire.frames import MIME_TYPES, Address, RouteSetup, decode_frame
 from tests.client_sdk.listener import Listener
 
 SETUP, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = (

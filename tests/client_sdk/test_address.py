@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.wire.frames import MULTICAST, SHARD, UNICAST, decode_frame
-from broker.wire.frames import Address as AddressFrame
-from broker.wire.keys import REGION, SERVICE_NAME, Key
-from broker.wire.tags import Tag
 from client_sdk import Address, BadAddress, address, multicast, shard
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, decode_frame
+from rsocket_wire.wire.frames import Address as AddressFrame
+from rsocket_wire.wire.keys import REGION, SERVICE_NAME, Key
+from rsocket_wire.wire.tags import Tag
 
 ORIGIN = bytes(range(16))
 

@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from broker.rsocket.frames import Setup
 from client_sdk import ClientError, NotConnected, SetupRejected
 from client_sdk.connection.links import SocketLink
 from client_sdk.connection.transports import Target
 from client_sdk.keeping.brokers import MAX_ADDRESSES, Brokers, addresses_of
+from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.fake_broker import FakeBroker
 
 SETUP = Setup("message/x.rsocket.composite-metadata.v0", "a/b", 5000, 20_000)

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.wire.frames import MIME_TYPE_V0, Address, decode_frame
 from client_sdk import (
     NO_RETRY,
     ApplicationError,
@@ -26,6 +25,7 @@ from client_sdk import (
 )
 from client_sdk.calls.calls import Call
 from client_sdk.metadata import read_entries
+from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
 from tests.client_sdk.fake_broker import (
     CANCEL,
     FNF,

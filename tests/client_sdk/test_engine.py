@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.rsocket.frames import (
+from client_sdk import ClientError, ConnectionLost, DeadlineExceeded, NotConnected, Payload, Service
+from client_sdk.connection.engine import Connection, Settings
+from client_sdk.flows import Inflow
+from client_sdk.machine.settings import MAX_QUEUED_BYTES
+from client_sdk.services.responder import ServiceResponder
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -25,11 +30,6 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     Setup,
 )
-from client_sdk import ClientError, ConnectionLost, DeadlineExceeded, NotConnected, Payload, Service
-from client_sdk.connection.engine import Connection, Settings
-from client_sdk.flows import Inflow
-from client_sdk.machine.settings import MAX_QUEUED_BYTES
-from client_sdk.services.responder import ServiceResponder
 
 
 class ListWire:

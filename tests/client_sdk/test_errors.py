@@ -2,7 +2,6 @@
 
 import pytest
 
-from broker.errors import CANCELED, CODE_WORDS, INVALID, REJECTED
 from client_sdk.errors import (
     CANCELED_WORDS,
     CONNECTION_ADVICE,
@@ -20,6 +19,7 @@ from client_sdk.errors import (
     TooLate,
     error_of,
 )
+from rsocket_wire.errors import CANCELED, CODE_WORDS, INVALID, REJECTED
 
 TABLES = {REJECTED: REJECTED_WORDS, CANCELED: CANCELED_WORDS, INVALID: INVALID_WORDS}
 BASES = {REJECTED: Rejected, CANCELED: Canceled, INVALID: BadRequest}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.wire.frames import MIME_TYPE, decode_frame
-from broker.wire.frames import Address as AddressFrame
 from client_sdk import address, multicast, shard
 from client_sdk.address import Address
 from client_sdk.calls.heads import MAX_DEADLINE_MS, MAX_HEADS, Heads
 from client_sdk.metadata import read_entries
+from rsocket_wire.wire.frames import MIME_TYPE, decode_frame
+from rsocket_wire.wire.frames import Address as AddressFrame
 
 ORIGIN = bytes(range(16))
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from broker.rsocket.frames import Setup
-from broker.rsocket.metadata import encode_entry
-from broker.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client
-from broker.wire.frames import MIME_TYPE_V0, Address
 from client_sdk import Client, Service, address, connect
 from client_sdk.connection.transports import Target
 from client_sdk.keeping.backoff import Backoff
 from client_sdk.keeping.brokers import MAX_LEARNED_URLS, Brokers
 from client_sdk.keeping.keeper import MAX_RETIRED
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.metadata import encode_entry
+from rsocket_wire.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client
+from rsocket_wire.wire.frames import MIME_TYPE_V0, Address
 from tests.client_sdk.fake_broker import (
     CHANNEL,
     CLOSE,

@@ -11,15 +11,15 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.utils import accept_key
 
-from broker.rsocket.websocket import BINARY, CLOSE, PING
 from client_sdk import ConnectionLost, address, connect
 from client_sdk.connection.transports import Target, dial
 from client_sdk.connection.websocket import MAX_HEAD_BYTES, WebSocketLink
+from rsocket_wire.rsocket.websocket import BINARY, CLOSE, PING
 from tests.client_sdk.fake_broker import RESPONSE, FakeBroker
 from tests.client_sdk.test_calls import Pair
 from tests.client_sdk.test_failures import Stuck
 from tests.client_sdk.test_loss import echo_service
-from tests.rsocket.test_websocket import said
+from tests.rsocket_wire.rsocket.test_websocket import said
 
 # A key and a certificate for "localhost" that nothing else uses, valid until 2126.
 CERTIFICATE = Path(__file__).parent / "localhost.pem"

@@ -13,7 +13,7 @@ from broker.cluster.admissions import (
     SLOW_S,
     Admissions,
 )
-from broker.errors import REJECTED_SETUP
+from rsocket_wire.errors import REJECTED_SETUP
 from tests.conformance.links import AT_MS, Broker, cluster, value_of
 from tests.conformance.scripts import heard
 from tests.fakes import Wire, World, error

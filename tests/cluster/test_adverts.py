@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.cluster.adverts import _SPARE_N, EXPIRY_STEP_S, TOMBSTONE_S, Advert, Adverts
 from broker.cluster.notes import RedirectNote
-from broker.errors import InvalidFrame
+from rsocket_wire.errors import InvalidFrame
 
 AT_MS = 1_700_000_000_000
 TOMBSTONE_MS = TOMBSTONE_S * 1000

@@ -9,9 +9,9 @@ import pytest
 from broker.cluster.congestion import BEHIND_MIME, TOLD_S
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_metadata_push, encode_request
-from broker.rsocket.metadata import encode_entry
-from broker.wire.frames import MULTICAST
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_metadata_push, encode_request
+from rsocket_wire.rsocket.metadata import encode_entry
+from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import Wire, address, addressed, route_id
 from tests.forwarding.brokers import Broker
 from tests.forwarding.test_shared_links import ORDERS, Way

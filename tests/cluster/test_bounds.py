@@ -10,8 +10,8 @@ from broker.cluster.handshakes import LINK_STREAMS_N
 from broker.cluster.neighbours import BATCH_BYTES, BATCH_N, UP, Neighbour
 from broker.cluster.redirects import MAX_REDIRECTS
 from broker.cluster.roster import FORGET_S, SAY_N, SAY_S
-from broker.errors import BrokerError
-from broker.wire.frames import BROKER_INFO
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.frames import BROKER_INFO
 from tests.conformance.links import AT_MS, OURS, Broker, cluster, entries, kept
 from tests.conformance.scripts import FORWARDING, composite, heard, ident, push, route_add, route_remove
 from tests.fakes import World

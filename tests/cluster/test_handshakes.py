@@ -11,9 +11,9 @@ from broker.cluster.dials import REFUSED_S
 from broker.cluster.neighbours import GREET_S
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
-from broker.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP
 from broker.events import LINK_DOWN, LINK_UP
-from broker.rsocket.frames import Setup, encode_keepalive
+from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP
+from rsocket_wire.rsocket.frames import Setup, encode_keepalive
 from tests.conformance.links import AT_MS, OURS, Broker, cluster, proof, value_of
 from tests.conformance.scripts import COMPOSITE, FORWARDING, carried, composite, connected, heard, ident, setup
 from tests.fakes import Frame, Wire, World, error

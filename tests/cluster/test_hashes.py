@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from broker.cluster.hashes import MAX_CONTAINER_N, Hashes, decode_hashes
-from broker.errors import InvalidFrame
+from rsocket_wire.errors import InvalidFrame
 
 TOP = 0xFFFFFFFF_FFFFFFFF
 ONE = bytes.fromhex("0100000000000000 44332211 3a300000 01000000 6655 0000 10000000 7788")  # 0x1122334455668877

@@ -7,8 +7,8 @@ from typing import cast
 from broker.cluster.answers import ANSWER_S, Answers
 from broker.core import CoreSettings
 from broker.events import BROKER_JOINED, LifecycleEvent
-from broker.rsocket.frames import REQUEST_FNF
-from broker.wire.frames import MULTICAST
+from rsocket_wire.rsocket.frames import REQUEST_FNF
+from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import address
 from tests.topology import LINKED_S, Net, line, route_text
 

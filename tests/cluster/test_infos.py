@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.cluster.infos import MAX_TRACE_NAME_BYTES, MAX_URLS, Info, fault_of_name, read_info
-from broker.errors import InvalidFrame
-from broker.wire.frames import BrokerInfo, decode_frame
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.errors import InvalidFrame
+from rsocket_wire.wire.frames import BrokerInfo, decode_frame
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 from tests.conformance.links import OURS
 from tests.conformance.scripts import AnyTag, broker_info, ident, u16, u32, u64
 

@@ -15,8 +15,8 @@ from broker.cluster.notes import (
     TableNote,
     decode_note,
 )
-from broker.errors import BrokerError, InvalidFrame
-from broker.wire.frames import MAX_TIMESTAMP_MS
+from rsocket_wire.errors import BrokerError, InvalidFrame
+from rsocket_wire.wire.frames import MAX_TIMESTAMP_MS
 
 BROKER = bytes(range(16))
 DIGEST_RAW = bytes.fromhex("01 00002710 1122334455667788")

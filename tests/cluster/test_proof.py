@@ -6,7 +6,7 @@ import hmac
 import pytest
 
 from broker.cluster.proof import PROOF_BYTES, accept_proof, dial_proof, is_equal, nonce
-from broker.errors import BrokerError
+from rsocket_wire.errors import BrokerError
 
 SECRET = b"correct horse"
 ACCEPTOR, DIALLER = b"A" * 16, b"D" * 16

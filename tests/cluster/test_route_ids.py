@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
-from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from tests.fakes import Wire, address, composite, route_id, tags_of
 from tests.invariants import check_masks
 from tests.topology import LINKED_S, Net, line, route_text

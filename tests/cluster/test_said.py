@@ -7,11 +7,11 @@ import pytest
 from broker.cluster.replica import STATE
 from broker.events import ROUTE_UNSAID, LifecycleEvent
 from broker.log import event_line
-from broker.rsocket.frames import REQUEST_RESPONSE, Setup, encode_metadata_push
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MINOR_JS, UNICAST, RouteAdd, RouteSetup
-from broker.wire.keys import ENVIRONMENT, REGION, ROUTE_ID, SERVICE_NAME
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_metadata_push
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MINOR_JS, UNICAST, RouteAdd, RouteSetup
+from rsocket_wire.wire.keys import ENVIRONMENT, REGION, ROUTE_ID, SERVICE_NAME
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import Wire, address, composite, route_id
 from tests.invariants import check_masks
 from tests.topology import LINKED_S, Net, line, route_text

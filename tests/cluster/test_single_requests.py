@@ -10,10 +10,10 @@ import pytest
 from broker.core import CoreSettings
 from broker.forwarding.flows import OUTCOME_NAMES
 from broker.routing.policies import Policy
-from broker.rsocket.frames import COMPLETE, NEXT
-from broker.wire.frames import MULTICAST, SHARD, UNICAST
-from broker.wire.ids import id_text
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Wire, address, route_id
 from tests.forwarding.test_singles import MODELS, Taken, sums_of_flows, sums_of_requests
 from tests.topology import LINKED_S, Net

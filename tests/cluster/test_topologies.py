@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from broker.cluster.neighbours import GREET_S, Neighbour
 from broker.core import CoreSettings
-from broker.errors import REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     ERROR,
     METADATA_PUSH,
@@ -21,7 +21,7 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     encode_payload,
 )
-from broker.wire.frames import MULTICAST, ROUTE_ADD, ROUTE_REMOVE
+from rsocket_wire.wire.frames import MULTICAST, ROUTE_ADD, ROUTE_REMOVE
 from tests.fakes import Frame, Wire, World, address
 from tests.topology import LINKED_S, Net, line, ring, route_text, star
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from broker.routing.table import Route
-from broker.rsocket.frames import METADATA_PUSH, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from broker.wire.frames import MULTICAST, UNICAST
+from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import MULTICAST, UNICAST
 from tests.fakes import Frame, Wire, address
 from tests.topology import LINKED_S, End, Net
 

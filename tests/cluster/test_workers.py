@@ -8,7 +8,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.routing.policies import Policy
-from broker.rsocket.frames import REQUEST_RESPONSE
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from tests.fakes import Wire, address
 from tests.invariants import check_masks
 from tests.topology import LINKED_S, Net

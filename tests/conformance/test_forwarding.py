@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.wire.frames import Address, decode_frame
+from rsocket_wire.wire.frames import Address, decode_frame
 from tests.conformance.scripts import (
     ANSWERED,
     CANCELED,

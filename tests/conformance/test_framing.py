@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.config import load
-from broker.errors import InvalidFrame
 from broker.server import Server
-from broker.wire.frames import Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, decode_frame
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.errors import InvalidFrame
+from rsocket_wire.wire.frames import Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, decode_frame
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 from tests.conformance.scripts import (
     ADDRESS,
     BROKER_ID,

@@ -6,9 +6,9 @@ from broker.core import CoreSettings
 from broker.forwarding.links import Link
 from broker.forwarding.remotes import Remote
 from broker.routing.table import Route
-from broker.rsocket.frames import Setup
-from broker.rsocket.metadata import COMPOSITE_MIME, entries
-from broker.wire.annotations import ANNOTATIONS_MIME, Annotations, decode_annotations
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries
+from rsocket_wire.wire.annotations import ANNOTATIONS_MIME, Annotations, decode_annotations
 from tests.fakes import Frame, Wire, World, composite, route_id, tags_of
 
 SECTION = ANNOTATIONS_MIME.decode()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from broker.forwarding.branches import PIECE_BYTES
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     NEXT,
     REQUEST_STREAM,
     encode_payload,
 )
-from broker.wire.frames import MULTICAST
+from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import (
     Frame,
     World,

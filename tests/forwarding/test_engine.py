@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CONNECTION_ERROR, INVALID, REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID, REJECTED
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     IGNORE,
     MAX_N,
@@ -18,7 +18,7 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.wire.frames import MULTICAST
+from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import Wire, World, address, addressed, error, fragments, moved
 from tests.forwarding.pairs import ANSWERED, MODELS, Pair
 

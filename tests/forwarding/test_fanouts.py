@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CANCELED, REJECTED
 from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN, STEP_BRANCHES
 from broker.forwarding.outbound import LARGE_BYTES
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -25,7 +25,7 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.wire.frames import MULTICAST
+from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import Wire, World, address, addressed
 
 ALL = address(MULTICAST, service="orders")

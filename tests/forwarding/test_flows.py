@@ -25,7 +25,7 @@ from broker.routing.loads import ServiceLoad
 from broker.routing.policies import Policy
 from broker.routing.query import Query
 from broker.routing.table import Table
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -37,8 +37,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request_n,
 )
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import SHARD_KEY, Key
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.fakes import START_MS, World, address, addressed, composite, fragments, route_id
 from tests.forwarding.pairs import ANSWERED, MODELS, Pair
 

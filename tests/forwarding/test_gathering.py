@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
 from broker.forwarding.gathering import MAX_FRAMES, Gathering
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     MAX_N,
@@ -21,9 +21,9 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE
-from broker.wire.keys import Key
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE
+from rsocket_wire.wire.keys import Key
 from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
 from tests.forwarding.pairs import ANSWERED, MODELS, Pair
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import INVALID, REJECTED
 from broker.forwarding.relays import MAX_CALLER_MIMES
 from broker.routing.table import Route
-from broker.rsocket.frames import (
+from rsocket_wire.errors import INVALID, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -20,10 +20,10 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, encode_well_known_entry
-from broker.rsocket.mimes import encode_mime
-from broker.wire.annotations import STREAMING, Annotations
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, encode_well_known_entry
+from rsocket_wire.rsocket.mimes import encode_mime
+from rsocket_wire.wire.annotations import STREAMING, Annotations
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
 from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
 from tests.forwarding.brokers import (
     DATA_MIME,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CANCELED, REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -19,8 +19,8 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.wire.frames import MIME_TYPE, MULTICAST
-from broker.wire.keys import Key
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
+from rsocket_wire.wire.keys import Key
 from tests.fakes import (
     Frame,
     World,

@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from broker.forwarding.outbound import LANE_COST, LARGE_BYTES, PIECE_BYTES, PUSHES, WAITING_COST, Outbound, Piece, Total
-from broker.rsocket.frames import encode_cancel, encode_metadata_push, encode_payload, encode_request_n
-from broker.wire.ints import u24_at
+from rsocket_wire.rsocket.frames import encode_cancel, encode_metadata_push, encode_payload, encode_request_n
+from rsocket_wire.wire.ints import u24_at
 
 ALL = 1 << 40
 HEADER = 6

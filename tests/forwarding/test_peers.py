@@ -4,7 +4,7 @@ from broker.forwarding.outbound import Total
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.splices import Splice
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     MAX_STREAM_ID,
     REQUEST_FNF,
     REQUEST_RESPONSE,
@@ -13,7 +13,7 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import FrameCursor
 from tests.fakes import address, addressed
 from tests.forwarding.pairs import Pair
 

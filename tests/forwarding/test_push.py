@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.rsocket.frames import METADATA_PUSH, encode_metadata_push
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, BrokerFrame, BrokerInfo, RouteSetup
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.rsocket.frames import METADATA_PUSH, encode_metadata_push
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, BrokerFrame, BrokerInfo, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Frame, World, address, addressed, composite, route_id
 from tests.forwarding.pairs import TRANSPORTS, Pair
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import REJECTED
 from broker.routing.leases import Lease
 from broker.routing.policies import Policy
 from broker.routing.table import Route
-from broker.rsocket.frames import (
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     REQUEST_CHANNEL,
@@ -20,9 +20,9 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.annotations import STREAMING
-from broker.wire.frames import MIME_TYPE, Address, RouteSetup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.annotations import STREAMING
+from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from tests.fakes import Wire, address, addressed, composite, error, route_id, tags_of
 from tests.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, CANCELED, REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -17,9 +17,9 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.resumption import FRAME_COST
-from broker.wire.frames import SHARD
-from broker.wire.keys import SHARD_KEY, Key
+from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.wire.frames import SHARD
+from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.fakes import Frame, Wire, address, addressed, asked, cancelled, error, moved
 from tests.forwarding.brokers import DATA_MIME, Broker, apart, to_route
 from tests.forwarding.pairs import ANSWERED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import INVALID, REJECTED
-from broker.rsocket.frames import NEXT, REQUEST_FNF, REQUEST_RESPONSE, encode_payload
-from broker.wire.frames import SHARD
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.errors import INVALID, REJECTED
+from rsocket_wire.rsocket.frames import NEXT, REQUEST_FNF, REQUEST_RESPONSE, encode_payload
+from rsocket_wire.wire.frames import SHARD
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Wire, World, address, error, moved
 from tests.forwarding.pairs import MODELS
 

@@ -8,10 +8,10 @@ from broker.routing.route_sets import RouteSet
 from broker.routing.shard_methods import NAMES, ShardMethods
 from broker.routing.shards import key_hash
 from broker.routing.table import Route
-from broker.rsocket.frames import REQUEST_FNF
-from broker.wire.frames import SHARD, Address
-from broker.wire.keys import SHARD_KEY, SHARD_METHOD, Key
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.frames import REQUEST_FNF
+from rsocket_wire.wire.frames import SHARD, Address
+from rsocket_wire.wire.keys import SHARD_KEY, SHARD_METHOD, Key
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import Wire, World, address, route_id, tags_of
 
 NUMBERS = (1, 2, 3, 4, 5)

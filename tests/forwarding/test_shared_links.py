@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from broker.core import FED_BYTES, CoreSettings
-from broker.errors import CANCELED
 from broker.forwarding.desk import LINK_METADATA_BYTES
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -23,7 +23,7 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.wire.frames import MIME_TYPE
+from rsocket_wire.wire.frames import MIME_TYPE
 from tests.fakes import Frame, Wire, address, addressed
 from tests.topology import LINKED_S, Net
 

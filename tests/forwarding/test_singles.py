@@ -34,7 +34,7 @@ from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.shards import key_hash
 from broker.routing.table import Route, Table
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     NEXT,
     REQUEST_CHANNEL,
@@ -42,10 +42,10 @@ from broker.rsocket.frames import (
     REQUEST_RESPONSE,
     REQUEST_STREAM,
 )
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.ids import parse_id
-from broker.wire.keys import SHARD_KEY, Key
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.ids import parse_id
+from rsocket_wire.wire.keys import SHARD_KEY, Key
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import START_MS, Wire, World, address, composite, route_id, tags_of
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import CANCELED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     EXT,
     FOLLOWS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, CANCELED, REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -18,9 +18,9 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.annotations import Annotations
-from broker.wire.frames import MIME_TYPE, MULTICAST
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.annotations import Annotations
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from tests.fakes import Frame, Wire, address, addressed, asked, cancelled, completed, composite, error, moved
 from tests.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section
 from tests.forwarding.pairs import MODELS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import REJECTED
 from broker.forwarding.hops import MAX_NEAR_BYTES
-from broker.rsocket.frames import (
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -16,10 +16,10 @@ from broker.rsocket.frames import (
     encode_metadata_push,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address, RouteSetup
-from broker.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address, RouteSetup
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id, tags_of
 from tests.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.forwarding.pairs import ANSWERED, MODELS

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import INVALID, REJECTED
 from broker.events import REQUESTS_DROPPED
 from broker.forwarding import hops
 from broker.routing.leases import Lease
 from broker.routing.policies import Policy
-from broker.rsocket.frames import (
+from rsocket_wire.errors import INVALID, REJECTED
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     FOLLOWS,
@@ -23,9 +23,9 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.wire.annotations import Annotations
-from broker.wire.frames import MIME_TYPE, MULTICAST, UNICAST
-from broker.wire.ids import id_text
+from rsocket_wire.wire.annotations import Annotations
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, UNICAST
+from rsocket_wire.wire.ids import id_text
 from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
 from tests.forwarding.brokers import DATA_MIME, SECTION, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.forwarding.pairs import MODELS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import CONNECTION_ERROR, INVALID
 from broker.forwarding.settings import Settings
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID
+from rsocket_wire.rsocket.frames import (
     NEXT,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
@@ -16,9 +16,9 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, decode_frame
-from broker.wire.ints import u24_bytes
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, decode_frame
+from rsocket_wire.wire.ints import u24_bytes
 from tests.fakes import World, address, addressed, composite, error, moved, route_id, tags_of
 from tests.forwarding.pairs import MODELS
 

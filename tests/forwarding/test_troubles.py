@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -18,9 +18,9 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Wire, address, addressed, composite
 from tests.forwarding.brokers import DATA_MIME, SECTION, Broker, caller_mimes, section, to_route
 from tests.forwarding.pairs import MODELS

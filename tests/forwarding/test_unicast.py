@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import INVALID, REJECTED
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_request
-from broker.wire.frames import ENCRYPTED, MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteRemove
-from broker.wire.keys import LB_METHOD
+from rsocket_wire.errors import INVALID, REJECTED
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_request
+from rsocket_wire.wire.frames import ENCRYPTED, MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteRemove
+from rsocket_wire.wire.keys import LB_METHOD
 from tests.fakes import Frame, Wire, World, address, addressed, composite, error, moved, route_id
 from tests.forwarding.pairs import MODELS, Pair
 

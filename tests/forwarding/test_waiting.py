@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, REJECTED
 from broker.forwarding.gathering import MAX_FRAMES
 from broker.forwarding.waiting import LOOKED_AT
 from broker.routing.policies import Policy
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     NEXT,
@@ -25,11 +25,11 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.resumption import FRAME_COST
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
-from broker.wire.keys import SHARD_KEY, Key
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY, Key
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import (
     Frame,
     Wire,

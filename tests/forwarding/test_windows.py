@@ -7,7 +7,7 @@ import pytest
 from broker.core import CoreSettings
 from broker.forwarding.branches import PIECE_BYTES, Branch
 from broker.forwarding.merge import Merge
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     MAX_N,

@@ -15,7 +15,7 @@ from collections import deque
 
 from broker.core import CoreSettings
 from broker.forwarding.translate import Mimes, passes, translate
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     ERROR,
     FOLLOWS,
@@ -27,9 +27,9 @@ from broker.rsocket.frames import (
     Setup,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, SHARD, RouteSetup
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, SHARD, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
 from tests.forwarding.brokers import caller_mimes
 from tests.fuzz.history import MODELS, Ask, Caller, History, Member

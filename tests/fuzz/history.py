@@ -14,8 +14,8 @@ Here nobody breaks the protocol: `play.py` is where they do.
 from __future__ import annotations
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -33,8 +33,8 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, World, address, addressed, composite, route_id, tags_of
 from tests.invariants import check_masks
 

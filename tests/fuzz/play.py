@@ -18,7 +18,7 @@ from broker.forwarding.multicast import Multicast
 from broker.forwarding.splices import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     COMPLETE,
     ERROR,
@@ -46,10 +46,10 @@ from broker.rsocket.frames import (
     has_position,
     initial_n,
 )
-from broker.rsocket.framing import FrameCursor
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
 from tests.invariants import check_masks
 

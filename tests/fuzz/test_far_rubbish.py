@@ -12,8 +12,8 @@ from itertools import pairwise
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, REJECTED
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     EXT,
     FOLLOWS,
@@ -34,10 +34,10 @@ from broker.rsocket.frames import (
     encode_request_n,
     has_position,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.annotations import ANNOTATIONS_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
 from tests.forwarding.brokers import SECTION, caller_mimes, section
 from tests.fuzz.far_history import SlowNet

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.rsocket.frames import Setup
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE
 from tests.fakes import World, address, addressed, composite, fragments
 from tests.fuzz.fuzz_receive import main
 from tests.fuzz.play import MODELS, Play, play

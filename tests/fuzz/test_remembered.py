@@ -15,7 +15,7 @@ from broker.core import CoreSettings
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
 from broker.routing.policies import Policy
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     EXT,
     FOLLOWS,
@@ -36,9 +36,9 @@ from broker.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import SHARD_KEY, Key
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.fakes import Frame, Wire, address, addressed, composite, route_id, tags_of
 from tests.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
 

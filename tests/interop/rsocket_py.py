@@ -21,7 +21,7 @@ from rsocket.rsocket_client import RSocketClient
 from rsocket.transports.aiohttp_websocket import TransportAioHttpClient
 from rsocket.transports.tcp import TransportTCP
 
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import route_id, tags_of
 from tests.system.waits import until
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from broker.wire.annotations import (
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.annotations import (
     ANNOTATIONS_MIME,
     DESCRIPTOR,
     DESCRIPTOR_NAME,
@@ -15,11 +15,11 @@ from broker.wire.annotations import (
     Annotations,
     decode_annotations,
 )
-from broker.wire.frames import MULTICAST
+from rsocket_wire.wire.frames import MULTICAST
 from tests.conftest import missing
 from tests.fakes import address
+from tests.rsocket_wire.wire.annotation_vectors import GOOD, LEGAL, Example, section
 from tests.topology import LINKED_S, line, route_text
-from tests.wire.annotation_vectors import GOOD, LEGAL, Example, section
 
 pytestmark = pytest.mark.interop
 

@@ -15,8 +15,8 @@ from rsocket.routing.routing_request_handler import RoutingRequestHandler
 from rsocket.rsocket_client import RSocketClient
 
 from broker.server import Server
-from broker.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import address, route_id, tags_of
 from tests.interop.rsocket_py import (
     COMPOSITE,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CONNECTION_CLOSE, REJECTED, REJECTED_SETUP, BrokerError
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
 from broker.life.drains import MAX_DRAINS
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, Setup
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
-from broker.wire.keys import SHARD_KEY
-from broker.wire.tags import Tag
+from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED, REJECTED_SETUP, BrokerError
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY
+from rsocket_wire.wire.tags import Tag
 from tests.fakes import Wire, World, address, composite, error, route_id, tags_of
 
 ORDERS = address(service="orders")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import CONNECTION_CLOSE, REJECTED_SETUP
 from broker.life.farewell import DIAL_S, MOVED_S, SETTLE_S, TELL_EVERY_S, TOLD_PER_TICK_N
-from broker.rsocket.frames import (
+from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     METADATA_PUSH,
     NEXT,
@@ -18,15 +18,15 @@ from broker.rsocket.frames import (
     encode_error,
     encode_metadata_push,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.notices import (
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.notices import (
     HAS_MOVED_ENTRY,
     MAX_NOTICE_URLS,
     MAY_BE_TOLD_ENTRY,
     Notice,
     find_notice,
 )
-from broker.wire.frames import MIME_TYPE, BrokerInfo, RouteSetup, decode_frame
+from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, RouteSetup, decode_frame
 from tests.fakes import Frame, Wire, World, address, composite, error, route_id
 from tests.topology import LINKED_S, Net, line, route_text, star
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, REJECTED
 from broker.events import BREAKER_OPENED, ROUTE_EJECTED, LifecycleEvent
 from broker.routing.breakers import QUIET_S
 from broker.routing.policies import Policy
 from broker.routing.shares import ASK_S, UNKNOWN
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     NEXT,
     REQUEST_CHANNEL,
@@ -21,8 +21,8 @@ from broker.rsocket.frames import (
     REQUEST_STREAM,
     encode_keepalive,
 )
-from broker.wire.frames import MULTICAST, SHARD
-from broker.wire.keys import SHARD_KEY, Key
+from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.fakes import START_MS, Wire, World, address, addressed
 
 ORDERS = address(service="orders")

@@ -6,9 +6,9 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.life.last_ends import KEPT_S, MAX_LAST_ENDS, LastEnds
-from broker.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume, Setup
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.notices import (
+from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume, Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.notices import (
     CLIENT_ID_BYTES,
     MAY_BE_TOLD,
     MAY_BE_TOLD_ENTRY,

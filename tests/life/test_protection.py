@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.routing.breakers import MAX_SERVICES, QUIET_S
 from broker.routing.policies import Policy
-from broker.rsocket.frames import (
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
+from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -19,10 +19,10 @@ from broker.rsocket.frames import (
     encode_keepalive,
     encode_request,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
-from broker.wire.ids import id_text
-from broker.wire.keys import Key
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import Key
 from tests.fakes import Wire, World, address, addressed, composite, route_id, tags_of
 
 ORDERS = address(service="orders")

@@ -20,7 +20,7 @@ from broker.events import (
 )
 from broker.life.snapshots import PIECE
 from broker.routing.digests import Digest, route_mark
-from broker.wire.ids import id_text
+from rsocket_wire.wire.ids import id_text
 from tests.fakes import START_MS, Wire, World, route_id
 from tests.topology import LINKED_S, Net, line
 

@@ -11,9 +11,9 @@ from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
 from broker.routing.targets import Target
-from broker.wire.frames import UNICAST, Address
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import UNICAST, Address
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 
 AT_MS = 1_700_000_000_000
 CALLER = b"the caller's id."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.errors import Refusal
 from broker.routing.breakers import MAX_SERVICES, NEVER, Breakers, News
 from broker.routing.loads import ServiceLoad
 from broker.routing.policies import Policy
+from rsocket_wire.errors import Refusal
 
 FULL = Refusal("over-limit", "2 requests are in flight, the limit is 2")
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.errors import REJECTED
 from broker.routing.leases import Lease
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.table import Table
-from broker.wire.frames import MULTICAST, SHARD
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.routing.made import CALLER, address, chosen, joined, number_of, numbers, query_of, resolve, table_of
 
 ORDERS = address(service="orders")

@@ -2,8 +2,8 @@
 
 from broker.routing.heaviest import Heaviest
 from broker.routing.table import Table
-from broker.wire.keys import SERVICE_NAME, Key
-from broker.wire.tags import Tag
+from rsocket_wire.wire.keys import SERVICE_NAME, Key
+from rsocket_wire.wire.tags import Tag
 from tests.routing.made import AT_MS, joined, route
 
 ORDERS = [Tag(SERVICE_NAME, b"orders")]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from broker.errors import REJECTED
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
 from broker.routing.dice import Dice
@@ -11,9 +10,10 @@ from broker.routing.query import Query
 from broker.routing.shard_methods import NAMES, ShardMethod, ShardMethods
 from broker.routing.shards import key_hash
 from broker.routing.table import Table
-from broker.wire.frames import SHARD, Address
-from broker.wire.keys import SERVICE_NAME, SHARD_KEY, SHARD_METHOD, Key
-from broker.wire.tags import Tag
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.wire.frames import SHARD, Address
+from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, SHARD_METHOD, Key
+from rsocket_wire.wire.tags import Tag
 from tests.routing.made import AT_MS, CALLER, all_of, joined, numbers, route, route_id, table_of
 
 KEYS = [key_hash([f"user-{number}".encode()]) for number in range(100)]

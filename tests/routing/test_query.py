@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.errors import INVALID, REJECTED
 from broker.routing.bitmaps import Slots
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
 from broker.routing.shards import key_hash
 from broker.routing.table import Route, Table
 from broker.routing.targets import MAX_LABEL, Target, label_of
-from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup
-from broker.wire.ids import id_text
-from broker.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
-from broker.wire.tags import Tag
+from rsocket_wire.errors import INVALID, REJECTED
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.tags import Tag
 from tests.routing.made import (
     AT_MS,
     CALLER,

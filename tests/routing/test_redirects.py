@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker.routing.bitmaps import Slots
 from broker.routing.query import Query
 from broker.routing.table import Table
-from broker.wire.frames import MULTICAST, SHARD
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.keys import SHARD_KEY
 from tests.routing.made import CALLER, address, chosen, joined, number_of, numbers, query_of, resolve, table_of
 
 ORDERS = address(service="orders")

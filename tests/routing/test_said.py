@@ -4,8 +4,8 @@ import pytest
 
 from broker.routing.said import MAX_WEIGHT, is_down, weight_of
 from broker.routing.table import Table
-from broker.wire.keys import Key
-from broker.wire.tags import Tag
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 from tests.routing.made import AT_MS, joined, route
 
 WEIGHT = Key.text("weight")

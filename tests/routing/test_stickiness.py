@@ -8,9 +8,9 @@ from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.stickiness import KEY_BYTES, Sticky, sticky_key
 from broker.routing.table import Table
-from broker.wire.frames import MULTICAST, SHARD, UNICAST, Address
-from broker.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
-from broker.wire.tags import Tag
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.tags import Tag
 from tests.routing.made import (
     AT_MS,
     address,

@@ -3,9 +3,9 @@
 import pytest
 
 from broker.routing.table import Route, Table, normal_tag, with_default_tags
-from broker.wire.ids import id_text
-from broker.wire.keys import REGION, ROUTE_ID, SERVICE_NAME, ZONE
-from broker.wire.tags import Tag
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import REGION, ROUTE_ID, SERVICE_NAME, ZONE
+from rsocket_wire.wire.tags import Tag
 from tests.routing.made import AT_MS, joined, numbers, route, route_id, table_of
 
 TEXT = id_text(route_id(1))

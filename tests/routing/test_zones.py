@@ -12,7 +12,7 @@ from broker.routing.query import Query
 from broker.routing.table import Table
 from broker.routing.targets import Target
 from broker.routing.zones import MAX_ROUTES, MAX_ZONES, ZoneFirst, kept_n
-from broker.wire.keys import LB_METHOD
+from rsocket_wire.wire.keys import LB_METHOD
 from tests.routing.made import (
     CALLER,
     address,

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from broker.rsocket.frames import ERROR, KEEPALIVE, PAYLOAD, encode_keepalive
+from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, PAYLOAD, encode_keepalive
 from tests.system.waits import WAIT_S
 from tests.system.wires import Wire
 

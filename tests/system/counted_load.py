@@ -5,8 +5,8 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 
-from broker.rsocket.frames import REQUEST_STREAM
 from client_sdk import ApplicationError, Client, NoRoute, Payload, Service, address, connect, multicast, shard
+from rsocket_wire.rsocket.frames import REQUEST_STREAM
 from tests.system.wires import Wire
 
 Key = tuple[str, str, str, str]  # service, model, routing, outcome

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import sys
 
-from broker.rsocket.frames import (
+from rsocket_wire.rsocket.frames import (
     CANCEL,
     KEEPALIVE,
     NEXT,

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import sys
 
-from broker.rsocket.frames import REQUEST_RESPONSE
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from tests.system.wires import Closed, Wire
 
 HOLD = b"hold"  # such a request is never answered

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.rsocket.frames import REQUEST_STREAM, Setup, encode_request
-from broker.rsocket.metadata import COMPOSITE_MIME
 from broker.server import Server
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket.frames import REQUEST_STREAM, Setup, encode_request
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import address, addressed, composite, route_id
 from tests.system.askers import IN_FLIGHT, Askers

@@ -17,12 +17,12 @@ from broker.edge import dialer as dialer_module
 from broker.edge.dialer import Dialer
 from broker.edge.shell import Shell
 from broker.edge.tls import client_context
-from broker.errors import BrokerError
 from broker.forwarding.peers import Peer
 from broker.listen import PeerUrl
 from broker.routing.dice import Dice
-from broker.rsocket.frames import SETUP
 from broker.server import Server
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import SETUP
 from tests.conftest import MakeServer
 from tests.fakes import START_MS, Frame, route_id
 from tests.system.certificates import BROKER_NAMES, Authority

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from broker.rsocket.frames import REQUEST_FNF
+from rsocket_wire.rsocket.frames import REQUEST_FNF
 from spark_sink.writing.retention import Reading, declare
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from broker.edge import shell
-from broker.rsocket.frames import REQUEST_FNF, Setup
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.websocket import BINARY, CLOSE
 from broker.server import Server
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket.frames import REQUEST_FNF, Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.websocket import BINARY, CLOSE
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import composite, route_id
-from tests.rsocket.test_websocket import said
+from tests.rsocket_wire.rsocket.test_websocket import said
 from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.waits import WAIT_S, until
 from tests.system.wires import Closed, Wire

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from broker.server import Server
 from broker.views import streams
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from tests.conftest import StartBroker
 from tests.system.waits import until
 from tests.system.wires import Wire

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import CANCELED
-from broker.rsocket.frames import ERROR, PAYLOAD, REQUEST_CHANNEL, REQUEST_N, REQUEST_STREAM
 from broker.server import Server
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket.frames import ERROR, PAYLOAD, REQUEST_CHANNEL, REQUEST_N, REQUEST_STREAM
 from tests.conftest import MakeServer
 from tests.fakes import Frame
 from tests.system.echo_process import HOLD

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.edge.memory import TRIM_BYTES, Memory
-from broker.rsocket.frames import NEXT, REQUEST_STREAM, encode_payload
+from rsocket_wire.rsocket.frames import NEXT, REQUEST_STREAM, encode_payload
 from tests.conftest import StartBroker
 from tests.system.vitals import resident_kib
 from tests.system.waits import until

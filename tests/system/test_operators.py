@@ -1,9 +1,9 @@
 """What operators change in a broker with real sockets happens at once, not with the next request."""
 
-from broker.errors import CONNECTION_CLOSE
-from broker.rsocket.frames import ERROR, REQUEST_RESPONSE
 from broker.server import Server
-from broker.wire.tags import Tag
+from rsocket_wire.errors import CONNECTION_CLOSE
+from rsocket_wire.rsocket.frames import ERROR, REQUEST_RESPONSE
+from rsocket_wire.wire.tags import Tag
 from tests.conftest import MakeServer
 from tests.fakes import route_id
 from tests.system.waits import until

@@ -6,8 +6,8 @@ import ssl
 import pytest
 
 from broker.edge.origins import address_of
-from broker.errors import REJECTED_SETUP
 from broker.server import Server
+from rsocket_wire.errors import REJECTED_SETUP
 from tests.conformance.links import AT_MS
 from tests.conformance.scripts import COMPOSITE, FORWARDING, broker_info, composite, ident, setup, u32
 from tests.conftest import MakeServer, StartBroker

@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.rsocket.frames import (
+from broker.server import Server
+from rsocket_wire.rsocket.frames import (
     COMPLETE,
     NEXT,
     REQUEST_STREAM,
@@ -15,9 +16,8 @@ from broker.rsocket.frames import (
     encode_payload,
     encode_resume_ok,
 )
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.server import Server
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer
 from tests.fakes import Frame, composite, route_id
 from tests.system.relay import Relay

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
-from broker.errors import CONNECTION_ERROR, INVALID_SETUP, UNSUPPORTED_SETUP
-from broker.rsocket.frames import ERROR, KEEPALIVE, Setup
 from broker.server import Server
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP, UNSUPPORTED_SETUP
+from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup
 from tests.conftest import MakeServer
 from tests.fakes import Frame
 from tests.system.waits import soon, until

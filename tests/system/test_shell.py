@@ -13,9 +13,9 @@ from broker.forwarding.engine import ZERO_N
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.routing.dice import Dice
-from broker.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
-from broker.rsocket.metadata import COMPOSITE_MIME
-from broker.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
+from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
 
 STUCK_S = 10.0

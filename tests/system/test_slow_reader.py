@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from broker.errors import CANCELED
-from broker.rsocket.frames import COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_STREAM, encode_payload
 from broker.server import Server
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket.frames import COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_STREAM, encode_payload
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame, composite, route_id
 from tests.system.waits import soon, until

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import CONNECTION_CLOSE, REJECTED
-from broker.rsocket.frames import ERROR, REQUEST_STREAM
 from broker.server import EVENTS_STOP_S
+from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
+from rsocket_wire.rsocket.frames import ERROR, REQUEST_STREAM
 from tests.conftest import MakeServer, StartBroker
 from tests.system.processes import BrokerProcess
 from tests.system.waits import until

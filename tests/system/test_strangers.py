@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from broker.limited_log import LINES_PER_S, STRANGERS
-from broker.rsocket.frames import encode_metadata_push
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket.frames import encode_metadata_push
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer
 from tests.fakes import composite, route_id, tags_of
 from tests.system.waits import soon, until

@@ -6,8 +6,8 @@ import contextlib
 import aiohttp
 import pytest
 
-from broker.rsocket.frames import PAYLOAD, REQUEST_RESPONSE, encode_request
-from broker.rsocket.framing import MAX_FRAME_BYTES
+from rsocket_wire.rsocket.frames import PAYLOAD, REQUEST_RESPONSE, encode_request
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from tests.fakes import address, addressed
 from tests.system.processes import BrokerProcess
 from tests.system.waits import soon

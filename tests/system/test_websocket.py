@@ -14,8 +14,9 @@ from broker.edge import shell
 from broker.edge import websocket as module
 from broker.edge.shell import TURN_BYTES
 from broker.edge.upgrade import MAX_HEAD_BYTES
-from broker.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
-from broker.rsocket.websocket import (
+from broker.server import Server
+from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
+from rsocket_wire.rsocket.websocket import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -30,10 +31,9 @@ from broker.rsocket.websocket import (
     UNSUPPORTED_DATA,
     MessageWriter,
 )
-from broker.server import Server
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame
-from tests.rsocket.test_websocket import FIN, said
+from tests.rsocket_wire.rsocket.test_websocket import FIN, said
 from tests.system.waits import soon, until
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # of the example in RFC 6455, section 1.3

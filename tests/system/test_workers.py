@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from broker.rsocket.frames import ERROR
 from broker.workers.plan import worker_id
+from rsocket_wire.rsocket.frames import ERROR
 from tests.conftest import StartBroker
 from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.processes import BrokerProcess, Python

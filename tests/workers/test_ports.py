@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from broker.edge.accept import accept
-from broker.errors import BrokerError
 from broker.listen import Listen
 from broker.workers.ports import Ports
+from rsocket_wire.errors import BrokerError
 
 
 @pytest.fixture

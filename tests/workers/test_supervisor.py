@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from broker.config import load
-from broker.errors import BrokerError
 from broker.workers import supervisor as module
 from broker.workers.keeper import ENDED, READY, Keeper
 from broker.workers.supervisor import Supervisor
+from rsocket_wire.errors import BrokerError
 from tests.system.waits import soon, until
 from tests.workers.test_keeper import READS, SAYS_READY, WAITS
 

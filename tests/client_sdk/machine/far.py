@@ -3,10 +3,10 @@
 Frames are written and read with arithmetic of its own, so that a mistake of the codec is not made twice.
 """
 
-from broker.rsocket.frames import Setup
 from client_sdk.machine.machine import Machine
 from client_sdk.machine.settings import Settings
 from client_sdk.machine.streams import Stream
+from rsocket_wire.rsocket.frames import Setup
 
 SETUP, LEASE, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH, RESUME, RESUME_OK = (
     range(1, 15)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.rsocket.frames import Setup
 from client_sdk.machine.machine import LATE_S, PARDON_S
 from client_sdk.machine.settings import MAX_GATHERED_BYTES, Settings
 from client_sdk.machine.streams import LOST, REFUSED
+from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.machine.far import (
     CANCEL,
     CHANNEL,

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from broker.rsocket.framing import MAX_FRAME_BYTES
 from client_sdk.machine.fragments import PIECE_BYTES, Outgoing
 from client_sdk.machine.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.machine.streams import Stream
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from tests.client_sdk.machine.far import (
     CANCEL,
     CHANNEL,

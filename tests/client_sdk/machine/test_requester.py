@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.rsocket.frames import MAX_N
 from client_sdk.machine.streams import BROKEN, LATE, LOST, SAID, Failure
+from rsocket_wire.rsocket.frames import MAX_N
 from tests.client_sdk.machine.far import (
     CANCEL,
     CHANNEL,

@@ -1,9 +1,9 @@
 """A session that survives its wire, cut at every byte: nothing is lost, nothing comes twice, streams go on."""
 
-from broker.rsocket.frames import Setup
 from client_sdk.machine.machine import ACKNOWLEDGE_S
 from client_sdk.machine.settings import Settings
 from client_sdk.machine.streams import LOST, Failure
+from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.machine.far import (
     CANCEL,
     CHANNEL,

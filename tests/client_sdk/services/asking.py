@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from broker.rsocket.metadata import encode_well_known_entry
-from broker.rsocket.mimes import encode_mime
 from client_sdk import Payload, Service, multicast
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_ID, entry_bytes, route_bytes
 from client_sdk.payload import as_parts
 from client_sdk.services.requests import DATA_MIME
 from client_sdk.services.responder import ServiceResponder
+from rsocket_wire.rsocket.metadata import encode_well_known_entry
+from rsocket_wire.rsocket.mimes import encode_mime
 
 MULTICAST = entry_bytes("message/x.rsocket.forwarding", multicast("s").frame_bytes(bytes(16)))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.errors import REJECTED
 from client_sdk import Payload, Service
 from client_sdk.errors import Refused
 from client_sdk.services.concurrency import Limit
 from client_sdk.services.requests import REQUEST_RESPONSE
 from client_sdk.services.responder import ServiceResponder
+from rsocket_wire.errors import REJECTED
 from tests.client_sdk.services.asking import ask, refusal
 
 

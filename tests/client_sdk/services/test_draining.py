@@ -5,13 +5,13 @@ import logging
 
 import pytest
 
-from broker.errors import CONNECTION_CLOSE, REJECTED
 from client_sdk import Draining, NoRoute, Rejected, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
 from client_sdk.services import offer as module
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
+from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
 from tests.client_sdk.fake_broker import ERROR, PUSH, FakeBroker
 from tests.client_sdk.services.asking import MULTICAST, ask, refusal
 from tests.client_sdk.services.test_health import tags_in

@@ -11,12 +11,12 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 import pytest
 
-from broker.errors import INVALID
 from client_sdk import Payload, Request, Service
 from client_sdk.codecs import BYTES, JSON
 from client_sdk.errors import Refused
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
+from rsocket_wire.errors import INVALID
 from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, stream
 from tests.client_sdk.services.postponed import postponed
 

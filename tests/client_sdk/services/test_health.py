@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker.errors import REJECTED
 from client_sdk import Payload, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
 from client_sdk.services.health import MAX_REASON_CHARACTERS, Health
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
+from rsocket_wire.errors import REJECTED
 from tests.client_sdk.fake_broker import PUSH, FakeBroker, Peer, broker_frame
 from tests.client_sdk.services.asking import MULTICAST, ask, channel, refusal, stream, taken
 

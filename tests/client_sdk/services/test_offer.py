@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.rsocket.frames import Setup
 from client_sdk import Address, BadAddress, Client, NoRoute, Service, address, connect, sync
 from client_sdk.errors import ConnectionLost
 from client_sdk.services import offer as module
 from client_sdk.services.offer import Offer
 from client_sdk.testing import local_broker, sync_local_broker
+from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
 from tests.client_sdk.services.test_health import tags_in, tags_of
 from tests.client_sdk.test_resumption import Relay

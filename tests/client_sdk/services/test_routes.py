@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker.errors import INVALID
 from client_sdk import Payload, Request, Service
 from client_sdk.errors import Refused
 from client_sdk.metadata import entry_bytes, route_bytes
 from client_sdk.services.requests import REQUEST_RESPONSE, route_names
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES
+from rsocket_wire.errors import INVALID
 from tests.client_sdk.services.asking import ask, refusal, routes_bytes, stream
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
-from broker.wire.ids import id_text
-from broker.wire.keys import ROUTE_ID, SERVICE_NAME, parse_key
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, parse_key
 from spark_sink.batches import parquet_bytes, segment_metadata
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.frames import Header

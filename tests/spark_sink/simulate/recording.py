@@ -12,10 +12,10 @@ import msgspec
 from broker.core import CoreSettings
 from broker.events import LIFECYCLE
 from broker.routing.policies import Policy
-from broker.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from broker.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
-from broker.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
-from broker.wire.tags import Tag
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.tags import Tag
 from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
 from spark_sink.frames import Header, decode_rows
 from tests.fakes import Wire, World, address, composite, route_id, tags_of

@@ -8,8 +8,8 @@ import pytest
 
 from broker.events import ROUTE_ADDED
 from broker.routing.shards import key_hash
-from broker.wire.frames import SHARD
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import SHARD
+from rsocket_wire.wire.keys import SHARD_KEY
 from spark_sink.simulate.question import Question, copy_id
 from spark_sink.simulate.showing import as_json
 from spark_sink.simulate.simulation import Simulation

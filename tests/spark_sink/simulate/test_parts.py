@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from broker.events import REDIRECT_SET
-from broker.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
 from spark_sink.simulate import history
 from spark_sink.simulate.here import Here

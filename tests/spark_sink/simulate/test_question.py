@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.wire.keys import ROUTE_ID, SERVICE_NAME, ZONE
+from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, ZONE
 from spark_sink.simulate.question import (
     BadQuestion,
     Question,

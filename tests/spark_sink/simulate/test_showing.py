@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from broker.cli import main
-from broker.wire.frames import SHARD
-from broker.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import SHARD
+from rsocket_wire.wire.keys import SHARD_KEY
 from spark_sink import terminal
 from spark_sink.report import texts
 from spark_sink.simulate.page import write_page

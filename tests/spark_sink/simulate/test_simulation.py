@@ -10,8 +10,8 @@ from broker.events import REDIRECT_SET, ROUTE_SEEN, TABLE_DIGEST
 from broker.routing.maglev import MaglevTable
 from broker.routing.shards import key_hash
 from broker.routing.table import Route
-from broker.wire.frames import MULTICAST, SHARD, UNICAST
-from broker.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD
 from spark_sink.errors import BadFolder
 from spark_sink.simulate import here
 from spark_sink.simulate.question import Question, copy_id

@@ -6,8 +6,8 @@ from typing import Any
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
-from broker.rsocket.frames import encode_metadata_push
-from broker.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.rsocket.frames import encode_metadata_push
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from spark_sink.frames import Header
 from spark_sink.moments import moment_at
 from spark_sink.travel import table_at

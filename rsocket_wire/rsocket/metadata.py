@@ -1,0 +1,128 @@
+"""Composite metadata (RSocket extension "Composite Metadata"): finding one entry without making objects of the others.
+
+Decides where an entry lies. Entries stand back to back:
+
+    custom mime     |0| mime length - 1 (7) | mime … | content length (24) | content … |
+    well-known mime |1| mime id (7)         |          content length (24) | content … |
+"""
+
+from typing import Final
+
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from rsocket_wire.wire.ints import u24_at, u24_bytes
+
+COMPOSITE_MIME: Final = "message/x.rsocket.composite-metadata.v0"
+STREAM_DATA_MIME_ID: Final = 0x7A  # message/x.rsocket.mime-type.v0: the data mime type of one stream
+MAX_ENTRIES: Final = 256  # a request with more is refused: nobody needs them and each costs a step
+
+ABSENT: Final = -1  # the metadata is whole and has no such entry
+CUT: Final = -2  # the metadata ends before the entry does: more may come
+BROKEN: Final = -3  # more than MAX_ENTRIES entries
+
+_BROKER_MIME: Final = MIME_TYPE.encode()
+_BROKER_MIME_V0: Final = MIME_TYPE_V0.encode()
+_N: Final = len(_BROKER_MIME)
+_N_V0: Final = len(_BROKER_MIME_V0)
+
+
+def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """(from, to) of the last whole entry of either broker mime type (D-02, D-69), else (ABSENT | CUT | BROKEN, 0)."""
+    found = ABSENT
+    found_end = 0
+    for _ in range(MAX_ENTRIES):
+        if at == end:
+            return found, found_end
+        head = data[at]
+        at += 1
+        is_broker_frame = False
+        if head < 0x80:
+            length = head + 1
+            if end - at < length + 3:
+                return (found, found_end) if found >= 0 else (CUT, 0)
+            if length == _N_V0:
+                is_broker_frame = data[at : at + length] == _BROKER_MIME_V0
+            elif length == _N:
+                is_broker_frame = data[at : at + length] == _BROKER_MIME
+            at += length
+        elif end - at < 3:
+            return (found, found_end) if found >= 0 else (CUT, 0)
+        length = u24_at(data, at)
+        at += 3
+        if end - at < length:
+            return (found, found_end) if found >= 0 else (CUT, 0)
+        if is_broker_frame:
+            found = at
+            found_end = at + length
+        at += length
+    return (found, found_end) if at == end else (BROKEN, 0)
+
+
+def broker_frames(data: bytes) -> list[tuple[int, int]]:
+    """(from, to) of all entries of either broker mime type; of one that breaks off `to` is where the metadata ends."""
+    frames: list[tuple[int, int]] = []
+    at = 0
+    end = len(data)
+    for _ in range(MAX_ENTRIES):
+        if at >= end:
+            break
+        head = data[at]
+        at += 1
+        mime = b""
+        if head < 0x80:
+            mime = data[at : at + head + 1]
+            at += head + 1
+        if end - at < 3:
+            break
+        length = u24_at(data, at)
+        at += 3
+        if mime == _BROKER_MIME or mime == _BROKER_MIME_V0:
+            frames.append((at, min(at + length, end)))
+        at += length
+    return frames
+
+
+class Entry:
+    """One entry of composite metadata: its mime as written (`id` 0..127, or -1 and `mime`), and its place."""
+
+    __slots__ = ("begin", "end", "id", "mime", "start")
+
+    def __init__(self, id: int, mime: bytes, begin: int, start: int, end: int) -> None:
+        self.id: Final = id
+        self.mime: Final = mime
+        self.begin: Final = begin  # of the entry, its head included
+        self.start: Final = start  # of the content
+        self.end: Final = end
+
+
+def entries(data: bytes) -> list[Entry] | None:
+    """All entries of whole composite metadata; None when it breaks off or has more than MAX_ENTRIES."""
+    found: list[Entry] = []
+    at = 0
+    end = len(data)
+    while at < end:
+        begin = at
+        head = data[at]
+        at += 1
+        mime = b""
+        if head < 0x80:
+            mime = data[at : at + head + 1]
+            at += head + 1
+        if end - at < 3:
+            return None
+        length = u24_at(data, at)
+        at += 3
+        if end - at < length or len(found) == MAX_ENTRIES:
+            return None
+        found.append(Entry(head & 0x7F if head >= 0x80 else -1, mime, begin, at, at + length))
+        at += length
+    return found
+
+
+def encode_entry(mime: bytes, content: bytes) -> bytes:
+    """An entry with a custom mime type of 1..128 bytes of ASCII."""
+    return bytes([len(mime) - 1]) + mime + u24_bytes(len(content)) + content
+
+
+def encode_well_known_entry(mime_id: int, content: bytes) -> bytes:
+    """An entry with a well-known mime type."""
+    return bytes([0x80 | mime_id]) + u24_bytes(len(content)) + content

@@ -1,0 +1,228 @@
+"""The state of one accepted connection, row by row."""
+
+import pytest
+
+from rsocket_wire.errors import (
+    APPLICATION_ERROR,
+    CONNECTION_CLOSE,
+    CONNECTION_ERROR,
+    INVALID_SETUP,
+    REJECTED_RESUME,
+    REJECTED_SETUP,
+    UNSUPPORTED_SETUP,
+)
+from rsocket_wire.rsocket.connection import CLOSED, CLOSES, ENDS, NEW, NOTHING, OPEN, Connection, is_fatal
+from rsocket_wire.rsocket.frames import (
+    EXT,
+    IGNORE,
+    KEEPALIVE,
+    KIND_NAMES,
+    METADATA,
+    REQUEST_RESPONSE,
+    RESUME,
+    Setup,
+    encode_cancel,
+    encode_error,
+    encode_keepalive,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+)
+from rsocket_wire.rsocket.framing import FrameCursor
+
+
+def cursor(raw: bytes) -> FrameCursor:
+    """A cursor on this frame, which lies between others."""
+    framed = len(raw).to_bytes(3, "big") + raw
+    found = FrameCursor(True)
+    found.feed(b"\x00\x00\x06" + b"\xff" * 6 + framed + b"\xff" * 20, 0.0)
+    assert found.advance()
+    assert found.advance()
+    return found
+
+
+def frame(kind: int, stream_id: int = 0, flags: int = 0, body: bytes = b"") -> bytes:
+    return stream_id.to_bytes(4, "big") + ((kind << 10) | flags).to_bytes(2, "big") + body
+
+
+def setup(
+    keepalive_ms: int = 20_000,
+    lifetime_ms: int = 90_000,
+    wants_lease: bool = False,
+    wants_resume: bool = False,
+    major: int = 1,
+    minor: int = 0,
+) -> bytes:
+    return Setup(
+        "a/b", "c/d", keepalive_ms, lifetime_ms, b"m", b"d", wants_lease, wants_resume, b"t", major, minor
+    ).encode()
+
+
+def opened(raw: bytes = b"") -> Connection:
+    connection = Connection()
+    assert connection.handle_first(cursor(raw or setup())) is None
+    return connection
+
+
+def refused(raw: bytes) -> tuple[int, str]:
+    """Code and message of the ERROR that a first frame gets; the connection does not open."""
+    connection = Connection()
+    refusal = connection.handle_first(cursor(raw))
+    assert refusal is not None
+    assert (connection.state, connection.setup, connection.lifetime_s) == (NEW, None, 0.0)
+    return refusal.code, refusal.message
+
+
+def test_connection_begins_new() -> None:
+    connection = Connection()
+    assert (connection.state, connection.setup, connection.lifetime_s) == (NEW, None, 0.0)
+
+
+def test_new_with_setup_is_open() -> None:
+    connection = opened()
+    assert connection.state == OPEN
+    assert connection.setup is not None
+    assert (connection.setup.metadata_mime, connection.setup.data_mime) == ("a/b", "c/d")
+    assert (connection.setup.metadata, connection.setup.data) == (b"m", b"d")
+
+
+def test_new_with_any_minor_version_is_open() -> None:
+    assert opened(setup(minor=7)).state == OPEN
+
+
+def test_new_with_resume_is_refused() -> None:
+    text = "unknown-session: there is no session to resume, connect again with a SETUP"
+    assert refused(frame(RESUME, body=bytes(24))) == (REJECTED_RESUME, text)
+    assert refused(frame(RESUME)) == (REJECTED_RESUME, text)
+
+
+@pytest.mark.parametrize(
+    "raw, named",
+    [
+        (encode_keepalive(b"", respond=True), "KEEPALIVE on stream 0"),
+        (encode_error(0, CONNECTION_ERROR, "no"), "ERROR on stream 0"),
+        (encode_request(REQUEST_RESPONSE, 1, b"", None), "REQUEST_RESPONSE on stream 1"),
+        (encode_metadata_push(b""), "METADATA_PUSH on stream 0"),
+        (encode_payload(2, 0), "PAYLOAD on stream 2"),
+        (encode_cancel(1), "CANCEL on stream 1"),
+        (frame(0), "type 0x00 on stream 0"),
+        (frame(0x20, 9, IGNORE), "type 0x20 on stream 9"),
+        (frame(EXT), "EXT on stream 0"),
+        (frame(0x01, 1) + setup()[6:], "SETUP on stream 1"),
+        (frame(RESUME, 1, body=bytes(24)), "RESUME on stream 1"),
+    ],
+)
+def test_new_with_anything_else_is_refused(raw: bytes, named: str) -> None:
+    """ "Any other frame … or a SETUP|RESUME frame with a Stream ID > 0, MUST cause … ERROR[INVALID_SETUP]"."""
+    assert refused(raw) == (INVALID_SETUP, f"bad-setup: the first frame is {named}, it must be SETUP on 0")
+
+
+@pytest.mark.parametrize(
+    "raw, code, message",
+    [
+        (setup()[:12], INVALID_SETUP, "bad-setup: SETUP keepalive time: needs 4 bytes at offset"),
+        (setup(major=2), UNSUPPORTED_SETUP, "bad-version: RSocket 2.0 asked for, this broker speaks 1.0"),
+        (setup(major=0, minor=2), UNSUPPORTED_SETUP, "bad-version: RSocket 0.2 asked for"),
+        (frame(0x01, body=b"\x00\x02\x00\x03"), UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 asked for"),
+        (setup(keepalive_ms=0), INVALID_SETUP, "bad-setup: keepalive time 0 ms and lifetime 90000 ms, both must be"),
+        (setup(lifetime_ms=0), INVALID_SETUP, "bad-setup: keepalive time 20000 ms and lifetime 0 ms, both must be"),
+        (setup(wants_resume=True), REJECTED_SETUP, "resume-unsupported: "),
+    ],
+)
+def test_setup_that_cannot_be_accepted_is_refused(raw: bytes, code: int, message: str) -> None:
+    found_code, found_message = refused(raw)
+    assert found_code == code
+    assert found_message.startswith(message)
+
+
+def test_setup_cut_anywhere_is_refused() -> None:
+    whole = setup()
+    for size in range(6, len(whole) - 1):  # the last byte is data, which has no length
+        code, message = refused(whole[:size])
+        assert (code, message[:17]) == (INVALID_SETUP, "bad-setup: SETUP ")
+
+
+@pytest.mark.parametrize(
+    "keepalive_ms, lifetime_ms, lifetime_s",
+    [
+        (20_000, 90_000, 90.0),
+        (1_000, 1_001, 1.001),
+        (1_000, 1_000, 2.0),
+        (20_000, 500, 20.5),
+        (20_000, 300_000, 300.0),
+        (20_000, 300_001, 300.0),  # D-43
+        (1, 0x7FFFFFFF, 300.0),
+        (150_000, 0x7FFFFFFF, 300.0),
+        (150_001, 0x7FFFFFFF, 300.002),  # a client that speaks so rarely is waited for twice as long
+        (200_000, 350_000, 350.0),
+        (400_000, 1, 400.001),
+        (0x7FFFFFFF, 0x7FFFFFFF, 4294967.294),
+    ],
+)
+def test_lifetime_is_what_the_peer_can_keep(keepalive_ms: int, lifetime_ms: int, lifetime_s: float) -> None:
+    assert opened(setup(keepalive_ms, lifetime_ms)).lifetime_s == pytest.approx(lifetime_s)
+
+
+def test_open_with_keepalive_is_answered_with_its_data() -> None:
+    asked = encode_keepalive(b"abc", respond=True, position=77)
+    assert opened().handle_keepalive(cursor(asked)) == encode_keepalive(b"abc")
+    assert opened().handle_keepalive(cursor(encode_keepalive(b"", respond=True))) == encode_keepalive(b"")
+
+
+def test_keepalive_that_asks_for_no_answer_gets_none() -> None:
+    assert opened().handle_keepalive(cursor(encode_keepalive(b"abc"))) is None
+
+
+def test_keepalive_of_any_length_is_answered() -> None:
+    most = encode_keepalive(bytes(1 << 20), respond=True)
+    assert opened().handle_keepalive(cursor(most)) == encode_keepalive(bytes(1 << 20))
+
+
+def test_keepalive_that_is_cut_gets_no_answer() -> None:
+    asked = encode_keepalive(b"", respond=True)
+    for size in range(6, len(asked)):
+        assert opened().handle_keepalive(cursor(asked[:size])) is None
+
+
+@pytest.mark.parametrize("code", [CONNECTION_ERROR, APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF])
+def test_open_with_error_is_closed(code: int) -> None:
+    connection = opened()
+    assert connection.handle_error(cursor(encode_error(0, code, "bye"))) == ENDS
+    assert connection.state == CLOSED
+    assert connection.setup is not None
+
+
+def test_open_with_connection_close_stays_open_for_its_streams() -> None:
+    connection = opened()
+    assert connection.handle_error(cursor(encode_error(0, CONNECTION_CLOSE, "bye"))) == CLOSES
+    assert connection.state == OPEN
+
+
+@pytest.mark.parametrize("code", [INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME])
+def test_open_with_an_error_about_setup_stays_open(code: int) -> None:
+    """ "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame"."""
+    connection = opened()
+    assert connection.handle_error(cursor(encode_error(0, code, "no"))) == NOTHING
+    assert connection.state == OPEN
+
+
+def test_error_without_a_whole_code_is_ignored() -> None:
+    raw = encode_error(0, CONNECTION_ERROR, "")
+    for size in range(6, len(raw)):
+        connection = opened()
+        assert connection.handle_error(cursor(raw[:size])) == NOTHING
+        assert connection.state == OPEN
+
+
+def test_types_that_we_know_are_never_fatal() -> None:
+    for kind in KIND_NAMES:
+        if kind != EXT:
+            assert not is_fatal(kind, 0)
+    assert not is_fatal(KEEPALIVE, METADATA)
+
+
+@pytest.mark.parametrize("kind", [0x00, 0x0F, 0x10, 0x3E, EXT])
+def test_type_that_we_do_not_know_is_fatal_unless_it_may_be_ignored(kind: int) -> None:
+    assert is_fatal(kind, 0)
+    assert is_fatal(kind, METADATA | 0xFF)
+    assert not is_fatal(kind, IGNORE)
