@@ -200,7 +200,7 @@ def measure(folder: Path, options: list[str]) -> tuple[float, float, int]:
     """Wall and CPU seconds and the largest memory (KiB) of the command, from its start to its end."""
     code = (
         "import sys\n"
-        "from broker.cli import main\n"
+        "from broker.commands.main import main\n"
         "try:\n    main(sys.argv[1:])\n"
         "finally:\n    [peak] = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]\n"
         "    print(peak, file=sys.stderr)\n"  # ru_maxrss would tell ours, which a child inherits

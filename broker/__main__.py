@@ -1,9 +1,9 @@
 """`python -m broker` is `rsocket-broker serve`."""
 
-from broker.hangup import HANGUPS
+from broker.commands.hangup import HANGUPS
 
 HANGUPS.heed()
 
-from broker.cli import serve  # noqa: E402  # takes time
+from broker.commands.main import serve  # noqa: E402  # takes time
 
 serve(prog_name="python -m broker")

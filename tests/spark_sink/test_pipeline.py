@@ -90,7 +90,7 @@ def test_checkpoints_follow_one_another_and_bad_files_are_passed_over(
 
 def driver(folder: Path, *options: str) -> subprocess.Popen[str]:
     """The real command in a group of its own, so that its Java can be killed with it."""
-    command = [sys.executable, "-m", "broker.cli", "pipeline", "run"]
+    command = [sys.executable, "-m", "broker.commands.main", "pipeline", "run"]
     folders = ["--events", str(folder / "events"), "--tables", str(folder / "tables"), "--master", "local[2]"]
     return subprocess.Popen(
         [*command, *folders, *options], cwd=PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True

@@ -79,7 +79,7 @@ def test_what_is_no_socket_stays_and_is_told(socket_folder: Path, tmp_path: Path
 def test_check_warns_on_standard_error_and_says_ok(tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
     path.write_text('[admin]\nlisten = "0.0.0.0:7070"\n')
-    checking = Python(tmp_path / "check.log", "broker.cli", ["check", str(path)], {})
+    checking = Python(tmp_path / "check.log", "broker.commands.main", ["check", str(path)], {})
     checking.launch()
     checking.read_lines(100)
     assert checking.wait(30.0) == 0

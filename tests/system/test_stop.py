@@ -242,7 +242,7 @@ import aiohttp
     [
         (("-m", "broker"), (), 1),
         (("-m", "broker"), ("--workers", "2"), 3),
-        (("-c", "from broker.command import main; main()", "serve"), (), 1),
+        (("-c", "from broker.commands.script import main; main()", "serve"), (), 1),
     ],
     ids=["one", "workers", "console script"],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from broker.workers.plan import worker_id
+from broker.commands.workers.plan import worker_id
 from rsocket_wire.rsocket.frames import ERROR
 from tests.conftest import StartBroker
 from tests.system.certificates import BROKER_NAMES, Authority
@@ -302,7 +302,7 @@ def test_one_worker_is_no_worker_and_as_many_as_cores_are_counted(start_broker: 
 
 
 def test_a_worker_without_a_supervisor_does_nothing(tmp_path: Path) -> None:
-    worker = Python(tmp_path / "w.log", "broker.workers", (), {})
+    worker = Python(tmp_path / "w.log", "broker.commands.workers", (), {})
     worker.launch()
     assert worker.process.stdin is not None
     worker.process.stdin.close()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker import terminal
-from broker.cli import main
+from broker.commands import terminal
+from broker.commands.main import main
 from client_sdk import Service, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.client_sdk.faces.services import Orders
@@ -49,7 +49,7 @@ class Command:
     def __init__(self, *arguments: str) -> None:
         path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker.cli", *arguments],
+            [sys.executable, "-m", "broker.commands.main", *arguments],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -343,7 +343,7 @@ def test_bytes_that_are_no_text_go_as_they_are(broker: SyncLocalBroker) -> None:
 def test_output_that_cannot_be_written_is_one_line(broker: SyncLocalBroker, to: str) -> None:
     line = 'exec "$@" >&-' if to == "closed" else f'exec "$@" >{to}'
     with sync.connect(broker, service=_echo()):
-        command = [sys.executable, "-m", "broker.cli", "call", broker, "--service", "echo"]
+        command = [sys.executable, "-m", "broker.commands.main", "call", broker, "--service", "echo"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
         done = subprocess.run(
             ["/bin/sh", "-c", line, "sh", *command], env=environment, capture_output=True, timeout=RUN_S

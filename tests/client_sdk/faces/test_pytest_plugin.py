@@ -13,7 +13,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
 ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
-PLUGIN = "broker.pytest_plugin"
+PLUGIN = "client_sdk.pytest_plugin"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/sdk/testing.md").read_text(), re.MULTILINE | re.DOTALL)
 RUN_S = 60.0  # a run takes a second; a machine that is busy with other tests takes longer
 
@@ -70,4 +70,4 @@ def test_a_run_without_its_fixtures_imports_nothing_of_the_broker() -> None:
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=True
     )
-    assert done.stdout == "['broker', 'broker.pytest_plugin']\n"
+    assert done.stdout == "['broker', 'client_sdk.pytest_plugin']\n"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.evenness import gini, max_over_mean
+from broker.routing.evenness import gini, max_over_mean
 from broker.routing.shards import mix
 from spark_sink.simulate import keys
 from spark_sink.simulate.keys import Keys

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from broker.cli import main
+from broker.commands.main import main
 from rsocket_wire.wire.frames import SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from spark_sink import terminal

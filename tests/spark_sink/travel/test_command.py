@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.cli import main
+from broker.commands.main import main
 from spark_sink.errors import SinkError
 from spark_sink.moments import moment_at, moment_text
 from spark_sink.travel import command

@@ -12,8 +12,8 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from broker.commands.hangup import HANGUPS
 from broker.edge.descriptors import DESCRIPTORS
-from broker.hangup import HANGUPS
 
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
 STDIN: Final = 0

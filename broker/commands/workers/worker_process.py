@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from admin_api.workers_admin import WorkerState
-from broker.workers.plan import Handed
-from broker.workers.reports import BEAT_S, Report
+from broker.commands.workers.messages import BEAT_S, Report
+from broker.commands.workers.plan import Handed
 
 STARTING: Final = "starting"
 READY: Final = "ready"
@@ -34,7 +34,7 @@ READ_BYTES: Final = 4096  # of beats, at one time
 LIVED_S: Final = 5.0  # it was not the start that failed
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
-COMMAND: Final = (sys.executable, "-m", "broker.workers")
+COMMAND: Final = (sys.executable, "-m", "broker.commands.workers")
 
 _log: Final = logging.getLogger(__name__)
 

@@ -10,8 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from broker.log import one_line
-from broker.terminal import (
+from broker.commands.terminal import (
     STATUSES,
     checked_json,
     complain,
@@ -23,6 +22,7 @@ from broker.terminal import (
     tls_context,
     with_connection_options,
 )
+from broker.log import one_line
 from client_sdk import Payload, Request, Service, connect
 
 DRAIN_S = 5.0  # for what still runs when enough has come

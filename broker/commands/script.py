@@ -2,11 +2,11 @@
 
 import sys
 
-from broker.hangup import HANGUPS
+from broker.commands.hangup import HANGUPS
 
 if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
     HANGUPS.heed()
 
-from broker.cli import main  # takes time
+from broker.commands.main import main  # takes time
 
 __all__ = ["main"]

@@ -263,7 +263,7 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
     tables = data / "tables"
     began = time.monotonic()
     console.print("[bold]7[/]  Spark reads the event files …")
-    command = [sys.executable, "-m", "broker.cli", "pipeline", "run", "--once"]
+    command = [sys.executable, "-m", "broker.commands.main", "pipeline", "run", "--once"]
     command += ["--events", str(data / "events"), "--tables", str(tables)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=SPARK_S, check=False)
     if result.returncode == NOT_INSTALLED:
@@ -273,7 +273,7 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
         console.print(f"   the Spark job failed ({result.returncode}): {result.stderr.strip()[-2000:]}", markup=False)
         return EXIT_FAILED
     console.print(f"   … and made tables of them in {time.monotonic() - began:.0f} s")
-    command = [sys.executable, "-m", "broker.cli", "report", str(tables), "--out", str(data / "report.md")]
+    command = [sys.executable, "-m", "broker.commands.main", "report", str(tables), "--out", str(data / "report.md")]
     if find_spec("plotly") is not None:
         command += ["--html", str(data / "report.html")]
     if subprocess.run(command, check=False).returncode != 0:

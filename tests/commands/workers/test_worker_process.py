@@ -9,11 +9,20 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from broker.commands.workers import worker_process as module
+from broker.commands.workers.messages import BEAT
+from broker.commands.workers.plan import Plan
+from broker.commands.workers.worker_process import (
+    ENDED,
+    FIRST_PAUSE_S,
+    LAST_PAUSE_S,
+    LIVED_S,
+    READY,
+    WAITING,
+    Keeper,
+    next_pause_s,
+)
 from broker.config import load
-from broker.workers import keeper as module
-from broker.workers.keeper import ENDED, FIRST_PAUSE_S, LAST_PAUSE_S, LIVED_S, READY, WAITING, Keeper, next_pause_s
-from broker.workers.plan import Plan
-from broker.workers.reports import BEAT
 from tests.system.waits import soon, until
 
 READS = "import sys; n = int.from_bytes(sys.stdin.buffer.read(4), 'big'); sys.stdin.buffer.read(n)\n"

@@ -1,5 +1,5 @@
 """One worker: a broker that accepts on ports that others accept on, too. The supervisor starts it:
-`python -m broker.workers`.
+`python -m broker.commands.workers`.
 
 Its standard input is a pipe from the supervisor: what it is told, then nothing, and at its end the supervisor is gone.
 A worker without a supervisor would go on with ports that nobody could take, so it stops then, as after SIGTERM.
@@ -17,12 +17,12 @@ from aiohttp import web
 
 from admin_api.app import make_app
 from admin_api.workers import start_unix
-from broker.garbage import Collector
+from broker.commands.garbage import Collector
+from broker.commands.process import heed_signals, prepare, run, stop_at_eof
+from broker.commands.workers.messages import BEAT, BEAT_S, Report
+from broker.commands.workers.plan import Handed
 from broker.log import setup as setup_log
-from broker.process import heed_signals, prepare, run, stop_at_eof
 from broker.server import Server
-from broker.workers.plan import Handed
-from broker.workers.reports import BEAT, BEAT_S, Report
 from rsocket_wire.errors import BrokerError
 
 EXIT_CANNOT_START: Final = 1

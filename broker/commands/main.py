@@ -16,16 +16,16 @@ from admin_api.app import make_app, start_admin
 from admin_api.listener import AdminListener
 from admin_api.workers import make_workers_app
 from broker import VERSION
+from broker.commands.garbage import Collector
+from broker.commands.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
+from broker.commands.process import run as run_in_process
+from broker.commands.workers.plan import usable_cores
+from broker.commands.workers.supervisor import Supervisor
 from broker.config import ConfigErrors, Loaded, load_all
-from broker.garbage import Collector
 from broker.listen import Listen
 from broker.log import setup as setup_log
 from broker.options import Config, options_toml
-from broker.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
-from broker.process import run as run_in_process
 from broker.server import Server
-from broker.workers.plan import usable_cores
-from broker.workers.supervisor import Supervisor
 from rsocket_wire.errors import BrokerError
 
 EXIT_BAD_CONFIG = 2
@@ -37,14 +37,14 @@ _log = logging.getLogger("broker")
 
 # Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
 ELSEWHERE = {
-    "bench": "broker.bench",
-    "call": "broker.call",
+    "bench": "broker.commands.bench",
+    "call": "broker.commands.call",
     "ctl": "admin_api.ctl",
-    "demo": "broker.demo",
-    "offer": "broker.offer",
+    "demo": "broker.commands.demo",
+    "offer": "broker.commands.offer",
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
-    "shard-plan": "broker.shard_plan",
+    "shard-plan": "broker.commands.shard_plan",
     "table": "spark_sink.travel.command",
     "simulate": "spark_sink.simulate.command",
 }

@@ -12,8 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from broker.log import one_line
-from broker.terminal import (
+from broker.commands.terminal import (
     EXIT_APPLICATION,
     EXIT_DEADLINE,
     STATUSES,
@@ -30,6 +29,7 @@ from broker.terminal import (
     tls_context,
     with_connection_options,
 )
+from broker.log import one_line
 from client_sdk import Address, Client, Flow, Payload, address, connect, multicast, shard
 from client_sdk.sync.feeding import Fed
 

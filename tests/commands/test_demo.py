@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.demo import MARKER, broker_process, clear, demo
+from broker.commands.demo import MARKER, broker_process, clear, demo
 from rsocket_wire.errors import BrokerError
 
 BAD_FOLDER = 2

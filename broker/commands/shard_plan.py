@@ -15,7 +15,7 @@ import click
 
 from admin_api.remote import DEFAULT_ADMIN, Remote, url_of
 from admin_api.tables import print_table
-from broker.evenness import gini, max_over_mean
+from broker.routing.evenness import gini, max_over_mean
 from broker.routing.route_sets import RouteSet
 from broker.routing.shard_methods import NAMES, ShardMethod, ShardMethods
 from broker.routing.shards import key_hash

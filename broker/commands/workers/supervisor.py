@@ -24,10 +24,10 @@ from dataclasses import replace
 from typing import Final
 
 from admin_api.workers_admin import WorkerState
+from broker.commands.workers.plan import Plan
+from broker.commands.workers.ports import Ports
+from broker.commands.workers.worker_process import COMMAND, READY, Keeper
 from broker.options import Config
-from broker.workers.keeper import COMMAND, READY, Keeper
-from broker.workers.plan import Plan
-from broker.workers.ports import Ports
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text
 

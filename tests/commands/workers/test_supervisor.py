@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.commands.workers import supervisor as module
+from broker.commands.workers.supervisor import Supervisor
+from broker.commands.workers.worker_process import ENDED, READY, Keeper
 from broker.config import load
-from broker.workers import supervisor as module
-from broker.workers.keeper import ENDED, READY, Keeper
-from broker.workers.supervisor import Supervisor
 from rsocket_wire.errors import BrokerError
+from tests.commands.workers.test_worker_process import READS, SAYS_READY, WAITS
 from tests.system.waits import soon, until
-from tests.workers.test_keeper import READS, SAYS_READY, WAITS
 
 ID = "6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"
 COUNTS = """

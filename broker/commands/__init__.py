@@ -1,0 +1,1 @@
+"""What people and systems start: the commands of `rsocket-broker`, and the processes behind them. May know all."""
