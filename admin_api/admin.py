@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from broker.config.options import Config
 from broker.core import Core
-from broker.options import Config
 from broker.views import DialView, EdgeView, EventFilesView, Moment
 from rsocket_wire.wire.tags import Tag
 

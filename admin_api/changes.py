@@ -17,7 +17,7 @@ from admin_api.bodies import Terms, destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from admin_api.schemas import json_response
 from broker import views
-from broker.options import Config
+from broker.config.options import Config
 from broker.views import DrainView, Part
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id

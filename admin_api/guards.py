@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from admin_api.errors import AdminError, Handler, shown
-from broker.hosts import is_known_host, own_names
-from broker.options import Config
+from broker.config.hosts import is_known_host, own_names
+from broker.config.options import Config
 
 HOST: Final = "Host"
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from broker.options import Config
+from broker.config.options import Config
 
 
 class WorkerState(msgspec.Struct, frozen=True):

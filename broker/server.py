@@ -17,7 +17,10 @@ from typing import Any
 
 from broker import VERSION
 from broker.cluster.settings import ClusterSettings
-from broker.cluster_config import NO_NAME, cluster_settings_of, found_peers, reachable
+from broker.config.cluster import NO_NAME, cluster_settings_of, found_peers, reachable
+from broker.config.hosts import own_names
+from broker.config.options import SERVICE_KEYS, Config, EventOptions, LogOptions, one_of_requests
+from broker.config.urls import Listen
 from broker.core import COMPILED, Core, CoreSettings
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
@@ -30,11 +33,8 @@ from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.singles import SingleRequests
-from broker.hosts import own_names
 from broker.limited_log import STRANGERS
-from broker.listen import Listen
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
-from broker.options import SERVICE_KEYS, Config, EventOptions, LogOptions, one_of_requests
 from broker.routing.dice import Dice
 from broker.routing.policies import Policy
 from broker.views import DialView, EdgeView, Moment

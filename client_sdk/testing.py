@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker.config import ConfigErrors, load
+from broker.config.load import ConfigErrors, load
 from broker.server import Server
 from broker.views import Part, TagFilter, connections, routes, totals
 from client_sdk.broker_process import BrokerProcess

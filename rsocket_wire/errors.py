@@ -4,7 +4,7 @@
      └─ InvalidFrame             bytes that are no frame: ends the request or the connection that carried them
          └─ UnsupportedVersion   a frame of another major version (D-04)
 
-    ConfigErrors                 of broker.config, interpreted and so no subclass: ends the process before it began
+    ConfigErrors                 of broker.config.load, interpreted and so no subclass: ends the process before it began
     Refusal                      not an exception: the ERROR frame that a peer is about to get
 
 Every text that reaches a peer begins with a code word from `CODE_WORDS`, so that programs can act on it;

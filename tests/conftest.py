@@ -15,7 +15,7 @@ from typing import NoReturn
 import hypothesis
 import pytest
 
-from broker.config import load
+from broker.config.load import load
 from broker.limited_log import STRANGERS
 from broker.server import Server
 from tests.interop.node import Node, NodeMissing, install

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from broker.build_hook import compiled_modules
+from broker.config.options import OPTIONS
 from broker.core import CoreSettings
 from broker.forwarding.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.life.durations import Durations
 from broker.life.guards import BURST_S, SPENT, Census, Rate
-from broker.options import OPTIONS
 from broker.routing.policies import Policy
 from broker.routing.stickiness import MAX_CHOICES
 from rsocket_wire.errors import APPLICATION_ERROR, CONNECTION_ERROR, REJECTED, REJECTED_SETUP

@@ -5,11 +5,11 @@ from dataclasses import fields
 import pytest
 
 from broker import VERSION, views
+from broker.config.options import Config, ServerOptions
+from broker.config.urls import Listen
 from broker.core import CoreSettings
 from broker.events import bucket_of
 from broker.forwarding.flows import Counts
-from broker.listen import Listen
-from broker.options import Config, ServerOptions
 from broker.routing.policies import Policy
 from broker.views import (
     ClosedConnectionView,

@@ -21,10 +21,10 @@ from broker.commands.process import heed_signals, prepare, say_shortage, stop_at
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
-from broker.config import ConfigErrors, Loaded, load_all
-from broker.listen import Listen
+from broker.config.load import ConfigErrors, Loaded, load_all
+from broker.config.options import Config, options_toml
+from broker.config.urls import Listen
 from broker.log import setup as setup_log
-from broker.options import Config, options_toml
 from broker.server import Server
 from rsocket_wire.errors import BrokerError
 

@@ -16,12 +16,12 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from broker.config.urls import PeerUrl
 from broker.edge.origins import address_of
 from broker.edge.resolver import Found, Resolver, look_up
 from broker.edge.shell import Shell
 from broker.edge.tcp import TcpLink
 from broker.edge.websocket import Dialled
-from broker.listen import PeerUrl
 from rsocket_wire.errors import BrokerError
 
 DIAL_EVERY_S: Final = 0.05  # how often the core is asked whom to dial

@@ -8,7 +8,7 @@ import socket
 import struct
 from typing import Any, Final
 
-from broker.principal import Principal
+from broker.config.principal import Principal
 
 _UCRED: Final = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of Linux
 PREFIX_BITS: Final = 64  # of an IPv6 address: a host has all addresses behind them and can change at will

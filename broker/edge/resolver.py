@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import Final
 
-from broker.listen import Listen, PeerUrl
+from broker.config.urls import Listen, PeerUrl
 
 LOOKUP_S: Final = 5.0  # for one lookup; a server of names that is silent for so long is asked anew later
 MAX_FOUND: Final = 256  # URLs of one name: more than a cluster has brokers

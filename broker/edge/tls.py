@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from broker.certificates import load_pair
+from broker.config.certificates import load_pair
 from rsocket_wire.errors import BrokerError
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}

@@ -14,6 +14,8 @@ from functools import reduce
 from typing import Final, TypeAlias, TypeVar
 
 from broker import VERSION
+from broker.config.options import OPTIONS, SERVICE_KEYS, Config, describe
+from broker.config.urls import Listen
 from broker.core import COMPILED, Core
 from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
@@ -21,8 +23,6 @@ from broker.forwarding.peers import Peer
 from broker.life.closed import ClosedPeer
 from broker.life.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.life.durations import Durations
-from broker.listen import Listen
-from broker.options import OPTIONS, SERVICE_KEYS, Config, describe
 from broker.routing.bitmaps import Slots
 from broker.routing.outliers import ejections_left
 from broker.routing.table import Route, normal_tag

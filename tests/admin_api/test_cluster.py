@@ -15,8 +15,8 @@ from admin_api.ctl import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
+from broker.config.options import AdminOptions, Config
 from broker.forwarding.hops import MAX_PATHS
-from broker.options import AdminOptions, Config
 from broker.views import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.annotations import Annotations

@@ -12,7 +12,7 @@ from admin_api import event_files
 from admin_api.app import EVENTS, make_app
 from admin_api.event_files import CHUNK_BYTES, MAX_SENDS
 from admin_api.workers import make_workers_app
-from broker.options import Config, EventOptions
+from broker.config.options import Config, EventOptions
 from spark_sink.segments import segment_name
 from tests.admin_api.fakes import FakeAdmin, shop
 from tests.admin_api.test_app import get, problem

@@ -20,7 +20,7 @@ from admin_api import workers_ask
 from admin_api.app import CHANGES, ENDPOINTS, make_app
 from admin_api.workers import MISSING, WorkersApi, make_workers_app, start_unix
 from admin_api.workers_admin import WorkerState
-from broker.options import AdminOptions, BrokerOptions, Config
+from broker.config.options import AdminOptions, BrokerOptions, Config
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import load
+from broker.config.load import load
 from broker.server import Server
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.wire.frames import Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, decode_frame

@@ -17,7 +17,7 @@ from typing import IO, Any, get_args
 
 import pytest
 
-from broker.options import EventOptions, LogFormat, LogLevel, LogOptions
+from broker.config.options import EventOptions, LogFormat, LogLevel, LogOptions
 from broker.server import writer_arguments
 from spark_sink import writer as writer_module
 from spark_sink.frames import FrameSplitter

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType, web
 
-from broker.config import load
+from broker.config.load import load
+from broker.config.urls import PeerUrl
 from broker.core import Core, CoreSettings
 from broker.edge import dialer as dialer_module
 from broker.edge.dialer import Dialer
 from broker.edge.shell import Shell
 from broker.edge.tls import client_context
 from broker.forwarding.peers import Peer
-from broker.listen import PeerUrl
 from broker.routing.dice import Dice
 from broker.server import Server
 from rsocket_wire.errors import BrokerError

@@ -10,9 +10,9 @@ import dns.rcode
 import dns.rrset
 import pytest
 
+from broker.config.urls import PeerUrl
 from broker.edge import resolver
 from broker.edge.resolver import MAX_FOUND, Resolver, look_up
-from broker.listen import PeerUrl
 from tests.system.waits import soon
 
 

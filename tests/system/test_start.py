@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.toml import shown_value
 from broker.core import COMPILED
-from broker.toml_lines import shown_value
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess, Python
 from tests.system.wires import Wire

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 import uvloop
 
-from broker.certificates import load_pair
+from broker.config.certificates import load_pair
 from broker.edge.unconfirmed import unconfirmed_bytes
 from tests.system.certificates import BROKER_NAMES, Authority
 from tests.system.waits import TEST_S, until

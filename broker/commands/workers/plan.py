@@ -20,11 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.cluster_config import NO_NAME, is_in_cluster
-from broker.cluster_options import ClusterOptions
-from broker.listen import PeerUrl
-from broker.options import Config
-from broker.principal import Principal
+from broker.config.cluster import NO_NAME, is_in_cluster
+from broker.config.cluster_options import ClusterOptions
+from broker.config.options import Config
+from broker.config.principal import Principal
+from broker.config.urls import PeerUrl
 
 LENGTH_BYTES: Final = 4  # in front of what a worker is told
 ID_NAME: Final = "worker {}"  # in uuid5

@@ -13,7 +13,7 @@ import socket
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.listen import Listen
+from broker.config.urls import Listen
 from rsocket_wire.errors import BrokerError
 
 MAX_TRIES: Final = 8  # to find a port that is free at all addresses of a host

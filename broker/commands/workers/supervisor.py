@@ -27,7 +27,7 @@ from admin_api.workers_admin import WorkerState
 from broker.commands.workers.plan import Plan
 from broker.commands.workers.ports import Ports
 from broker.commands.workers.worker_process import COMMAND, READY, Keeper
-from broker.options import Config
+from broker.config.options import Config
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text
 

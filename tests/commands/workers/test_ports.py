@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from broker.commands.workers.ports import Ports
+from broker.config.urls import Listen
 from broker.edge.accept import accept
-from broker.listen import Listen
 from rsocket_wire.errors import BrokerError
 
 

@@ -14,7 +14,7 @@ import pytest
 from broker.commands.workers import supervisor as module
 from broker.commands.workers.supervisor import Supervisor
 from broker.commands.workers.worker_process import ENDED, READY, Keeper
-from broker.config import load
+from broker.config.load import load
 from rsocket_wire.errors import BrokerError
 from tests.commands.workers.test_worker_process import READS, SAYS_READY, WAITS
 from tests.system.waits import soon, until

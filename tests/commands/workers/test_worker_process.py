@@ -22,7 +22,7 @@ from broker.commands.workers.worker_process import (
     Keeper,
     next_pause_s,
 )
-from broker.config import load
+from broker.config.load import load
 from tests.system.waits import soon, until
 
 READS = "import sys; n = int.from_bytes(sys.stdin.buffer.read(4), 'big'); sys.stdin.buffer.read(n)\n"

@@ -14,7 +14,7 @@ from aiohttp import web
 from admin_api import event_files
 from admin_api.app import make_app, start_admin
 from admin_api.listener import AdminListener
-from broker.options import Config, EventOptions
+from broker.config.options import Config, EventOptions
 from spark_sink.errors import BadFolder, LostRows
 from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.source import http_store, stores

@@ -1,9 +1,9 @@
 """Every option of the broker: its name, type, default, unit, range, reason and example.
 
-An option is declared once, as an annotated field of its section's class below or in `broker.cluster_options`; the
-command line, the environment, the TOML file, the table in `docs/configuration.md` and the output of `rsocket-broker
-check --options` all come from that line. How options are read and checked is the matter of `broker.config`; the broker
-does not know who reads them.
+An option is declared once, as an annotated field of its section's class below or in `broker.config.cluster_options`;
+the command line, the environment, the TOML file, the table in `docs/configuration.md` and the output of `rsocket-broker
+check --options` all come from that line. How options are read and checked is the matter of `broker.config.load`; the
+broker does not know who reads them.
 """
 
 # ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from broker.cluster_options import AnnotationOptions, ClusterOptions, Locality
-from broker.listen import Listen
-from broker.option import Option, option
-from broker.toml_lines import either, toml_text
+from broker.config.cluster_options import AnnotationOptions, ClusterOptions, Locality
+from broker.config.option import Option, option
+from broker.config.toml import either, toml_text
+from broker.config.urls import Listen
 from rsocket_wire.wire.tags import MAX_TAGS, MAX_VALUE_BYTES
 
 VARIABLE_PREFIX: Final = "RSB_"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from broker.toml_lines import either, shown_value
+from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
 
 LISTEN_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from broker.toml_lines import shown_value
+from broker.config.toml import shown_value
 from rsocket_wire.errors import BrokerError
 
 # What people write for the attributes that OpenSSL, and with it Python, calls by long names (RFC 4514, section 3).

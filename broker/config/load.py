@@ -9,7 +9,7 @@ Four sources, the upper wins:
 
 `load` reads all four to their ends and reports every mistake together, also one that a stronger source would have
 hidden. It looks at files (certificates) but opens no socket. What is no mistake and not wise either (`config_warnings`)
-it tells beside the configuration. Which options there are, and what each may be, stands in `broker.options`.
+it tells beside the configuration. Which options there are, and what each may be, stands in `broker.config.options`.
 """
 
 import difflib
@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from broker.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
-from broker.cluster_config import cluster_mistakes
-from broker.config_warnings import config_warnings
-from broker.hosts import read_name, read_origin
-from broker.listen import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
-from broker.options import (
+from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
+from broker.config.cluster import cluster_mistakes
+from broker.config.hosts import read_name, read_origin
+from broker.config.options import (
     MAX_NAME_BYTES,
     MAX_SERVICES,
     OPTIONS,
@@ -37,8 +35,10 @@ from broker.options import (
     is_chooser,
     one_of_requests,
 )
-from broker.principal import Principal, split_list
-from broker.toml_lines import TomlLines, either, shown_value, syntax_mistake, toml_key
+from broker.config.principal import Principal, split_list
+from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key
+from broker.config.urls import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
+from broker.config.warnings import config_warnings
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
 

@@ -1,7 +1,7 @@
 """A TOML text as people see it: on which line a key stands, what is no TOML, and how a value is quoted to them.
 
 tomllib gives values and forgets where they stood; this keeps the places and no values. It knows no option: a key is
-any dotted name, and whether it means anything is decided in `broker.config`.
+any dotted name, and whether it means anything is decided in `broker.config.load`.
 """
 
 import json

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.principal import SHORT_NAMES, Principal, split_list
+from broker.config.principal import SHORT_NAMES, Principal, split_list
 from rsocket_wire.errors import BrokerError
 
 ACME = (("organizationName", "Acme"),)

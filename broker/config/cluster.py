@@ -7,10 +7,10 @@ from typing import Final
 
 from broker.cluster.infos import fault_of_name
 from broker.cluster.settings import ClusterSettings
-from broker.cluster_options import MIN_SECRET_BYTES, ClusterOptions
-from broker.listen import WILDCARDS, Listen, PeerUrl
-from broker.options import OPTIONS, Config
-from broker.toml_lines import shown_value
+from broker.config.cluster_options import MIN_SECRET_BYTES, ClusterOptions
+from broker.config.options import OPTIONS, Config
+from broker.config.toml import shown_value
+from broker.config.urls import WILDCARDS, Listen, PeerUrl
 from rsocket_wire.wire.ids import parse_id
 
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so

@@ -5,9 +5,9 @@ Decides what is worth a warning; nothing here keeps a broker from its start.
 
 from typing import Final
 
-from broker.certificates import is_open_to_all
-from broker.options import Config
-from broker.toml_lines import shown_value
+from broker.config.certificates import is_open_to_all
+from broker.config.options import Config
+from broker.config.toml import shown_value
 
 CHMOD: Final = "chmod o-r takes that away"
 

@@ -1,4 +1,4 @@
-"""One option: its default, and what stands beside it. Which options there are stands in `broker.options`."""
+"""One option: its default, and what stands beside it. Which options there are stands in `broker.config.options`."""
 
 from dataclasses import dataclass, field
 from typing import Final, TypeVar

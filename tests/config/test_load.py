@@ -1,4 +1,4 @@
-"""broker.config, and options, listen and toml_lines below it.
+"""broker.config.load, and options, listen and toml_lines below it.
 
 Each mistake has its sentence and place, all of them come at once, and the document is in step.
 """
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ConfigErrors, Mistake, load, load_all
-from broker.forwarding.settings import Settings
-from broker.listen import Listen
-from broker.options import (
+from broker.config.load import ConfigErrors, Mistake, load, load_all
+from broker.config.options import (
     CHOOSERS,
     MAX_SERVICES,
     SERVICE_KEYS,
@@ -23,13 +21,15 @@ from broker.options import (
     options_markdown,
     options_toml,
 )
+from broker.config.urls import Listen
+from broker.forwarding.settings import Settings
 from broker.routing.methods import Methods
 from broker.routing.policies import Policy
 from broker.server import settings_of
 from rsocket_wire.errors import BrokerError
 from tests.pem import CERTIFICATE, ENCRYPTED_KEY, KEY, OTHER_KEY
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 SCHEMES = "tcp, tls, ws, wss or unix"
 A_CHOOSER = (
     '"round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma", "zone_first" or "sticky", '

@@ -1,12 +1,12 @@
-"""The options of a broker among brokers: sections [cluster] and [annotations]. See `broker.options`."""
+"""The options of a broker among brokers: sections [cluster] and [annotations]. See `broker.config.options`."""
 
 # ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from broker.listen import Listen, PeerUrl
-from broker.option import option
+from broker.config.option import option
+from broker.config.urls import Listen, PeerUrl
 
 MIN_SECRET_BYTES: Final = 16  # fewer can be guessed from one handshake that somebody overheard
 

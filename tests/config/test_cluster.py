@@ -1,4 +1,4 @@
-"""broker.cluster_config: which options among brokers go together, what the core is told, and that secrets stay so."""
+"""broker.config.cluster: which options among brokers go together, what the core is told, and that secrets stay so."""
 
 import socket
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.settings import ClusterSettings
-from broker.cluster_config import cluster_settings_of, found_peers, reachable
-from broker.config import ConfigErrors, load
-from broker.listen import Listen, PeerUrl
-from broker.options import Config
+from broker.config.cluster import cluster_settings_of, found_peers, reachable
+from broker.config.load import ConfigErrors, load
+from broker.config.options import Config
+from broker.config.urls import Listen, PeerUrl
 from broker.views import config_view
 from tests.pem import CERTIFICATE
 

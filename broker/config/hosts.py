@@ -14,8 +14,8 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlsplit
 
-from broker.options import Config
-from broker.toml_lines import shown_value
+from broker.config.options import Config
+from broker.config.toml import shown_value
 from rsocket_wire.errors import BrokerError
 
 NULL: Final = "null"  # the origin of files, and of pages in a sandbox
