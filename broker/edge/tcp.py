@@ -89,6 +89,8 @@ class TcpLink(asyncio.Protocol):
     def write(self, pieces: list[Piece]) -> None:
         assert self._transport is not None
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
+            if self._transport.is_closing():  # it has failed, which is told later; uvloop's would raise RuntimeError
+                return
             self._transport.write(piece)
 
     def end(self) -> None:

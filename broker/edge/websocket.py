@@ -135,11 +135,11 @@ class WebSocketLink(asyncio.Protocol):
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
             behind = self._writer.pass_on(len(piece)) if isinstance(piece, memoryview) else None
             if behind is None:
-                self._transport.write(self._writer.encode(bytes(piece)))
+                self._send(self._writer.encode(bytes(piece)))
                 continue
-            self._transport.write(piece)
+            self._send(piece)
             if behind:
-                self._transport.write(behind)
+                self._send(behind)
 
     def end(self) -> None:
         self._reader.drop()
@@ -174,7 +174,12 @@ class WebSocketLink(asyncio.Protocol):
         """Only the latest one, and none while the other end takes nothing (section 5.5.3): they cannot pile up."""
         said, self._reader.pong = self._reader.pong, None
         if said is not None and not self._is_closing:
-            self._transport.write(self._writer.control(PONG, said))
+            self._send(self._writer.control(PONG, said))
+
+    def _send(self, data: Piece) -> None:
+        """Nothing on a transport that has failed, which is told later: uvloop's would raise RuntimeError."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def _say_close(self, code: int) -> None:
         """Then it is the other end's turn, for GOODBYE_S."""
@@ -182,7 +187,7 @@ class WebSocketLink(asyncio.Protocol):
             return
         self._is_closing = True
         self._transport.write(self._writer.control(CLOSE, code.to_bytes(2, "big") if code else b""))
-        self._transport.resume_reading()
+        self.resume()
         # Not abort(): what waits may take longer, and the shell ends who does not take it.
         self._deadline = asyncio.get_running_loop().call_later(GOODBYE_S, self._transport.close)
 

@@ -139,6 +139,8 @@ class WebSocketLink(SocketLink):
         """The latest one, once the other side takes what is written."""
         if self._reader.pong is not None and not self._is_congested and not self._is_closing:
             said, self._reader.pong = self._reader.pong, None
+            if self._transport.is_closing():  # it has failed; uvloop's would raise RuntimeError
+                return
             self._transport.write(self._writer.control(PONG, said))
 
     def _say_close(self, code: int) -> None:

@@ -6,6 +6,9 @@ import contextlib
 import aiohttp
 import pytest
 
+from broker.edge.tcp import TcpLink
+from broker.edge.websocket import WebSocketLink
+from broker.server import Server
 from rsocket_wire.rsocket.frames import PAYLOAD, REQUEST_RESPONSE, encode_request
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from tests.fakes import address, addressed
@@ -74,3 +77,42 @@ async def test_frames_arrive_in_the_order_in_which_they_were_sent(broker_process
             (stream_id, str(at).encode()) for at, stream_id in enumerate(ids)
         ]
         await asyncio.gather(caller.close(), service.close())
+
+
+class Failing(asyncio.Transport):
+    """As uvloop's: the first write finds that the other end is gone, and the loop tells it later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.writes > 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.writes:
+            raise RuntimeError("the handler is closed")
+        self.writes += 1
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_nothing_is_written_to_a_transport_that_has_failed_in_this_turn(server: Server, scheme: str) -> None:
+    transport = Failing()
+    link: TcpLink | WebSocketLink
+    if scheme == "tcp":
+        link = TcpLink(server.shell, scheme)
+        link.connection_made(transport)
+    else:
+        link = WebSocketLink(server.shell, transport, is_from_client=True)
+        link.begin("ws", "", b"")
+    link.write([b"one", memoryview(bytes(100_000)), b"two"])
+    link.write([b"three"])
+    link.resume()
+    assert transport.writes == 1
+    link.connection_lost(None)
