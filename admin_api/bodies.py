@@ -17,7 +17,7 @@ REDIRECT_FIELDS: Final = ("to",)
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How something is drained, see `broker.life.drains`."""
+    """How something is drained, see `broker.connections.drains`."""
 
     grace_s: float  # seconds
     spread_s: float  # seconds

@@ -14,6 +14,22 @@ from typing import Final
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.settings import ClusterSettings
+from broker.connections.closed import ClosedPeer
+from broker.connections.deadlines import NEVER, Deadlines
+from broker.connections.drains import Drains
+from broker.connections.ends import Ends
+from broker.connections.last_ends import LastEnds
+from broker.connections.limits import Crowd
+from broker.connections.migration import Farewell
+from broker.connections.protection import Protection
+from broker.connections.rate_limits import SPENT, Rate
+from broker.connections.registration import Offers
+from broker.connections.sessions import Move, Sessions
+from broker.event_log.histogram import Durations
+from broker.event_log.log import Diary
+from broker.event_log.route_events import tell_dropped, tell_slow
+from broker.event_log.snapshots import Snapshots
+from broker.event_log.start_event import started_tags
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
@@ -30,22 +46,6 @@ from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import is_behind
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import SingleRequests
-from broker.life.closed import ClosedPeer
-from broker.life.crowd import Crowd
-from broker.life.deadlines import NEVER, Deadlines
-from broker.life.diary import Diary
-from broker.life.drains import Drains
-from broker.life.durations import Durations
-from broker.life.ends import Ends
-from broker.life.farewell import Farewell
-from broker.life.guards import SPENT, Rate
-from broker.life.last_ends import LastEnds
-from broker.life.offers import Offers
-from broker.life.protection import Protection
-from broker.life.route_events import tell_dropped, tell_slow
-from broker.life.sessions import Move, Sessions
-from broker.life.snapshots import Snapshots
-from broker.life.started import started_tags
 from broker.routing.dice import Dice
 from broker.routing.policies import Policies
 from broker.routing.query import Query

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.connections.closed import MAX_CLOSED
 from broker.core import CoreSettings
 from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
-from broker.life.closed import MAX_CLOSED
 from rsocket_wire.errors import (
     CANCELED,
     CONNECTION_CLOSE,

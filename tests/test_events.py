@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker import VERSION
 from broker.core import COMPILED, CoreSettings
+from broker.event_log.log import MAX_EVENTS
 from broker.events import (
     FLOW,
     FLOW_FIELDS,
@@ -21,7 +22,6 @@ from broker.events import (
     bucket_low_us,
     bucket_of,
 )
-from broker.life.diary import MAX_EVENTS
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import START_MS, World, address, composite, route_id, tags_of

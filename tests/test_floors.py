@@ -16,7 +16,8 @@ FLOORS = [
     ["broker", "broker.events"],
     ["broker.routing"],
     ["broker.forwarding"],
-    ["broker.life"],
+    ["broker.event_log"],
+    ["broker.connections"],
     ["broker.cluster"],
     ["broker.core"],
     ["broker.config", "broker.log", "broker.limited_log"],
@@ -24,7 +25,7 @@ FLOORS = [
     ["broker.views"],
     ["broker.server"],
 ]
-CORE_FLOORS = 6  # so many floors from below are the core
+CORE_FLOORS = 7  # so many floors from below are the core
 SHARED = "rsocket_wire"  # below all other packages: errors, then wire, then rsocket
 # Packages beside the broker, and all that they may know of other packages but the shared one.
 NEIGHBOURS = {

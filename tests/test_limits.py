@@ -12,10 +12,10 @@ import pytest
 
 from broker.build_hook import compiled_modules
 from broker.config.options import OPTIONS
+from broker.connections.rate_limits import BURST_S, SPENT, Census, Rate
 from broker.core import CoreSettings
+from broker.event_log.histogram import Durations
 from broker.forwarding.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
-from broker.life.durations import Durations
-from broker.life.guards import BURST_S, SPENT, Census, Rate
 from broker.routing.policies import Policy
 from broker.routing.stickiness import MAX_CHOICES
 from rsocket_wire.errors import APPLICATION_ERROR, CONNECTION_ERROR, REJECTED, REJECTED_SETUP
@@ -74,7 +74,7 @@ def modules() -> list[str]:
 
 
 def full_name(module: str) -> str:
-    """`broker.life.closed` of `life.closed`; those of other packages are whole."""
+    """`broker.connections.closed` of `life.closed`; those of other packages are whole."""
     return module if module.startswith(("client_sdk.", "admin_api.", "rsocket_wire.")) else f"broker.{module}"
 
 

@@ -14,7 +14,7 @@ Wrong proofs slow their address down: what comes from there is answered SLOW_S l
 from typing import Final
 
 from broker.cluster.neighbours import Neighbour
-from broker.life.guards import SPENT, Rate
+from broker.connections.rate_limits import SPENT, Rate
 
 MAX_GREETING: Final = 64  # connections that have said they are brokers and not proved it
 MAX_STRANGERS: Final = 32  # of them from addresses of which no broker is known; the others are kept for known ones

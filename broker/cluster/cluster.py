@@ -24,12 +24,12 @@ from broker.cluster.redirects import Redirect, Redirects
 from broker.cluster.replica import MAX_STAMP_MS, Replica
 from broker.cluster.roster import NEVER, Roster
 from broker.cluster.settings import ClusterSettings
+from broker.connections.drains import Drains
+from broker.connections.ends import Ends
+from broker.event_log.log import Diary
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
-from broker.life.diary import Diary
-from broker.life.drains import Drains
-from broker.life.ends import Ends
 from broker.routing.dice import Dice
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal

@@ -14,10 +14,10 @@ from broker.cluster.members import Member
 from broker.cluster.neighbours import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
 from broker.cluster.proof import nonce
 from broker.cluster.settings import ClusterSettings
+from broker.connections.ends import Ends
+from broker.connections.heralds import Herald
 from broker.forwarding.links import Link
 from broker.forwarding.peers import Peer
-from broker.life.ends import Ends
-from broker.life.heralds import Herald
 from broker.routing.dice import Dice
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import Setup

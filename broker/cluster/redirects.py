@@ -8,8 +8,8 @@ from typing import Final
 
 from broker.cluster.adverts import Adverts
 from broker.cluster.notes import RedirectNote
+from broker.event_log.log import Diary
 from broker.events import REDIRECT_REMOVED, REDIRECT_SET
-from broker.life.diary import Diary
 from broker.routing.query import Query
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import MAX_NAME_BYTES

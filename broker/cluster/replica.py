@@ -16,14 +16,14 @@ from broker.cluster.answers import Answers
 from broker.cluster.members import Member
 from broker.cluster.notes import RedirectNote
 from broker.cluster.redirects import redirect_key
+from broker.connections.drains import Drains
+from broker.connections.ends import Ends
+from broker.event_log.log import Diary
+from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
-from broker.life.diary import Diary
-from broker.life.drains import Drains
-from broker.life.ends import Ends
-from broker.life.route_events import owner_text, tell_route
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError

@@ -17,10 +17,10 @@ from broker.cluster.neighbours import Neighbour, broker_entry
 from broker.cluster.paths import Paths
 from broker.cluster.replica import MAX_STAMP_MS, Replica
 from broker.cluster.settings import ClusterSettings
+from broker.event_log.log import Diary
 from broker.events import BROKER_JOINED, BROKER_LEFT
 from broker.forwarding.hops import Hops
 from broker.forwarding.remotes import Remote
-from broker.life.diary import Diary
 from rsocket_wire.wire.frames import MIME_TYPE
 
 NEVER: Final = float("inf")

@@ -17,9 +17,9 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from broker.connections.rate_limits import Census
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.origins import address_of, name_of
-from broker.life.guards import Census
 
 HANDSHAKE_EXTRA_S: Final = 3.0  # of a TLS handshake beyond the time to the SETUP: it is two or three round trips more
 TOLD_N: Final = 64  # handshakes at a time where all connections are there: whoever is one too many is told so in TLS

@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import Final, cast
 
 from broker.config.hosts import is_known_host, may_open
+from broker.connections.rate_limits import Census
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, TURN_BYTES, Shell
@@ -26,7 +27,6 @@ from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
-from broker.life.guards import Census
 from broker.limited_log import STRANGERS
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 

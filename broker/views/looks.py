@@ -16,13 +16,13 @@ from typing import Final, TypeAlias, TypeVar
 from broker import VERSION
 from broker.config.options import OPTIONS, SERVICE_KEYS, Config, describe
 from broker.config.urls import Listen
+from broker.connections.closed import ClosedPeer
+from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
+from broker.event_log.histogram import Durations
 from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
-from broker.life.closed import ClosedPeer
-from broker.life.drains import BROKER, ROUTE, TAG, Drain, tag_name
-from broker.life.durations import Durations
 from broker.routing.bitmaps import Slots
 from broker.routing.outliers import ejections_left
 from broker.routing.table import Route, normal_tag

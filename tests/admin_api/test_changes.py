@@ -12,7 +12,7 @@ from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import is_local
 from admin_api.errors import PROBLEMS
 from broker.config.options import AdminOptions, Config, ServerOptions
-from broker.life.drains import MAX_DRAINS
+from broker.connections.drains import MAX_DRAINS
 from broker.routing.table import Route
 from rsocket_wire.errors import CONNECTION_CLOSE
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE

@@ -8,16 +8,16 @@ Decides whether the frame is one, and whose route is in the table after it.
 
 from typing import Final
 
+from broker.connections.drains import Drains
+from broker.connections.ends import Ends
+from broker.connections.heralds import Herald
+from broker.connections.rate_limits import SPENT, Rate
+from broker.event_log.log import Diary
+from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
-from broker.life.diary import Diary
-from broker.life.drains import Drains
-from broker.life.ends import Ends
-from broker.life.guards import SPENT, Rate
-from broker.life.heralds import Herald
-from broker.life.route_events import owner_text, tell_route
 from broker.routing.loads import Load
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError

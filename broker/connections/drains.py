@@ -15,12 +15,12 @@ Decides who is masked and whose turn it is; the closing itself is the core's.
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from broker.connections.ends import Ends
+from broker.connections.migration import DIAL_S, Farewell
+from broker.event_log.log import Diary
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
-from broker.life.diary import Diary
-from broker.life.ends import Ends
-from broker.life.farewell import DIAL_S, Farewell
 from broker.routing.table import Route, Table, normal_tag
 from rsocket_wire.errors import CONNECTION_CLOSE, BrokerError
 from rsocket_wire.wire.ids import id_text

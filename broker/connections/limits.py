@@ -6,11 +6,11 @@ that it waits for, and is measured again when it asks for a connection of its ow
 
 from typing import Final
 
+from broker.connections.closed import Closed
+from broker.connections.ends import Ends
+from broker.connections.rate_limits import Census
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
-from broker.life.closed import Closed
-from broker.life.ends import Ends
-from broker.life.guards import Census
 
 
 class Crowd:

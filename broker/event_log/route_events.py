@@ -1,10 +1,10 @@
 """What events tell of a route: who it is, where it comes from, how long it was there."""
 
+from broker.event_log.log import Diary
 from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
 from broker.forwarding.drops import Dropped
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
-from broker.life.diary import Diary
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 

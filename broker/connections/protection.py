@@ -5,9 +5,9 @@
 
 from typing import Final
 
+from broker.event_log.log import Diary
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.forwarding.peers import Peer
-from broker.life.diary import Diary
 from broker.routing.breakers import Breakers, News
 from broker.routing.outliers import Judgement, Outliers
 from broker.routing.table import Table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.connections.migration import DIAL_S, MOVED_S, SETTLE_S, TELL_EVERY_S, TOLD_PER_TICK_N
 from broker.core import CoreSettings
-from broker.life.farewell import DIAL_S, MOVED_S, SETTLE_S, TELL_EVERY_S, TOLD_PER_TICK_N
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP
 from rsocket_wire.rsocket.frames import (
     COMPLETE,

@@ -11,10 +11,10 @@ and moves transports between peers; when that is to happen, the core says. D-39
 
 from typing import Final
 
+from broker.event_log.log import Diary
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
-from broker.life.diary import Diary
 from broker.routing.masks import Masks
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import Resume, encode_resume_ok

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.connections.drains import MAX_DRAINS
 from broker.core import CoreSettings
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
-from broker.life.drains import MAX_DRAINS
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED, REJECTED_SETUP, BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME

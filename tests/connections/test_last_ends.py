@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.connections.last_ends import KEPT_S, MAX_LAST_ENDS, LastEnds
 from broker.core import CoreSettings
-from broker.life.last_ends import KEPT_S, MAX_LAST_ENDS, LastEnds
 from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import (

@@ -10,11 +10,11 @@ goes by the numbers.
 
 from typing import Final
 
+from broker.connections.deadlines import NEVER
+from broker.event_log.log import Diary
+from broker.event_log.route_events import owner_text
 from broker.events import ROUTE_SEEN, TABLE_DIGEST
 from broker.forwarding.peers import Peer
-from broker.life.deadlines import NEVER
-from broker.life.diary import Diary
-from broker.life.route_events import owner_text
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from broker.core import CoreSettings
+from broker.event_log.snapshots import PIECE
 from broker.events import (
     ROUTE_ADDED,
     ROUTE_JOINED,
@@ -18,7 +19,6 @@ from broker.events import (
     TABLE_DIGEST,
     LifecycleEvent,
 )
-from broker.life.snapshots import PIECE
 from broker.routing.digests import Digest, route_mark
 from rsocket_wire.wire.ids import id_text
 from tests.fakes import START_MS, Wire, World, route_id

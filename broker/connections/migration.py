@@ -12,9 +12,9 @@ what other brokers there are, the cluster says.
 
 from typing import Final
 
+from broker.connections.ends import Ends
+from broker.event_log.log import Diary
 from broker.forwarding.peers import Peer
-from broker.life.diary import Diary
-from broker.life.ends import Ends
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CONNECTION_CLOSE
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME

@@ -1,0 +1,1 @@
+"""Who is connected: sessions and routes of connections, their limits, their drains and their end."""

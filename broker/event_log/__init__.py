@@ -1,0 +1,1 @@
+"""What happened, in order: the events of the broker, from its start on."""
