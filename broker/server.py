@@ -155,7 +155,7 @@ class Server:
             for each in (self._dialer.failed_lookups() if self._dialer is not None else ())
         ]
 
-    # What operators may change. `grace_s` and `spread_s`: seconds, see `life.drains`; `closes`: connections are closed
+    # What operators may change. `grace_s` and `spread_s`: seconds, see `connections.drains`; `closes`: connections are closed
 
     def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
         """The route gets no new requests, now or when it comes. BrokerError "over-limit"."""

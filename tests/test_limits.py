@@ -51,7 +51,7 @@ MANY = 20_000  # of what a flood has a million of: enough to pass every bound th
 
 
 def modules() -> list[str]:
-    """`life.closed`, `client_sdk.machine.output`: the compiled ones, the edge, most of the client."""
+    """`connections.closed`, `client_sdk.machine.output`: the compiled ones, the edge, most of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
     paths += [
         "client_sdk/connection/engine.py",
@@ -74,12 +74,12 @@ def modules() -> list[str]:
 
 
 def full_name(module: str) -> str:
-    """`broker.connections.closed` of `life.closed`; those of other packages are whole."""
+    """`broker.connections.closed` of `connections.closed`; those of other packages are whole."""
     return module if module.startswith(("client_sdk.", "admin_api.", "rsocket_wire.")) else f"broker.{module}"
 
 
 def constants() -> set[str]:
-    """What looks like a limit among the public constants of these modules: `life.closed.MAX_CLOSED`."""
+    """What looks like a limit among the public constants of these modules: `connections.closed.MAX_CLOSED`."""
     found: set[str] = set()
     for module in modules():
         for node in ast.parse((ROOT / (full_name(module).replace(".", "/") + ".py")).read_text()).body:

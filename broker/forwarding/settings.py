@@ -146,4 +146,4 @@ class Settings:
         self.locality: Final = locality  # local: this broker's own routes come first; even: they do not
         self.max_pending_bytes: Final = max_pending_bytes  # for one connection, see `Core._shed`
         self.single_requests: Final = single_requests  # one of so many is an event of its own; 0: none is
-        self.snapshot_s: Final = snapshot_s  # between snapshots of the table, see `life.snapshots`; 0: none
+        self.snapshot_s: Final = snapshot_s  # between snapshots of the table, see `event_log.snapshots`; 0: none
