@@ -20,7 +20,7 @@ from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
 from broker.forwarding.singles import SingleRequests
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup

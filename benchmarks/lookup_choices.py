@@ -8,8 +8,8 @@ import json
 import time
 from typing import Final
 
-from broker.routing.dice import Dice
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, STICKY_ROUTE_KEY

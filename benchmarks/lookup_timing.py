@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final
 
-from broker.routing.dice import Dice
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from rsocket_wire.wire.frames import Address
 from rsocket_wire.wire.keys import SERVICE_NAME

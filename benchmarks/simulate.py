@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.machine import describe_machine
 from broker.core import COMPILED
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
-from broker.routing.loads import GOOD
+from broker.routing.health.loads import GOOD
 from broker.routing.table import Route
 from rsocket_wire.wire.frames import SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE

@@ -46,9 +46,9 @@ from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import is_behind
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import SingleRequests
-from broker.routing.dice import Dice
 from broker.routing.policies import Policies
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal

@@ -35,8 +35,8 @@ from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleE
 from broker.forwarding.singles import SingleRequests
 from broker.limited_log import STRANGERS
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
-from broker.routing.dice import Dice
 from broker.routing.policies import Policy
+from broker.routing.rng import Dice
 from broker.views import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
@@ -155,7 +155,8 @@ class Server:
             for each in (self._dialer.failed_lookups() if self._dialer is not None else ())
         ]
 
-    # What operators may change. `grace_s` and `spread_s`: seconds, see `connections.drains`; `closes`: connections are closed
+    # What operators may change. `grace_s` and `spread_s`: seconds, see `connections.drains`; `closes`: connections are
+    # closed
 
     def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
         """The route gets no new requests, now or when it comes. BrokerError "over-limit"."""

@@ -22,7 +22,7 @@ from broker.events import (
     LIFECYCLE_FIELDS,
     REQUEST_FIELDS,
 )
-from broker.routing.digests import distinct
+from broker.routing.digest import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
 from spark_sink.events import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, OUTCOMES, REQUESTS, SCHEMA_VERSION
 from spark_sink.frames import DefinitionRow, FlowRow, Header, LifecycleRow, RequestRow

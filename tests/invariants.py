@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.core import Core
 from broker.forwarding.peers import Peer
 from broker.forwarding.remotes import Remote
-from broker.routing.said import is_down
+from broker.routing.route_hints import is_down
 
 NAMES = ("congested", "draining", "ejected", "elsewhere", "full", "remote", "unhealthy", "unleased")
 

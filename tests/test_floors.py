@@ -44,7 +44,7 @@ NEIGHBOURS = {
         "spark_sink.errors",
     ],
     # Routing and wire: what-if replays requests through the very code that chose.
-    "spark_sink": ["broker.events", "broker.routing.evenness", "broker.routing"],
+    "spark_sink": ["broker.events", "broker.routing.balance", "broker.routing"],
 }
 # Modules that know more than their package, and why.
 MORE = {

@@ -30,7 +30,7 @@ from broker.event_log.log import Diary
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup

@@ -14,7 +14,7 @@ Knows no sockets: whoever takes a URL dials it and says what became of it.
 
 from typing import Final
 
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 
 MAX_TARGETS: Final = 1000  # URLs; later ones are not dialled
 FIRST_REDIAL_S: Final = 0.1  # before the second attempt

@@ -18,7 +18,7 @@ from broker.connections.ends import Ends
 from broker.connections.heralds import Herald
 from broker.forwarding.links import Link
 from broker.forwarding.peers import Peer
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES

@@ -15,10 +15,10 @@ import click
 
 from admin_api.remote import DEFAULT_ADMIN, Remote, url_of
 from admin_api.tables import print_table
-from broker.routing.evenness import gini, max_over_mean
-from broker.routing.route_sets import RouteSet
-from broker.routing.shard_methods import NAMES, ShardMethod, ShardMethods
-from broker.routing.shards import key_hash
+from broker.routing.balance import gini, max_over_mean
+from broker.routing.sharding.hashes import key_hash
+from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
+from broker.routing.sharding.tables import RouteSet
 from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id

@@ -1,6 +1,6 @@
 """Protection of services from their own routes and from too much at once: who is ejected, whose breaker is open.
 
-`routing.outliers` and `routing.breakers` decide; here it is told, and kept to the clock.
+`routing.health.outliers` and `routing.health.breakers` decide; here it is told, and kept to the clock.
 """
 
 from typing import Final
@@ -8,8 +8,8 @@ from typing import Final
 from broker.event_log.log import Diary
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.forwarding.peers import Peer
-from broker.routing.breakers import Breakers, News
-from broker.routing.outliers import Judgement, Outliers
+from broker.routing.health.breakers import Breakers, News
+from broker.routing.health.outliers import Judgement, Outliers
 from broker.routing.table import Table
 
 

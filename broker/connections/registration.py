@@ -18,7 +18,7 @@ from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACE
 from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
-from broker.routing.loads import Load
+from broker.routing.health.loads import Load
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame

@@ -15,7 +15,7 @@ from broker.event_log.log import Diary
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
-from broker.routing.masks import Masks
+from broker.routing.health.masks import Masks
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import Resume, encode_resume_ok
 from rsocket_wire.rsocket.resumption import Budget, Session

@@ -11,7 +11,7 @@ together: whatever arrives goes to the trunk.
 from typing import Final
 
 from broker.forwarding.peers import Peer, Stream
-from broker.routing.loads import GOOD, NEITHER
+from broker.routing.health.loads import GOOD, NEITHER
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import encode_cancel
 from rsocket_wire.rsocket.framing import FrameCursor

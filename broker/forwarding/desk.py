@@ -16,7 +16,7 @@ from broker.forwarding.settings import Settings
 from broker.forwarding.singles import Singles
 from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
-from broker.routing.loads import Load, ServiceLoad
+from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
 from broker.routing.shares import UNKNOWN
 from broker.routing.table import Route

@@ -24,7 +24,7 @@ from broker.forwarding.spreads import Spreads
 from broker.forwarding.translate import COMPOSITE, passes
 from broker.forwarding.waiting import WaitingRoom
 from broker.routing.bitmaps import Slots
-from broker.routing.breakers import Breakers
+from broker.routing.health.breakers import Breakers
 from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target

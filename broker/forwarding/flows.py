@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.events import NO_KEY, FlowRecord, bucket_of
 from broker.forwarding.singles import Singles, address_text
-from broker.routing.loads import ServiceLoad
+from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
 
 # Interaction models: the type of their first frame (METADATA_PUSH among them).

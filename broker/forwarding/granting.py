@@ -3,14 +3,14 @@
     RSocket protocol, "Lease Semantics": with the L flag neither side sends requests before the other has granted some.
 
 The broker itself grants without end: what a caller may send is bounded by other limits. What the connection grants is
-kept exactly (`routing.leases`); here is the time of it.
+kept exactly (`routing.health.leases`); here is the time of it.
 """
 
 from typing import Final
 
 from broker.forwarding.timers import Timed, Timer, Timers
-from broker.routing.leases import Lease
-from broker.routing.masks import Masks
+from broker.routing.health.leases import Lease
+from broker.routing.health.masks import Masks
 from rsocket_wire.rsocket.frames import MAX_N
 
 GRANTED_N: Final = MAX_N  # requests that the broker grants at a time

@@ -25,7 +25,7 @@ from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import is_request_n, verdict_of
 from broker.forwarding.timers import Timer
-from broker.routing.loads import Load
+from broker.routing.health.loads import Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
 from rsocket_wire.rsocket.frames import (

@@ -14,7 +14,7 @@ from broker.forwarding.links import Link
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
 from broker.forwarding.timers import Timed
-from broker.routing.loads import Load
+from broker.routing.health.loads import Load
 from broker.routing.targets import Target
 from rsocket_wire.rsocket.connection import OPEN, Connection
 from rsocket_wire.rsocket.frames import (

@@ -7,7 +7,7 @@ kept until the first answer; if that is such a refusal, the request is decided u
 from typing import Final
 
 from broker.forwarding.splices import Splice, is_request_n
-from broker.routing.loads import NEITHER
+from broker.routing.health.loads import NEITHER
 from broker.routing.targets import Target
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket.frames import (

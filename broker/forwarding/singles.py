@@ -15,8 +15,8 @@ from binascii import b2a_base64
 from typing import TYPE_CHECKING, Final
 
 from broker.events import DEFINITION, REQUEST
-from broker.routing.dice import Dice
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 
 if TYPE_CHECKING:
     from broker.forwarding.flows import Flow

@@ -21,7 +21,7 @@ from typing import Final
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.timers import Timer
-from broker.routing.loads import BAD, GOOD, NEITHER, Load
+from broker.routing.health.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, INVALID, REJECTED
 from rsocket_wire.rsocket.frames import (

@@ -12,12 +12,12 @@ from typing import Final
 
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
-from broker.routing.choosers import Turn
-from broker.routing.dice import Dice
-from broker.routing.eligibility import blocked, eligible, reachable, staying
-from broker.routing.loads import Load, ServiceLoad
-from broker.routing.owners import MAX_BUILT_PER_S, Owners
-from broker.routing.stickiness import Sticky
+from broker.routing.choosers.chooser import Turn
+from broker.routing.choosers.sticky import Sticky
+from broker.routing.health.eligibility import blocked, eligible, reachable, staying
+from broker.routing.health.loads import Load, ServiceLoad
+from broker.routing.rng import Dice
+from broker.routing.sharding.cache import MAX_BUILT_PER_S, Owners
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
 from rsocket_wire.errors import Refusal

@@ -11,12 +11,12 @@ import zlib
 from typing import Final
 
 from broker.routing.bitmaps import ListedSets
-from broker.routing.digests import Digest, route_mark
-from broker.routing.heaviest import Heaviest
+from broker.routing.digest import Digest, route_mark
+from broker.routing.health.loads import Load, Loads
 from broker.routing.index import TagIndex
-from broker.routing.loads import Load, Loads
+from broker.routing.max_weights import Heaviest
 from broker.routing.policies import Policies, Policy
-from broker.routing.said import is_down, weight_of
+from broker.routing.route_hints import is_down, weight_of
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
 from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME

@@ -10,13 +10,13 @@ from typing import Final
 
 from broker.events import NO_KEY
 from broker.routing.candidates import Candidates
-from broker.routing.choosers import Chooser, Turn
-from broker.routing.loads import ServiceLoad
-from broker.routing.methods import ROUND_ROBIN, Method, Methods
+from broker.routing.choosers.chooser import Chooser, Turn
+from broker.routing.choosers.registry import ROUND_ROBIN, Method, Methods
+from broker.routing.choosers.sticky import sticky_key
+from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policies, Policy
-from broker.routing.shard_methods import ShardMethod, ShardMethods
-from broker.routing.shards import key_hash
-from broker.routing.stickiness import sticky_key
+from broker.routing.sharding.hashes import key_hash
+from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.table import Route, normal_tag
 from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, decode_frame

@@ -24,7 +24,7 @@ from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.forwarding.peers import Peer
 from broker.routing.bitmaps import Slots
-from broker.routing.outliers import ejections_left
+from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
 from broker.views.brokers import broker_of, cluster
 from broker.views.values import (
@@ -57,7 +57,14 @@ from rsocket_wire.wire.tags import Tag
 
 CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
-STATES: Final = ("draining", "full", "unleased", "ejected", "unhealthy", "congested")  # of routes, see routing.masks
+STATES: Final = (
+    "draining",
+    "full",
+    "unleased",
+    "ejected",
+    "unhealthy",
+    "congested",
+)  # of routes, see routing.health.masks
 HIDDEN: Final = "***"  # stands for a secret
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
 T = TypeVar("T")

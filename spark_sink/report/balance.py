@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from broker.routing.evenness import gini, max_over_mean
+from broker.routing.balance import gini, max_over_mean
 from spark_sink.report.groups import encoded, group, is_in, numbers
 
 MAX_BALANCES: Final = 30

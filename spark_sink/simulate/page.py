@@ -8,7 +8,7 @@ import html
 from pathlib import Path
 from typing import Any, Final
 
-from broker.routing.evenness import gini, max_over_mean
+from broker.routing.balance import gini, max_over_mean
 from spark_sink.pages import plotly_script, policy_of, scripts_in
 from spark_sink.simulate.showing import ServiceLoads, percent, services_of, trust_text
 from spark_sink.simulate.simulation import Simulation

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from broker.routing.methods import Methods
-from broker.routing.shard_methods import ShardMethods
+from broker.routing.choosers.registry import Methods
+from broker.routing.sharding.methods import ShardMethods
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.keys import NO_TAG, Key, keys_named, parse_key
 from spark_sink.errors import SinkError

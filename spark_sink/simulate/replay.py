@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from broker.events import ROUTE_SEEN
-from broker.routing.loads import BAD, GOOD, NEITHER
+from broker.routing.health.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import SHARD

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 from rich.console import Console
 
-from broker.routing.evenness import gini, max_over_mean
+from broker.routing.balance import gini, max_over_mean
 from spark_sink.simulate.results import Compared, RouteLoad
 from spark_sink.simulate.simulation import Simulation
 from spark_sink.terminal import print_rows, say, short_ids

@@ -23,9 +23,9 @@ from broker.events import (
     ROUTE_REPLACED,
     ROUTE_SEEN,
 )
-from broker.routing.choosers import Chooser
-from broker.routing.dice import Dice
+from broker.routing.choosers.chooser import Chooser
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
-from broker.routing.digests import Digest, route_mark
+from broker.routing.digest import Digest, route_mark
 from spark_sink.moments import micros_of, moment_at, moment_of, moment_text, span_text
 from spark_sink.travel.errors import NotKnown
 from spark_sink.travel.records import Place, Reader, Record, Run, Start, State, Window, dropped_range

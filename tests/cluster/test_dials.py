@@ -3,7 +3,7 @@
 import pytest
 
 from broker.cluster.dials import FIRST_REDIAL_S, MAX_TARGETS, SELF_S, Dials
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 
 ONE, OTHER = "tcp://one:7000", "tcp://other:7000"
 ID, OTHER_ID = b"1" * 16, b"2" * 16

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from admin_api.app import make_app
 from broker.commands.main import main
 from broker.commands.shard_plan import MAX_KEY_BYTES, MAX_ROUTES, made_ids, shard_plan
-from broker.routing.evenness import gini
-from broker.routing.route_sets import RouteSet
-from broker.routing.shard_methods import NAMES, ShardMethods
-from broker.routing.shards import key_hash
+from broker.routing.balance import gini
+from broker.routing.sharding.hashes import key_hash
+from broker.routing.sharding.methods import NAMES, ShardMethods
+from broker.routing.sharding.tables import RouteSet
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 from tests.admin_api.fakes import FakeAdmin, shop

@@ -23,7 +23,7 @@ from broker.config.options import (
 )
 from broker.config.urls import Listen
 from broker.forwarding.settings import Settings
-from broker.routing.methods import Methods
+from broker.routing.choosers.registry import Methods
 from broker.routing.policies import Policy
 from broker.server import settings_of
 from rsocket_wire.errors import BrokerError

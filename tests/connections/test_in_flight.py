@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.core import CoreSettings
 from broker.events import BREAKER_OPENED, ROUTE_EJECTED, LifecycleEvent
-from broker.routing.breakers import QUIET_S
+from broker.routing.health.breakers import QUIET_S
 from broker.routing.policies import Policy
 from broker.routing.shares import ASK_S, UNKNOWN
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED

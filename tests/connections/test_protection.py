@@ -6,7 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
-from broker.routing.breakers import MAX_SERVICES, QUIET_S
+from broker.routing.health.breakers import MAX_SERVICES, QUIET_S
 from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 from rsocket_wire.rsocket.frames import (

@@ -19,7 +19,7 @@ from broker.events import (
     TABLE_DIGEST,
     LifecycleEvent,
 )
-from broker.routing.digests import Digest, route_mark
+from broker.routing.digest import Digest, route_mark
 from rsocket_wire.wire.ids import id_text
 from tests.fakes import START_MS, Wire, World, route_id
 from tests.topology import LINKED_S, Net, line

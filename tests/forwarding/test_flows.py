@@ -20,10 +20,10 @@ from broker.forwarding.flows import (
     FlowTable,
 )
 from broker.forwarding.singles import Singles
-from broker.routing.dice import Dice
-from broker.routing.loads import ServiceLoad
+from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Table
 from rsocket_wire.rsocket.frames import (
     COMPLETE,

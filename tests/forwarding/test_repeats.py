@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.core import CoreSettings
-from broker.routing.leases import Lease
+from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
 from broker.routing.table import Route
 from rsocket_wire.errors import REJECTED

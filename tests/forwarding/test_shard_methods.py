@@ -4,9 +4,9 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.routing.policies import Policy
-from broker.routing.route_sets import RouteSet
-from broker.routing.shard_methods import NAMES, ShardMethods
-from broker.routing.shards import key_hash
+from broker.routing.sharding.hashes import key_hash
+from broker.routing.sharding.methods import NAMES, ShardMethods
+from broker.routing.sharding.tables import RouteSet
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from rsocket_wire.wire.frames import SHARD, Address

@@ -29,10 +29,10 @@ from broker.events import (
 )
 from broker.forwarding.flows import COMPLETED, MAX_ADDRESS_BYTES, OUTCOME_NAMES, Flow, FlowTable
 from broker.forwarding.singles import MAX_SINGLES, Singles
-from broker.routing.dice import Dice
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
-from broker.routing.shards import key_hash
+from broker.routing.rng import Dice
+from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
 from rsocket_wire.rsocket.frames import (
     COMPLETE,

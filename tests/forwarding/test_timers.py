@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.forwarding.granting import Granting
 from broker.forwarding.timers import NEVER, Timed, Timers
-from broker.routing.masks import Masks
+from broker.routing.health.masks import Masks
 
 
 def bells(count: int) -> list[Timed]:

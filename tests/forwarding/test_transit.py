@@ -7,7 +7,7 @@ import pytest
 from broker.core import CoreSettings
 from broker.events import REQUESTS_DROPPED
 from broker.forwarding import hops
-from broker.routing.leases import Lease
+from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
 from rsocket_wire.errors import INVALID, REJECTED
 from rsocket_wire.rsocket.frames import (

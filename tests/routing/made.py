@@ -5,10 +5,10 @@ from collections import Counter
 
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
-from broker.routing.choosers import Chooser, Turn
-from broker.routing.dice import Dice
+from broker.routing.choosers.chooser import Chooser, Turn
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import UNICAST, Address

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.routing.dice import Dice
-from broker.routing.loads import GOOD
+from broker.routing.health.loads import GOOD
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
+from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address

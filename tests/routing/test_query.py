@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from broker.routing.bitmaps import Slots
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
-from broker.routing.shards import key_hash
+from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
 from broker.routing.targets import MAX_LABEL, Target, label_of
 from rsocket_wire.errors import INVALID, REJECTED

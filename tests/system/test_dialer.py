@@ -19,7 +19,7 @@ from broker.edge.dialer import Dialer
 from broker.edge.shell import Shell
 from broker.edge.tls import client_context
 from broker.forwarding.peers import Peer
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 from broker.server import Server
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import SETUP

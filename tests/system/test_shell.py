@@ -12,7 +12,7 @@ from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, SLICE_
 from broker.forwarding.engine import ZERO_N
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peers import Peer
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice

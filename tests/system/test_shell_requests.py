@@ -12,7 +12,7 @@ from broker.events import REQUEST_FIELDS, FlowRecord, LifecycleEvent
 from broker.forwarding.flows import CALLER_LOST, OUTCOME_NAMES, REJECTED
 from broker.forwarding.peers import Peer
 from broker.forwarding.singles import SingleRequests
-from broker.routing.dice import Dice
+from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_cancel, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from tests.fakes import START_MS, address, addressed, route_id

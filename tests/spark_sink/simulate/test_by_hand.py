@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.events import ROUTE_ADDED
-from broker.routing.shards import key_hash
+from broker.routing.sharding.hashes import key_hash
 from rsocket_wire.wire.frames import SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from spark_sink.simulate.question import Question, copy_id

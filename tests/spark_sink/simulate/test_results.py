@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.routing.evenness import gini, max_over_mean
-from broker.routing.shards import mix
+from broker.routing.balance import gini, max_over_mean
+from broker.routing.sharding.hashes import mix
 from spark_sink.simulate import keys
 from spark_sink.simulate.keys import Keys
 from spark_sink.simulate.results import Compared, RouteLoad, ShardMoves, UnitResult, merged

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.events import REDIRECT_SET, ROUTE_SEEN, TABLE_DIGEST
-from broker.routing.maglev import MaglevTable
-from broker.routing.shards import key_hash
+from broker.routing.sharding.hashes import key_hash
+from broker.routing.sharding.maglev import MaglevTable
 from broker.routing.table import Route
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD

@@ -25,7 +25,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.routing.digests import Digest, distinct, route_mark
+from broker.routing.digest import Digest, distinct, route_mark
 from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
 from spark_sink.frames import Header, decode_rows
 from spark_sink.segments import segment_name

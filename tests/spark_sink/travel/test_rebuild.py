@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.events import BROKER_DIED
-from broker.routing.digests import Digest, route_mark
+from broker.routing.digest import Digest, route_mark
 from spark_sink.errors import BadMoment
 from spark_sink.moments import moment_at
 from spark_sink.travel import Check, Gap, SeenRoute, table_at

@@ -1,0 +1,1 @@
+"""How routes and services are doing: loads, outliers, breakers, leases, and the masks that keep requests away."""
