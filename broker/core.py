@@ -15,7 +15,7 @@ from typing import Final
 from broker.cluster.cluster import Cluster
 from broker.cluster.settings import ClusterSettings
 from broker.connections.closed import ClosedPeer
-from broker.connections.deadlines import NEVER, Deadlines
+from broker.connections.deadlines import Deadlines
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends
 from broker.connections.last_ends import LastEnds
@@ -84,6 +84,7 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.rsocket.framing import LENGTH_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
 from rsocket_wire.rsocket.notices import Notice, client_id_of
+from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import ADDRESS, BROKER_INFO
 from rsocket_wire.wire.ids import id_text
 

@@ -22,7 +22,7 @@ from broker.cluster.neighbours import Neighbour, broker_entry
 from broker.cluster.notes import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
 from broker.cluster.redirects import Redirect, Redirects
 from broker.cluster.replica import MAX_STAMP_MS, Replica
-from broker.cluster.roster import NEVER, Roster
+from broker.cluster.roster import Roster
 from broker.cluster.settings import ClusterSettings
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends
@@ -35,6 +35,7 @@ from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import encode_entry, entries
+from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, RouteRemove, decode_frame
 
 STATES_S: Final = 0.25  # how often the states of our own routes are compared with what the others were told

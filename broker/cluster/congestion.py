@@ -19,11 +19,11 @@ from broker.cluster.neighbours import Neighbour
 from broker.forwarding.peers import Peer
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.rsocket.metadata import encode_entry
+from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.ids import ID_BYTES
 
 BEHIND_MIME: Final = b"message/x.rsocket.broker.behind.v0"
 TOLD_S: Final = 0.05  # between two words to the same link that more ways are behind
-NEVER: Final = float("inf")
 
 
 class Congestion:

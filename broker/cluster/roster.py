@@ -21,9 +21,9 @@ from broker.event_log.log import Diary
 from broker.events import BROKER_JOINED, BROKER_LEFT
 from broker.forwarding.hops import Hops
 from broker.forwarding.remotes import Remote
+from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE
 
-NEVER: Final = float("inf")
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
 SAY_S: Final = 0.05
 SAY_N: Final = 4  # links within SAY_S that are told at once; further ones are told together, when it is over

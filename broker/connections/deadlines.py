@@ -4,8 +4,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.forwarding.peers import Peer
-
-NEVER: Final = float("inf")
+from rsocket_wire.timers import NEVER
 
 
 class Deadline:

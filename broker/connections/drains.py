@@ -23,13 +23,13 @@ from broker.forwarding.engine import Engine
 from broker.forwarding.peers import Peer
 from broker.routing.table import Route, Table, normal_tag
 from rsocket_wire.errors import CONNECTION_CLOSE, BrokerError
+from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import keys_named
 from rsocket_wire.wire.tags import Tag
 
 MAX_DRAINS: Final = 1000  # routes and tags; more must be ended first, a thousand rules are nobody's plan
 
-NEVER: Final = float("inf")
 ROUTE: Final = "route"
 TAG: Final = "tag"
 BROKER: Final = "broker"

@@ -19,14 +19,13 @@ from broker.routing.table import Route, Table
 from rsocket_wire.errors import CONNECTION_CLOSE
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import HAS_MOVED, MAX_NOTICE_URLS, MAY_BE_TOLD, Notice, said_by_client
+from rsocket_wire.timers import NEVER
 
 TELL_EVERY_S: Final = 1.0  # changes of the other brokers within it are told together
 TOLD_PER_TICK_N: Final = 500  # clients; the others are told in the next ticks
 MOVED_S: Final = 2.0  # between the word of a client that it has moved and that of its new broker, in either order
 DIAL_S: Final = 2.0  # for the last to connect elsewhere, when the time to move is over
 SETTLE_S: Final = 0.2  # after the last has moved: requests that other brokers had sent before they knew
-
-NEVER: Final = float("inf")
 
 
 class Going:

@@ -10,13 +10,13 @@ goes by the numbers.
 
 from typing import Final
 
-from broker.connections.deadlines import NEVER
 from broker.event_log.log import Diary
 from broker.event_log.route_events import owner_text
 from broker.events import ROUTE_SEEN, TABLE_DIGEST
 from broker.forwarding.peers import Peer
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
+from rsocket_wire.timers import NEVER
 
 PIECE: Final = 500  # routes; some 2 ms with the writing of them, so that 10,000 take a second of ticks
 

@@ -14,7 +14,6 @@ from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.peers import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.singles import Singles
-from broker.forwarding.timers import Timers
 from broker.forwarding.translate import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
@@ -38,6 +37,7 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
+from rsocket_wire.timers import Timers
 from rsocket_wire.wire.frames import find_wrapped
 from rsocket_wire.wire.ints import u24_at
 

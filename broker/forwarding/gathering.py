@@ -12,7 +12,6 @@ from typing import Final
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.peers import Peer, Stream
 from broker.forwarding.splices import is_request_n
-from broker.forwarding.timers import Timer
 from broker.routing.targets import Target
 from rsocket_wire.rsocket.frames import (
     CANCEL,
@@ -31,6 +30,7 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.timers import Timer
 
 MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
 

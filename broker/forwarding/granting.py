@@ -8,10 +8,10 @@ kept exactly (`routing.health.leases`); here is the time of it.
 
 from typing import Final
 
-from broker.forwarding.timers import Timed, Timer, Timers
 from broker.routing.health.leases import Lease
 from broker.routing.health.masks import Masks
 from rsocket_wire.rsocket.frames import MAX_N
+from rsocket_wire.timers import Timed, Timer, Timers
 
 GRANTED_N: Final = MAX_N  # requests that the broker grants at a time
 GRANTED_MS: Final = MAX_N  # 24 days

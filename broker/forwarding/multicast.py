@@ -24,7 +24,6 @@ from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, R
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peers import Peer
 from broker.forwarding.splices import is_request_n, verdict_of
-from broker.forwarding.timers import Timer
 from broker.routing.health.loads import Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
@@ -45,6 +44,7 @@ from rsocket_wire.rsocket.frames import (
     initial_n,
 )
 from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.timers import Timer
 
 
 class Multicast(Trunk):

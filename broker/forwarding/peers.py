@@ -13,7 +13,6 @@ from broker.forwarding.granting import Granting
 from broker.forwarding.links import Link
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
-from broker.forwarding.timers import Timed
 from broker.routing.health.loads import Load
 from broker.routing.targets import Target
 from rsocket_wire.rsocket.connection import OPEN, Connection
@@ -31,6 +30,7 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Session
+from rsocket_wire.timers import Timed
 from rsocket_wire.wire.ints import u32_at, u32_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs. See `forward`

@@ -20,7 +20,6 @@ from typing import Final
 
 from broker.forwarding.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.peers import Peer, Stream
-from broker.forwarding.timers import Timer
 from broker.routing.health.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, INVALID, REJECTED
@@ -45,6 +44,7 @@ from rsocket_wire.rsocket.frames import (
     initial_n,
 )
 from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.timers import Timer
 
 _BLAMED_S: Final = 1.0  # a deadline that is shorter says more about the caller: nobody shall get a route ejected by it
 

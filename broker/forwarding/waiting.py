@@ -13,7 +13,6 @@ from broker.forwarding.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.gathering import Asks, Gathering
 from broker.forwarding.peers import Stream
 from broker.forwarding.splices import is_request_n
-from broker.forwarding.timers import Timer, Timers
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.rsocket.frames import (
@@ -28,6 +27,7 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.timers import Timer, Timers
 
 LOOKED_AT: Final = 256  # in one tick: some hundred microseconds
 

@@ -7,9 +7,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from client_sdk.machine.streams import Stream
+from rsocket_wire.timers import NEVER
 
 SWEEP_N: Final = 1024  # entries, at least, before those of ended calls are swept out; then at each doubling
-NEVER: Final = float("inf")
 
 
 class Deadlines:

@@ -19,7 +19,7 @@ RSocket protocol 1.0, "Connection Establishment", "KEEPALIVE", "Lease Semantics"
 
 from typing import Final
 
-from client_sdk.machine.deadlines import NEVER, Deadlines
+from client_sdk.machine.deadlines import Deadlines
 from client_sdk.machine.exchanges import Exchanges
 from client_sdk.machine.fragments import Gathered
 from client_sdk.machine.leases import Granting, Lease
@@ -30,6 +30,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, INVALID, REJ
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Budget, Session
+from rsocket_wire.timers import NEVER
 
 LATE_S: Final = 0.25  # a tick that comes so late comes from a program that was busy, and has read nothing meanwhile
 PARDON_S: Final = 1.0  # for it to read what has come, before the other side counts as silent

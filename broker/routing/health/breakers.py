@@ -9,8 +9,8 @@ from typing import Final
 
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import Refusal
+from rsocket_wire.timers import NEVER
 
-NEVER: Final = float("inf")
 QUIET_S: Final = 1.0  # without a refusal; a service at its limit refuses many a second, and each is not news
 # Whose refusals are counted by name; those of later ones are counted together, without. Who has no route any more gives
 # its name to one that has.

@@ -17,8 +17,8 @@ from typing import Final
 from broker.routing.health.loads import Load
 from broker.routing.policies import Policy
 from broker.routing.table import Route, Table
+from rsocket_wire.timers import NEVER
 
-NEVER: Final = float("inf")
 _KEPT: Final = 64  # ends of ejections that are not worth a sweep
 
 

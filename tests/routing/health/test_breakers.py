@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker.routing.health.breakers import MAX_SERVICES, NEVER, Breakers, News
+from broker.routing.health.breakers import MAX_SERVICES, Breakers, News
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy
 from rsocket_wire.errors import Refusal
+from rsocket_wire.timers import NEVER
 
 FULL = Refusal("over-limit", "2 requests are in flight, the limit is 2")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.routing.health.loads import BAD, GOOD, NEITHER
-from broker.routing.health.outliers import NEVER, Outliers, ejections_left, most_ejected
+from broker.routing.health.outliers import Outliers, ejections_left, most_ejected
 from broker.routing.policies import Policies, Policy
 from broker.routing.table import Route, Table
+from rsocket_wire.timers import NEVER
 from tests.routing.made import AT_MS, joined, numbers, route
 
 NOW = 100.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.forwarding.granting import Granting
-from broker.forwarding.timers import NEVER, Timed, Timers
 from broker.routing.health.masks import Masks
+from rsocket_wire.timers import NEVER, Timed, Timers
 
 
 def bells(count: int) -> list[Timed]:
