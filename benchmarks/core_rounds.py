@@ -18,8 +18,8 @@ from broker.core import Core, CoreSettings
 from broker.edge.shell import TICK_S, Shell
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import Peer
-from broker.forwarding.singles import SingleRequests
+from broker.forwarding.peer import Peer
+from broker.forwarding.traffic.request_log import SingleRequests
 from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry

@@ -21,7 +21,7 @@ from benchmarks.machine import describe_machine
 from broker.core import COMPILED, CoreSettings
 from broker.edge.event_backlog import Backlog, Event, framed
 from broker.event_log.snapshots import PIECE
-from broker.forwarding.singles import SingleRequests
+from broker.forwarding.traffic.request_log import SingleRequests
 from broker.routing.table import Route, Table
 from rsocket_wire.wire.tags import Tag
 

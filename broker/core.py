@@ -39,13 +39,13 @@ from broker.events import (
     LifecycleEvent,
 )
 from broker.forwarding.engine import ZERO_N, Engine
-from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
-from broker.forwarding.granting import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.interbroker.remote import is_behind
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.outbound import PUSHES, Total
-from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import is_behind
+from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
-from broker.forwarding.singles import SingleRequests
+from broker.forwarding.traffic.request_log import SingleRequests
 from broker.routing.policies import Policies
 from broker.routing.query import Query
 from broker.routing.rng import Dice

@@ -32,7 +32,7 @@ from broker.edge.tls import client_context, server_context
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
-from broker.forwarding.singles import SingleRequests
+from broker.forwarding.traffic.request_log import SingleRequests
 from broker.limited_log import STRANGERS
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
 from broker.routing.policies import Policy

@@ -9,7 +9,7 @@ from broker.cluster.settings import ClusterSettings
 from broker.core import Core, CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import (

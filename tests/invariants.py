@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.core import Core
-from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.peer import Peer
 from broker.routing.route_hints import is_down
 
 NAMES = ("congested", "draining", "ejected", "elsewhere", "full", "remote", "unhealthy", "unleased")

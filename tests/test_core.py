@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.connections.closed import MAX_CLOSED
 from broker.core import CoreSettings
-from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
+from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from rsocket_wire.errors import (
     CANCELED,
     CONNECTION_CLOSE,

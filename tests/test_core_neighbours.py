@@ -6,7 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
-from broker.forwarding.peers import MAX_SETUP_BYTES
+from broker.forwarding.peer import MAX_SETUP_BYTES
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,

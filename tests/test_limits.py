@@ -15,7 +15,7 @@ from broker.config.options import OPTIONS
 from broker.connections.rate_limits import BURST_S, SPENT, Census, Rate
 from broker.core import CoreSettings
 from broker.event_log.histogram import Durations
-from broker.forwarding.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
+from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.routing.choosers.sticky import MAX_CHOICES
 from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, CONNECTION_ERROR, REJECTED, REJECTED_SETUP

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from broker.forwarding.fanouts import MAX_BRANCHES_PER_TURN
+from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.routing.table import Route
 from rsocket_wire.errors import (
     CANCELED,

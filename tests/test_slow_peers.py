@@ -4,7 +4,7 @@ import pytest
 
 from broker.core import FED_BYTES, CoreSettings
 from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
-from broker.forwarding.peers import MAX_HELD_CREDIT
+from broker.forwarding.peer import MAX_HELD_CREDIT
 from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket.frames import (
     CANCEL,

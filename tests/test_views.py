@@ -9,7 +9,7 @@ from broker.config.options import Config, ServerOptions
 from broker.config.urls import Listen
 from broker.core import CoreSettings
 from broker.events import bucket_of
-from broker.forwarding.flows import Counts
+from broker.forwarding.traffic.flows import Counts
 from broker.routing.policies import Policy
 from broker.views import (
     ClosedConnectionView,

@@ -9,7 +9,7 @@ from itertools import pairwise
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 from tests.fakes import Frame, Wire, World, route_id

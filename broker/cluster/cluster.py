@@ -29,7 +29,7 @@ from broker.connections.ends import Ends
 from broker.event_log.log import Diary
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal

@@ -16,7 +16,7 @@ from typing import Final
 
 from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.rsocket.metadata import encode_entry
 from rsocket_wire.timers import NEVER

@@ -16,8 +16,8 @@ from broker.cluster.proof import nonce
 from broker.cluster.settings import ClusterSettings
 from broker.connections.ends import Ends
 from broker.connections.heralds import Herald
-from broker.forwarding.links import Link
-from broker.forwarding.peers import Peer
+from broker.forwarding.interbroker.link import Link
+from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import Setup

@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.cluster.infos import DRAINING, Info
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.remote import Remote
 from rsocket_wire.wire.ids import id_text
 
 

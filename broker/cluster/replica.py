@@ -22,8 +22,8 @@ from broker.event_log.log import Diary
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
-from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.peer import Peer
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError

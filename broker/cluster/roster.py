@@ -19,8 +19,8 @@ from broker.cluster.replica import MAX_STAMP_MS, Replica
 from broker.cluster.settings import ClusterSettings
 from broker.event_log.log import Diary
 from broker.events import BROKER_JOINED, BROKER_LEFT
-from broker.forwarding.hops import Hops
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.annotations import Hops
+from broker.forwarding.interbroker.remote import Remote
 from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.table import Route
 
 MAX_CLOSED: Final = 1_000  # closed connections that are remembered

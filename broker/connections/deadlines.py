@@ -3,7 +3,7 @@
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from rsocket_wire.timers import NEVER
 
 

@@ -20,7 +20,7 @@ from broker.connections.migration import DIAL_S, Farewell
 from broker.event_log.log import Diary
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
 from broker.forwarding.engine import Engine
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.table import Route, Table, normal_tag
 from rsocket_wire.errors import CONNECTION_CLOSE, BrokerError
 from rsocket_wire.timers import NEVER

@@ -1,6 +1,6 @@
 """Who can end a connection: the core, for those of its rooms that find out that it must be."""
 
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 
 
 class Ends:

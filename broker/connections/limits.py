@@ -9,7 +9,7 @@ from typing import Final
 from broker.connections.closed import Closed
 from broker.connections.ends import Ends
 from broker.connections.rate_limits import Census
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.connections.ends import Ends
 from broker.event_log.log import Diary
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CONNECTION_CLOSE
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.event_log.log import Diary
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.health.breakers import Breakers, News
 from broker.routing.health.outliers import Judgement, Outliers
 from broker.routing.table import Table

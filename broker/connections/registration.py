@@ -16,7 +16,7 @@ from broker.event_log.log import Diary
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
 from broker.forwarding.engine import Engine
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.loads import Load
 from broker.routing.table import Route, Table

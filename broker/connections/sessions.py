@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.event_log.log import Diary
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.masks import Masks
 from broker.routing.table import Route

@@ -35,7 +35,7 @@ from typing import Final
 import msgspec
 
 from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, framed
-from broker.forwarding.singles import SingleRequests
+from broker.forwarding.traffic.request_log import SingleRequests
 
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5

@@ -19,8 +19,8 @@ from broker.edge.memory import Memory
 from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import LARGE_BYTES, Piece
-from broker.forwarding.peers import Peer
-from broker.forwarding.singles import SingleRequests
+from broker.forwarding.peer import Peer
+from broker.forwarding.traffic.request_log import SingleRequests
 
 HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved

@@ -18,7 +18,7 @@ from broker.edge.tls import is_over_tls
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from rsocket_wire.errors import BrokerError
 
 

@@ -26,7 +26,7 @@ from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.limited_log import STRANGERS
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 

@@ -10,7 +10,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.forwarding.singles import Singles
+from broker.forwarding.traffic.request_log import Singles
 from broker.routing.query import Query
 
 MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told

@@ -3,8 +3,8 @@
 from broker.event_log.log import Diary
 from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
 from broker.forwarding.drops import Dropped
-from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.peer import Peer
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 

@@ -13,7 +13,7 @@ from typing import Final
 from broker.event_log.log import Diary
 from broker.event_log.route_events import owner_text
 from broker.events import ROUTE_SEEN, TABLE_DIGEST
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
 from rsocket_wire.timers import NEVER

@@ -7,22 +7,22 @@ the first frame of a request it is out of the way: `splices` and `multicast` pas
 
 from typing import Final
 
-from broker.forwarding.departures import Departures
-from broker.forwarding.desk import Desk, Request, blocked_of, deadline_at, is_cut
-from broker.forwarding.fanouts import Fanout
-from broker.forwarding.flows import COMPLETED
-from broker.forwarding.gathering import Gathering
-from broker.forwarding.hops import Hops
-from broker.forwarding.models import open_multicast
-from broker.forwarding.openings import Opening, Part, Pushing
-from broker.forwarding.peers import Peer
-from broker.forwarding.relays import Relays
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.annotations import Hops
+from broker.forwarding.interbroker.egress import Departures
+from broker.forwarding.interbroker.fanout import Spreads
+from broker.forwarding.interbroker.ingress import Relays
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.mime_translation import COMPOSITE, passes
+from broker.forwarding.multicast.models import open_multicast
+from broker.forwarding.multicast.openings import Opening, Part, Pushing
+from broker.forwarding.multicast.steps import Fanout
+from broker.forwarding.peer import Peer
+from broker.forwarding.pending import WaitingRoom
+from broker.forwarding.reassembly import Gathering
+from broker.forwarding.request import Desk, Request, blocked_of, deadline_at, is_cut
 from broker.forwarding.settings import Settings
-from broker.forwarding.splices import Splice
-from broker.forwarding.spreads import Spreads
-from broker.forwarding.translate import COMPOSITE, passes
-from broker.forwarding.waiting import WaitingRoom
+from broker.forwarding.traffic.flows import COMPLETED
+from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.health.breakers import Breakers
 from broker.routing.query import Query

@@ -7,7 +7,7 @@ Does not know what is done about pairs that differ: that is `translate`.
 
 from typing import Final
 
-from broker.forwarding.translate import Mimes
+from broker.forwarding.mime_translation import Mimes
 
 
 class MimePairs:

@@ -15,8 +15,8 @@ from broker.cluster.members import Member
 from broker.cluster.neighbours import Neighbour
 from broker.cluster.redirects import Redirect
 from broker.core import Core
-from broker.forwarding.hops import Path
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.annotations import Path
+from broker.forwarding.interbroker.remote import Remote
 from broker.routing.table import Route
 from broker.views.values import (
     BrokerView,

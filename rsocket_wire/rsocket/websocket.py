@@ -23,7 +23,7 @@ from librt.strings import (
 from rsocket_wire.rsocket.framing import LENGTH_BYTES, MAX_FRAME_BYTES
 from rsocket_wire.wire.ints import u16_at, u16_bytes, u24_at, u64_bytes
 
-if TYPE_CHECKING:  # for the compiler alone, as in `forwarding.peers`
+if TYPE_CHECKING:  # for the compiler alone, as in `forwarding.peer`
     from mypy_extensions import i64
 
 # Opcodes.

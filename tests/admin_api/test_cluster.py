@@ -16,7 +16,7 @@ from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
 from broker.config.options import AdminOptions, Config
-from broker.forwarding.hops import MAX_PATHS
+from broker.forwarding.interbroker.annotations import MAX_PATHS
 from broker.views import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.annotations import Annotations

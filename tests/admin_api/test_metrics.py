@@ -27,7 +27,7 @@ from broker import VERSION, views
 from broker.core import CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.events import bucket_of
-from broker.forwarding.flows import Counts
+from broker.forwarding.traffic.flows import Counts
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic

@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.flows import OUTCOME_NAMES
+from broker.forwarding.traffic.flows import OUTCOME_NAMES
 from broker.routing.policies import Policy
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Wire, address, route_id
-from tests.forwarding.test_singles import MODELS, Taken, sums_of_flows, sums_of_requests
+from tests.forwarding.traffic.test_request_log import MODELS, Taken, sums_of_flows, sums_of_requests
 from tests.topology import LINKED_S, Net
 
 STEPS = 1000

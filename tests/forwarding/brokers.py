@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.core import CoreSettings
-from broker.forwarding.links import Link
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.link import Link
+from broker.forwarding.interbroker.remote import Remote
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.core import FED_BYTES, CoreSettings
-from broker.forwarding.desk import LINK_METADATA_BYTES
+from broker.forwarding.request import LINK_METADATA_BYTES
 from rsocket_wire.errors import CANCELED
 from rsocket_wire.rsocket.frames import (
     CANCEL,

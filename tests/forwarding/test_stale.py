@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.hops import MAX_NEAR_BYTES
+from broker.forwarding.interbroker.annotations import MAX_NEAR_BYTES
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,

@@ -6,7 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.events import REQUESTS_DROPPED
-from broker.forwarding import hops
+from broker.forwarding.interbroker import annotations as hops
 from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
 from rsocket_wire.errors import INVALID, REJECTED

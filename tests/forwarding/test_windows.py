@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.branches import PIECE_BYTES, Branch
-from broker.forwarding.merge import Merge
+from broker.forwarding.multicast.branch import PIECE_BYTES, Branch
+from broker.forwarding.multicast.merge import Merge
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,

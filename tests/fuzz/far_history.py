@@ -14,7 +14,7 @@ import random
 from collections import deque
 
 from broker.core import CoreSettings
-from broker.forwarding.translate import Mimes, passes, translate
+from broker.forwarding.mime_translation import Mimes, passes, translate
 from rsocket_wire.rsocket.frames import (
     CANCEL,
     ERROR,

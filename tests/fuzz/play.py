@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord
-from broker.forwarding.branches import Branch
-from broker.forwarding.gathering import Gathering
-from broker.forwarding.multicast import Multicast
-from broker.forwarding.splices import Splice
+from broker.forwarding.multicast.branch import Branch
+from broker.forwarding.multicast.call import Multicast
+from broker.forwarding.reassembly import Gathering
+from broker.forwarding.unicast import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import (

@@ -12,8 +12,8 @@ import random
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.peers import Peer
-from broker.forwarding.remotes import Remote
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.peer import Peer
 from broker.routing.policies import Policy
 from rsocket_wire.rsocket.frames import (
     COMPLETE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.forwarding.granting import Granting
+from broker.forwarding.lease_grants import Granting
 from broker.routing.health.masks import Masks
 from rsocket_wire.timers import NEVER, Timed, Timers
 

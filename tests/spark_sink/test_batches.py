@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.events import DEFINITION_FIELDS, KIND_NAMES, ROUTE_JOINED, FlowRecord, LifecycleEvent
-from broker.forwarding.flows import OUTCOME_NAMES
+from broker.forwarding.traffic.flows import OUTCOME_NAMES
 from spark_sink.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
 from spark_sink.events import ARROW_SCHEMAS, OUTCOMES
 from spark_sink.frames import Header, decode_rows

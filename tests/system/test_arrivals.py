@@ -14,7 +14,7 @@ from broker.edge import tls_port
 from broker.edge.accept import accept
 from broker.edge.tls_port import Handshakes
 from broker.edge.upgrade import MAX_HEAD_BYTES
-from broker.forwarding.peers import MAX_SETUP_BYTES
+from broker.forwarding.peer import MAX_SETUP_BYTES
 from tests.conftest import MakeServer, StartBroker
 from tests.system.waits import soon, until
 from tests.system.wires import Closed, Wire

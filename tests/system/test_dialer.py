@@ -18,7 +18,7 @@ from broker.edge import dialer as dialer_module
 from broker.edge.dialer import Dialer
 from broker.edge.shell import Shell
 from broker.edge.tls import client_context
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from broker.server import Server
 from rsocket_wire.errors import BrokerError

@@ -11,7 +11,7 @@ from broker.edge import shell
 from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, SLICE_MESSAGES, TICK_S, WEIGH_S, Shell
 from broker.forwarding.engine import ZERO_N
 from broker.forwarding.outbound import Piece
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME

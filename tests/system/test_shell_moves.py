@@ -2,7 +2,7 @@
 
 from broker.core import Core, CoreSettings
 from broker.edge.shell import CLOSE_S, TURN_BYTES, Shell
-from broker.forwarding.peers import Peer
+from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
 from tests.fakes import START_MS, route_id

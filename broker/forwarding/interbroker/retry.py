@@ -1,0 +1,119 @@
+"""A request that went to another broker, and may have to go elsewhere: the table here was not up to date (D-50).
+
+The broker that has the route refuses what it cannot deliver, and nobody has seen the request then. So its one frame is
+kept until the first answer; if that is such a refusal, the request is decided upon once more, without that route.
+"""
+
+from typing import Final
+
+from broker.forwarding.unicast import Splice, is_request_n
+from broker.routing.health.loads import NEITHER
+from broker.routing.targets import Target
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket.frames import (
+    MAX_N,
+    METADATA,
+    PAYLOAD,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    encode_request,
+    error_code,
+    initial_n,
+)
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import FRAME_COST
+
+# What brokers say when a decision of another one does not hold (any more). With REJECTED nothing was processed.
+STALE: Final[tuple[bytes, ...]] = (b"stale-route:", b"loop:", b"too-many-hops:")
+AGAIN: Final[tuple[bytes, ...]] = (*STALE, b"no-lease:", b"draining:", b"over-limit:")
+_TEXT_AT: Final = 10  # of an ERROR: behind header and code
+
+
+class Retriable(Splice):
+    """A unicast or shard request on its way to another broker, kept for a second try until the first answer."""
+
+    __slots__ = ("_cost_bytes", "_flags", "_kept", "_metadata_bytes", "_n", "_tries", "generation", "more_n", "target")
+
+    # From `keep` on, which follows the making at once.
+    _kept: bytes  # the request from its metadata on, which is never empty; empty once an answer has come
+    _metadata_bytes: int  # of that
+    _flags: int
+    _n: int  # its credit, if the model has one
+    _cost_bytes: int  # as it counts for its caller
+    _tries: "Tries"
+    generation: int  # of the table by which it was decided
+    more_n: int  # credit of REQUEST_N frames that were passed on since
+    target: Target
+
+    def keep(self, frame: FrameCursor, rest: bytes, metadata_bytes: int, target: Target, tries: "Tries") -> None:
+        """Has this frame sent once more by `tries`, if need be. `rest`: the frame from its metadata on."""
+        self.target = target
+        self.generation = target.generation
+        self.more_n = 0
+        self._kept = rest
+        self._metadata_bytes = metadata_bytes
+        self._flags = frame.flags
+        self._n = 0 if self.model == REQUEST_RESPONSE else initial_n(frame.data, frame.start)
+        self._tries = tries
+        cost_bytes = frame.end - frame.start + FRAME_COST
+        self._cost_bytes = cost_bytes
+        self.caller.waiting_bytes += cost_bytes
+        self._passes_answers = False  # the first one comes to `answered`
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        if len(self._kept):
+            if frame.kind == REQUEST_N and is_request_n(frame) and not self.caller.is_congested:  # else it is held
+                self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
+            elif frame.kind == PAYLOAD:
+                self._let_go()  # the one frame is not all of it any more
+        super().from_caller(frame)
+
+    def answered(self) -> bool:
+        if not len(self._kept):
+            return False
+        self._let_go()
+        return True
+
+    def is_tried_again(self, frame: FrameCursor) -> bool:
+        return len(self._kept) > 0 and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now)
+
+    def give_up(self, now: float) -> bytes:
+        """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
+        kept = self._kept
+        metadata = kept[: self._metadata_bytes] if self._flags & METADATA else None
+        raw = encode_request(
+            self.model, self.caller_id, kept[self._metadata_bytes :], metadata, self._n, self._flags & ~METADATA
+        )
+        self._let_go()
+        del self.caller.streams[self.caller_id]
+        self.server.streams.pop(self.route_id, None)
+        self.caller.begun -= 1
+        if self.timer is not None:
+            self.timer.cancel()
+        self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now, self.caller.id)
+        return raw
+
+    def finish(self, outcome: int, verdict: int, now: float) -> None:
+        self._let_go()
+        super().finish(outcome, verdict, now)
+
+    def _let_go(self) -> None:
+        if len(self._kept):
+            self.caller.waiting_bytes -= self._cost_bytes
+            self._kept = b""
+            self._passes_answers = True
+
+
+class Tries:
+    """Who decides once more."""
+
+    def try_again(self, splice: Retriable, now: float) -> bool:
+        """Sends the request elsewhere, `splice` has left its peers then; False if it cannot: nothing has changed."""
+        return False
+
+
+def is_refused(frame: FrameCursor, words: tuple[bytes, ...]) -> bool:
+    """A sound ERROR is REJECTED with one of these words."""
+    if error_code(frame.data, frame.start) != REJECTED:
+        return False
+    return frame.data[frame.start + _TEXT_AT : frame.end].startswith(words)

@@ -1,0 +1,413 @@
+"""Multicast: one request to all routes that match, and what the models have in common.
+
+Decides, per the four rules of the specification ("Multicast Routing"), what each branch gets of the caller and when
+the call ends. What the caller gets to see of the answers differs by model:
+
+    fire_and_forget   nothing; every branch gets it: this file
+    request_response  the first answer: `first_answer`
+    request_stream    the branches' items as one stream: `merge`
+    request_channel   the same, and the caller's items go to every branch: `channel`
+
+Branches are those routes that matched when the request came: who joins later is not added. A branch that leaves counts
+as complete, or ends a stream or channel with an error (`multicast_on_leave`, D-14).
+
+What is done for more branches than a turn has room for is a step of the call (`fanouts`); the caller is not listened to
+before it is done. Branches may answer meanwhile. The content of a large frame is cut out once and shared by all.
+"""
+
+from typing import Final
+
+from broker.forwarding.interbroker.copies import Copy
+from broker.forwarding.multicast.branch import Branch, Trunk
+from broker.forwarding.multicast.steps import Fanout, Fanouts, Step
+from broker.forwarding.outbound import LARGE_BYTES
+from broker.forwarding.peer import Peer
+from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
+from broker.forwarding.unicast import is_request_n, verdict_of
+from broker.routing.health.loads import Load
+from broker.routing.table import Route
+from rsocket_wire.errors import CANCELED, Refusal
+from rsocket_wire.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    ERROR,
+    FOLLOWS,
+    HEADER_BYTES,
+    NEXT,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_N,
+    REQUEST_RESPONSE,
+    encode_cancel,
+    encode_error,
+    initial_n,
+)
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.timers import Timer
+
+
+class Multicast(Trunk):
+    """The branches and the end of the call; alone it is a fire-and-forget. In the caller's table only."""
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_body",
+        "_body_of",
+        "_completes",
+        "_fanout",
+        "_fanouts",
+        "_items_in",
+        "_items_out",
+        "_opened_at",
+        "_opened_n",
+        "branches",
+        "caller",
+        "caller_done",
+        "caller_id",
+        "flow",
+        "is_finished",
+        "is_opening",
+        "is_whole",
+        "model",
+        "order",
+        "routes_n",
+        "timer",
+    )
+
+    def __init__(self, fanouts: Fanouts, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        self.caller: Final = caller
+        self.caller_id: Final = caller_id
+        self.flow = flow  # where it is counted; another one of the same kind when the broker ends it
+        self.model: Final = model
+        self.branches: dict[int, Branch] = {}  # open ones by number; bounded by the routes that matched
+        self.is_whole = False  # all fragments of the request have come
+        self.caller_done = False  # nothing more is taken from the caller
+        self.is_opening = True  # not all branches have the first frame
+        self.is_finished = False
+        self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
+        self._opened_at: Final = now
+        self._opened_n = 0  # branches, ever
+        self.order = 0  # see `Desk.order`
+        self.routes_n = 0  # that it goes to, of other brokers, too
+        self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
+        self._items_in = 0
+        self._items_out = 0
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self._fanouts: Final = fanouts
+        self._fanout: Fanout | None = None  # None until something must be done in steps
+        self._body = b""  # content of the large frame that is being passed on, and
+        self._body_of = b""  # the bytes that it stands in
+
+    @property
+    def wants_branches(self) -> bool:
+        """More of them may be opened."""
+        return not self.is_finished
+
+    def may_at_once(self, branches_n: int, now: float) -> bool:
+        """So many branches may be served at once; else by a step (`add_step`), which comes behind all others."""
+        if self._fanout is not None and self._fanout.steps:
+            return False
+        return self._fanouts.may(branches_n, now)
+
+    def add_step(self, step: Step) -> None:
+        if self._fanout is None:
+            self._fanout = Fanout(self.caller)
+        self._fanouts.add(self._fanout, step)
+
+    def enter(self, flags: int, size: int) -> None:
+        """Takes its place in the caller's table, before the first branch opens."""
+        self.caller.streams[self.caller_id] = self
+        self.caller.begun += 1
+        self._bytes_in += size
+        if flags & FOLLOWS:
+            self._completes = self.model == REQUEST_CHANNEL and flags & COMPLETE != 0
+            return
+        self.is_whole = True
+        self._items_in = 1
+        self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
+
+    def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
+        """Begins the request at one route; `frame` is readable for it (see `translate`)."""
+        route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
+        self._enter_branch(Branch(self, self._opened_n, server, route, self.caller_done), frame)
+
+    def open_copy(self, server: Peer, frame: FrameCursor) -> None:
+        """Begins the request at another broker, for all routes behind this link."""
+        self._enter_branch(Copy(self, self._opened_n, server, self.caller_done), frame)
+
+    def _enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        self._opened_n += 1
+        self.branches[branch.number] = branch
+        branch.server.streams[branch.stream_id] = branch
+        self.first_frame(branch, frame)
+
+    def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
+        """Sends the request to the branch."""
+        self.pass_to(branch, frame)
+
+    def pass_to(self, branch: Branch, frame: FrameCursor) -> None:
+        """Sends a frame of the caller to the branch."""
+        if frame.end - frame.start < LARGE_BYTES:
+            branch.server.forward(frame, branch.stream_id)
+        else:
+            head = frame.data[frame.start + 4 : frame.start + HEADER_BYTES]
+            branch.server.forward_shared(branch.stream_id, head, self.body_of(frame, HEADER_BYTES))
+
+    def body_of(self, frame: FrameCursor, head_bytes: int) -> bytes:
+        """What follows the head of a large frame; the same bytes for all branches."""
+        if self._body_of is not frame.data or len(self._body) != frame.end - frame.start - head_bytes:
+            self._body_of = frame.data
+            self._body = frame.data[frame.start + head_bytes : frame.end]
+        return self._body
+
+    def forget_body(self) -> None:
+        """The frame has been passed on."""
+        self._body_of = b""
+        self._body = b""
+
+    def opened(self, now: float) -> None:
+        """All branches have the first frame."""
+        self.is_opening = False
+        self.forget_body()
+        if self.model == REQUEST_FNF and self.caller_done:
+            self.finish(COMPLETED, now)
+
+    def awaited_at(self, load: Load) -> int:
+        if self.model != REQUEST_RESPONSE:
+            return 0
+        awaited_n = 0
+        for branch in self.branches.values():
+            if branch.route is not None and branch.route.load is load:
+                awaited_n += 1
+        return awaited_n
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        if frame.kind == PAYLOAD:
+            if not self.caller_done:
+                self.payload_of_caller(frame)
+        elif frame.kind == CANCEL:
+            self.caller.drop_stream(self.caller_id)
+            self.finish(CANCELLED, frame.now)
+        elif frame.kind == REQUEST_N:
+            if is_request_n(frame) and self.caller.is_congested:  # it has not read what it has asked for before
+                self.caller.hold_credit(self.caller_id, self, initial_n(frame.data, frame.start))
+            elif is_request_n(frame):
+                self.credit_of_caller(initial_n(frame.data, frame.start), frame.now)
+        elif frame.kind == ERROR:
+            self.error_of_caller(frame)
+
+    def caller_lost(self, now: float) -> None:
+        self.finish(CALLER_LOST, now)
+
+    def shed(self, peer: Peer, text: str, now: float) -> bool:
+        self.caller.drop_stream(self.caller_id)
+        self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
+        return True
+
+    def expire(self, now: float) -> None:
+        """The caller's deadline has passed."""
+        text = f"{len(self.branches)} routes have not ended the request within {now - self._opened_at:.3f} s"
+        self.fail(Refusal("deadline", text, CANCELED), FAILED, now)
+
+    def payload_of_caller(self, frame: FrameCursor) -> None:
+        """A fragment of the request goes to all; the caller is not done."""
+        if self.is_too_wide(frame):
+            return
+        self._bytes_in += frame.end - frame.start
+        flags = frame.flags
+        is_last = not flags & FOLLOWS or flags & COMPLETE != 0
+        if is_last:  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
+            self.is_whole = True
+            if is_item(frame):
+                self._items_in += 1
+        completes = is_last and (flags & COMPLETE != 0 or self.model != REQUEST_CHANNEL or self._completes)
+        if completes:
+            self.caller_done = True
+        self.pass_to_all(frame, completes)
+
+    def pass_to_all(self, frame: FrameCursor, completes: bool) -> None:
+        """A frame of the caller goes to all that listen; `completes`: it is the last one of its half."""
+        if not self.may_at_once(len(self.branches), frame.now):
+            self.add_step(Passing(self, frame.data[frame.start : frame.end], completes))
+            return
+        for branch in self.branches.values():
+            if not branch.is_deaf:
+                self.pass_to(branch, frame)
+        self.forget_body()
+        if completes:
+            self.caller_completed(frame.now)
+
+    def is_too_wide(self, frame: FrameCursor) -> bool:
+        """The frame would hold too much at so many branches, and the call has ended: its bytes count for each."""
+        size = frame.end - frame.start
+        limit = self.caller.settings.max_buffered_bytes
+        if size * len(self.branches) <= limit:
+            return False
+        text = (
+            f"{size} bytes to {len(self.branches)} routes are {size * len(self.branches)} bytes, the limit is {limit}"
+        )
+        self.fail(Refusal("over-limit", f"{text} (limits.max_buffered_bytes)", CANCELED), FAILED, frame.now)
+        return True
+
+    def caller_completed(self, now: float) -> None:
+        """All branches have all that the caller will send."""
+        if self.model == REQUEST_FNF:
+            self.finish(COMPLETED, now)
+
+    def credit_of_caller(self, n: int, now: float) -> None:
+        """The caller asked for more items."""
+
+    def error_of_caller(self, frame: FrameCursor) -> None:
+        """The caller says ERROR, which it may in a channel only."""
+
+    def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        if self.model == REQUEST_FNF and frame.kind == ERROR:  # it wants no more fragments, and there is no answer
+            branch.verdict = verdict_of(frame)
+            self.drop_branch(branch)
+
+    def branch_lost(self, branch: Branch, now: float) -> None:
+        self.drop_branch(branch)
+        if not self.branches and not self.is_opening:
+            self.finish(ROUTE_LOST, now)
+
+    def drop_branch(self, branch: Branch) -> None:
+        """Forgets a branch whose stream has ended, for both sides."""
+        self.branches.pop(branch.number, None)
+        self._forget(branch)
+
+    def cancel_branch(self, branch: Branch) -> None:
+        """Ends a branch from our side."""
+        branch.server.send(encode_cancel(branch.stream_id))
+        self.drop_branch(branch)
+
+    def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
+        """Ends the call with an error of the broker's own."""
+        self.caller.send(encode_error(self.caller_id, refusal.code, refusal.message))
+        if outcome == FAILED:
+            self.flow = self.flow.ended_with(refusal.word)
+        self.finish(outcome, now)
+
+    def finish(self, outcome: int, now: float) -> None:
+        """Cancels the branches that are open, forgets all, counts the request."""
+        if self.is_finished:
+            return
+        self.is_finished = True
+        self.forget_body()
+        self.leave(list(self.branches.values()), self.model != REQUEST_FNF or outcome != COMPLETED, b"", now)
+        self.branches = {}
+        self.caller.streams.pop(self.caller_id, None)
+        self.caller.begun -= 1
+        if self.timer is not None:
+            self.timer.cancel()
+        latency_us = int((now - self._opened_at) * 1e6)
+        self.flow.count(
+            outcome,
+            latency_us,
+            self._items_in,
+            self._items_out,
+            self._bytes_in,
+            self._bytes_out,
+            self._opened_at,
+            self.order,
+            self.routes_n,
+        )
+
+    def leave(self, branches: list[Branch], cancels: bool, error: bytes, now: float) -> None:
+        """Forgets branches that are no more of the call: with a CANCEL, or if they listen with this `error`.
+
+        `error`: of the caller, behind its stream id; empty: none.
+        """
+        if not branches:
+            return
+        leaving = Leaving(self, branches, cancels, error)
+        if self.may_at_once(len(branches), now):
+            leaving.advance(len(branches), now)
+        else:
+            self.add_step(leaving)
+
+    def end_branch(self, branch: Branch, cancels: bool, error: bytes) -> None:
+        """Ends a branch that `leave` has named, if it has not ended by itself since."""
+        if branch.is_over:
+            return
+        if error and not branch.is_deaf:
+            branch.server.request(branch.stream_id.to_bytes(4, "big") + error)
+        elif cancels:
+            branch.server.send(encode_cancel(branch.stream_id))
+        self._forget(branch)
+
+    def to_caller(self, raw: bytes) -> None:
+        """Writes a frame to the caller whose bytes behind the stream id are `raw`."""
+        self._bytes_out += len(raw) + 4
+        self.caller.send(self.caller_id.to_bytes(4, "big") + raw)
+
+    def _forget(self, branch: Branch) -> None:
+        branch.is_over = True
+        branch.server.streams.pop(branch.stream_id, None)
+        # Its latency says nothing here: the other branches and the caller's credit are in it.
+        if branch.route is not None:
+            caller = self.caller
+            branch.route.load.ended(
+                self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin
+            )
+
+
+class Passing(Step):
+    """A frame of the caller for all branches that listen."""
+
+    __slots__ = ("_branches", "_call", "_completes", "_cursor", "_done_n", "_raw")
+
+    def __init__(self, call: Multicast, raw: bytes, completes: bool) -> None:
+        self._call: Final = call
+        self._raw: Final = raw
+        self._completes: Final = completes
+        self._cursor: Final = FrameCursor(False)
+        self._branches: list[Branch] | None = None  # those that are there when it begins
+        self._done_n = 0
+
+    def advance(self, most_n: int, now: float) -> int:
+        call = self._call
+        if call.is_finished:
+            return 0
+        if self._branches is None:
+            self._branches = list(call.branches.values())
+        branches = self._branches[self._done_n : self._done_n + most_n]
+        self._done_n += len(branches)
+        if branches:
+            self._cursor.feed(self._raw, now)
+            self._cursor.advance()
+        for branch in branches:
+            if not branch.is_deaf and not branch.is_over:
+                call.pass_to(branch, self._cursor)
+        if not branches:
+            call.forget_body()
+            if self._completes:
+                call.caller_completed(now)
+        return len(branches)
+
+
+class Leaving(Step):
+    """The end of branches that are no more of the call."""
+
+    __slots__ = ("_branches", "_call", "_cancels", "_done_n", "_error")
+
+    def __init__(self, call: Multicast, branches: list[Branch], cancels: bool, error: bytes) -> None:
+        self._call: Final = call
+        self._branches: Final = branches
+        self._cancels: Final = cancels
+        self._error: Final = error
+        self._done_n = 0
+
+    def advance(self, most_n: int, now: float) -> int:
+        branches = self._branches[self._done_n : self._done_n + most_n]
+        self._done_n += len(branches)
+        for branch in branches:
+            self._call.end_branch(branch, self._cancels, self._error)
+        return len(branches)
+
+
+def is_item(frame: FrameCursor) -> bool:
+    """A PAYLOAD that ends an item, rather than one that only completes."""
+    return frame.flags & NEXT != 0 or frame.end - frame.start > HEADER_BYTES

@@ -1,0 +1,88 @@
+"""Steps that begin a multicast at more routes than a turn has room for: see `fanouts`."""
+
+from typing import Final
+
+from broker.forwarding.multicast.call import Multicast
+from broker.forwarding.multicast.steps import Step
+from broker.forwarding.peer import Peer
+from broker.forwarding.reassembly import Gathering
+from broker.forwarding.request import Desk
+from broker.routing.table import Route
+from rsocket_wire.rsocket.framing import FrameCursor
+
+
+class Part:
+    """What one branch is sent."""
+
+    __slots__ = ("raw", "route", "server")
+
+    def __init__(self, server: Peer, route: Route | None, raw: bytes) -> None:
+        self.server: Final = server
+        self.route: Final = route  # None: a copy
+        self.raw: Final = raw  # the whole first frame, with any stream id; the same bytes for all who can read them
+
+    @property
+    def is_there(self) -> bool:
+        """Its route has not left, or its link not ended, since it was chosen."""
+        if self.route is not None and self.route.owner is not self.server:
+            return False
+        return not self.server.is_ending and not self.server.is_lost
+
+
+class Opening(Step):
+    """The branches of a call."""
+
+    __slots__ = ("_call", "_cursor", "_desk", "_done_n", "_gathering", "_is_merged", "_parts")
+
+    def __init__(
+        self, desk: Desk, call: Multicast, parts: list[Part], gathering: Gathering | None, is_merged: bool
+    ) -> None:
+        """`gathering`: what was held behind the first frame, and `is_merged`: see `Desk.replay`."""
+        self._desk: Final = desk
+        self._call: Final = call
+        self._parts: Final = parts
+        self._gathering: Final = gathering
+        self._is_merged: Final = is_merged
+        self._cursor: Final = FrameCursor(False)
+        self._done_n = 0
+
+    def advance(self, most_n: int, now: float) -> int:
+        call = self._call
+        parts = self._parts[self._done_n : self._done_n + most_n] if call.wants_branches else []
+        self._done_n += len(parts)
+        for part in parts:
+            if not call.wants_branches:
+                break
+            if not part.is_there:
+                continue
+            self._cursor.feed(part.raw, now)
+            self._cursor.advance()
+            if part.route is not None:
+                call.open_branch(part.server, part.route, self._cursor)
+            else:
+                call.open_copy(part.server, self._cursor)
+        if not parts:
+            call.opened(now)
+            if self._gathering is not None:
+                self._desk.replay(call.caller, call.caller_id, self._gathering, self._is_merged, now)
+        return len(parts)
+
+
+class Pushing(Step):
+    """A METADATA_PUSH to all."""
+
+    __slots__ = ("_done_n", "_parts")
+
+    def __init__(self, parts: list[Part]) -> None:
+        self._parts: Final = parts
+        self._done_n = 0
+
+    def advance(self, most_n: int, now: float) -> int:
+        parts = self._parts[self._done_n : self._done_n + most_n]
+        self._done_n += len(parts)
+        for part in parts:
+            if part.is_there:
+                part.server.request(part.raw)
+                if part.route is not None:
+                    part.route.load.requests += 1  # no lease speaks of pushes
+        return len(parts)

@@ -1,0 +1,216 @@
+"""Requests that wait for a route (D-10, D-40): held as they came, until one matches or the time is up.
+
+    spec "Creating list of Routable Destinations": 3. Wait for the route to become available with a timeout. If the
+    timeout expires, send an error to the client.
+
+Decides which of them a joining route may concern; the engine then looks again and passes them on in the order in which
+they came. Bounded in number, per connection and in bytes.
+"""
+
+from typing import Final
+
+from broker.forwarding.peer import Stream
+from broker.forwarding.reassembly import Asks, Gathering
+from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
+from broker.forwarding.unicast import is_request_n
+from broker.routing.table import Route
+from broker.routing.targets import Target
+from rsocket_wire.rsocket.frames import (
+    CANCEL,
+    ERROR,
+    MAX_N,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_N,
+    REQUEST_STREAM,
+    initial_n,
+)
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.timers import Timer, Timers
+
+LOOKED_AT: Final = 256  # in one tick: some hundred microseconds
+
+
+class Waiter(Stream):
+    """One request that waits; in the caller's table only."""
+
+    __slots__ = ("_room", "caller", "held", "is_over", "is_urgent", "number", "target", "timer", "token")
+
+    def __init__(self, room: "WaitingRoom", held: Gathering, target: Target, number: int, is_urgent: bool) -> None:
+        self.held: Final = held  # its frames so far
+        self.caller: Final = held.caller
+        self.target: Final = target
+        self.number: Final = number  # 1, 2, 3 … in the order in which they came
+        self.is_urgent: Final = is_urgent  # its own deadline ends the wait, not the broker's time-out
+        self.token: Final = token_of(target)
+        self.timer: Timer | None = None  # from the moment when it enters
+        self.is_over = False
+        self._room: Final = room
+
+    def from_caller(self, frame: FrameCursor) -> None:
+        kind = frame.kind
+        held = self.held
+        if kind == CANCEL:
+            self._room.give_up(self, CANCELLED, frame.now)
+        elif kind == ERROR and held.kind == REQUEST_CHANNEL:
+            self._room.give_up(self, FAILED, frame.now)
+        elif kind == PAYLOAD:
+            self._room.hold_more(self, frame)
+        elif kind == REQUEST_N and held.kind >= REQUEST_STREAM and is_request_n(frame):
+            held.more_n = min(held.more_n + initial_n(frame.data, frame.start), MAX_N)
+
+    def caller_lost(self, now: float) -> None:
+        self._room.give_up(self, CALLER_LOST, now)
+
+    def expire(self, now: float) -> None:
+        self.timer = None
+        self._room.run_out(self, now)
+
+
+class WaitingRoom:
+    """All requests of one broker that wait."""
+
+    __slots__ = (
+        "_asks",
+        "_by_number",
+        "_by_token",
+        "_looked_to",
+        "_max",
+        "_max_bytes",
+        "_max_per_peer",
+        "_timers",
+        "bytes_n",
+        "is_behind",
+        "size",
+        "waited_n",
+    )
+
+    def __init__(self, asks: Asks, timers: Timers, max_waiting: int, max_per_connection: int, max_bytes: int) -> None:
+        self._asks: Final = asks
+        self._timers: Final = timers
+        self._max: Final = max_waiting
+        self._max_per_peer: Final = max_per_connection
+        self._max_bytes: Final = max_bytes  # per connection, with FRAME_COST for each frame
+        self._by_token: dict[bytes, dict[int, Waiter]] = {}  # bounded by `max_waiting`; by number, so in order
+        self._by_number: dict[int, Waiter] = {}  # the same ones
+        self._looked_to = 0  # number of the last one that was looked at
+        self.is_behind = False  # the look at all of them has not come to the end
+        self.size = 0
+        self.bytes_n = 0  # of the frames of all of them
+        self.waited_n = 0  # that ever waited
+
+    def refusal_of(self, held: Gathering) -> str:
+        """Why the request cannot wait, or an empty text."""
+        caller = held.caller
+        if self.size >= self._max:
+            return f"{self.size} requests wait already, limits.max_waiting is {self._max}"
+        if caller.waiting_n >= self._max_per_peer:
+            waiting = f"{caller.waiting_n} requests of this connection wait already"
+            return f"{waiting}, limits.max_waiting_per_connection is {self._max_per_peer}"
+        if caller.waiting_bytes + held.cost_bytes > self._max_bytes:
+            waiting = f"{caller.waiting_bytes} bytes of requests of this connection wait already"
+            return f"{waiting}, {held.cost_bytes} more would pass limits.max_waiting_bytes: {self._max_bytes}"
+        return ""
+
+    def enter(self, held: Gathering, target: Target, until: float, is_urgent: bool) -> None:
+        """Lets a request wait that has no refusal and is in no table; `until` seconds, monotonic."""
+        self.waited_n += 1
+        waiter = Waiter(self, held, target, self.waited_n, is_urgent)
+        caller = held.caller
+        caller.streams[held.caller_id] = waiter
+        caller.begun += 1
+        caller.waiting_n += 1
+        caller.waiting_bytes += held.cost_bytes
+        self.bytes_n += held.held_bytes
+        self.size += 1
+        self._by_token.setdefault(waiter.token, {})[waiter.number] = waiter
+        self._by_number[waiter.number] = waiter
+        waiter.timer = self._timers.put(until, waiter)
+
+    def take_matching(self, route: Route) -> list[Waiter]:
+        """Those that may have waited for this route, in the order in which they came; they stay until they `leave`."""
+        found: list[Waiter] = []
+        if not self.size:
+            return found
+        for token in route.tokens:
+            waiters = self._by_token.get(token)
+            if waiters is not None:
+                found.extend(waiters.values())
+        if len(found) > 1:
+            found.sort(key=_number_of)
+        return found
+
+    def next_some(self) -> list[Waiter]:
+        """The next LOOKED_AT of them, in order; from the first one again when the last call came to the end."""
+        if not self.is_behind:
+            self._looked_to = 0
+        found: list[Waiter] = []
+        self.is_behind = False
+        for number, waiter in self._by_number.items():
+            if number > self._looked_to:
+                if len(found) == LOOKED_AT:
+                    self.is_behind = True
+                    break
+                found.append(waiter)
+        if found:
+            self._looked_to = found[-1].number
+        return found
+
+    def leave(self, waiter: Waiter) -> None:
+        """It waits no more; its stream is in no table."""
+        waiter.is_over = True
+        held = waiter.held
+        caller = waiter.caller
+        del caller.streams[held.caller_id]
+        caller.begun -= 1
+        caller.waiting_n -= 1
+        caller.waiting_bytes -= held.cost_bytes
+        self.bytes_n -= held.held_bytes
+        self.size -= 1
+        del self._by_number[waiter.number]
+        waiters = self._by_token[waiter.token]
+        del waiters[waiter.number]
+        if not waiters:
+            del self._by_token[waiter.token]
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+
+    def give_up(self, waiter: Waiter, outcome: int, now: float) -> None:
+        """Its caller does not want it any more."""
+        self.leave(waiter)
+        self._asks.given_up(waiter.held, waiter.target, outcome, now)
+
+    def run_out(self, waiter: Waiter, now: float) -> None:
+        """Its time is up."""
+        self.leave(waiter)
+        self._asks.waited_in_vain(waiter.held, waiter.target, "deadline" if waiter.is_urgent else "no-route", now)
+
+    def hold_more(self, waiter: Waiter, frame: FrameCursor) -> None:
+        """Another fragment of it; behind its last one only a channel has more to say."""
+        held = waiter.held
+        if held.is_over and held.kind != REQUEST_CHANNEL:
+            return
+        size = frame.end - frame.start
+        cost = size + FRAME_COST
+        if waiter.caller.waiting_bytes + cost > self._max_bytes or held.is_crowded:
+            self.leave(waiter)
+            self._asks.waited_in_vain(waiter.held, waiter.target, "over-limit", frame.now)
+            return
+        if held.is_over:
+            held.hold_later(frame)
+        else:
+            held.hold(frame)
+        waiter.caller.waiting_bytes += cost
+        self.bytes_n += size
+
+
+def token_of(target: Target) -> bytes:
+    """A tag that every route must carry which the target can match: it is looked for among the tags of who joins."""
+    wanted = target.selectors if target.selectors else target.wanted
+    return wanted[-1].token()
+
+
+def _number_of(waiter: Waiter) -> int:
+    return waiter.number

@@ -1,0 +1,466 @@
+"""What the rooms of forwarding have in common: refusing, gathering, translating, counting and replaying requests.
+
+Decides nothing about where a request goes: for clients the `engine` does, for other brokers `relays`.
+"""
+
+from typing import Final
+
+from broker.events import NO_KEY
+from broker.forwarding.drops import Drops
+from broker.forwarding.mime_pairs import MimePairs
+from broker.forwarding.mime_translation import BROKER, COMPOSITE, Mimes, passes, translate
+from broker.forwarding.multicast.steps import Fanouts
+from broker.forwarding.peer import Peer
+from broker.forwarding.reassembly import MAX_FRAMES, Asks, Gathering
+from broker.forwarding.settings import Settings
+from broker.forwarding.traffic.flows import REJECTED, Flow, FlowTable
+from broker.forwarding.traffic.request_log import Singles
+from broker.routing.health.loads import Load, ServiceLoad
+from broker.routing.query import Query
+from broker.routing.shares import UNKNOWN
+from broker.routing.table import Route
+from broker.routing.targets import Target
+from rsocket_wire.errors import CODE_WORDS, BrokerError, Refusal
+from rsocket_wire.rsocket.frames import (
+    FOLLOWS,
+    HEADER_BYTES,
+    METADATA,
+    METADATA_PUSH,
+    REQUEST_FNF,
+    REQUEST_STREAM,
+    Setup,
+    encode_error,
+    encode_request,
+    encode_request_n,
+    initial_n,
+    request_parts,
+)
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
+from rsocket_wire.timers import Timers
+from rsocket_wire.wire.frames import find_wrapped
+from rsocket_wire.wire.ints import u24_at
+
+ASKED_N: Final = 16  # full routes that a refused caller is noted at, and gets its share of
+LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
+
+_WORDS: Final[list[str]] = list(CODE_WORDS)
+
+
+class Request:
+    """Where the parts of the request lie that is being decided upon; one object, used again for each."""
+
+    __slots__ = (
+        "address_at",
+        "address_to",
+        "began_at",
+        "data",
+        "gathering",
+        "is_counted",
+        "is_second",
+        "metadata_at",
+        "metadata_to",
+        "mimes",
+        "rest_at",
+    )
+
+    def __init__(self) -> None:
+        self.data = b""  # holds the metadata
+        self.metadata_at = 0
+        self.metadata_to = 0
+        self.address_at = 0
+        self.address_to = 0
+        self.rest_at = 0  # between brokers: behind the annotations
+        self.mimes = 0  # number of the caller's pair of mime types
+        self.is_counted = False  # between brokers: among those that came its way
+        self.is_second = False  # it is decided upon once more (D-50): one object for these, another one for all others
+        self.began_at = 0.0  # then: when it came, seconds, monotonic
+        self.gathering: Gathering | None = None  # set when the request came in fragments that were held
+
+
+class Feeding:
+    """A caller has just sent a request to a route of another broker that is behind, or to which the way is."""
+
+    __slots__ = ("caller", "route")
+
+    def __init__(self, caller: Peer, route: Route | None) -> None:
+        self.caller: Final = caller
+        self.route: Final = route  # None: the caller is a link, and has sent a copy for several
+
+
+class Desk(Asks):
+    """Requests of all peers of one broker, as far as it is the same for all of them."""
+
+    __slots__ = (
+        "_scratch",
+        "drops",
+        "fanouts",
+        "feedings",
+        "flows",
+        "lost_entries_n",
+        "mime_pairs",
+        "mimes",
+        "order",
+        "query",
+        "settings",
+        "singles",
+        "timers",
+    )
+
+    def __init__(self, settings: Settings, query: Query) -> None:
+        self.settings: Final = settings
+        self.query: Final = query
+        self.singles: Final = Singles(query, settings.single_requests)
+        self.flows: Final = FlowTable(self.singles, query.services)
+        self.drops: Final = Drops()
+        # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
+        self.feedings: Final[list[Feeding]] = []
+        self.fanouts: Final = Fanouts()
+        # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
+        self.order = 0
+        self.timers: Final = Timers()
+        self.mime_pairs: Final = MimePairs()
+        self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
+        self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
+        self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
+
+    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
+
+    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
+
+    def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
+        """Gives the request to a route of this broker or of another one."""
+
+    def set_mimes(self, peer: Peer, setup: Setup) -> None:
+        """The peer has the pair of mime types of its SETUP, until `forget_mimes`."""
+        peer.mimes = self.mime_pairs.take(setup.metadata_mime, setup.data_mime)
+
+    def forget_mimes(self, peer: Peer) -> None:
+        """The peer asks nothing and serves nobody any more."""
+        if peer.mimes >= 0:
+            self.mime_pairs.give_back(peer.mimes)
+            peer.mimes = -1
+
+    def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
+        """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""
+        kind = self.mimes[peer.mimes].kind
+        if kind == COMPOSITE:
+            found, end = find_broker_frame(data, at, to)
+            if found == ABSENT and is_cut:
+                return CUT, 0
+            return found, end
+        if kind == BROKER:
+            if is_cut:
+                return CUT, 0
+            return (at, to) if to > at else (ABSENT, 0)
+        return ABSENT, 0
+
+    def no_address(self, peer: Peer, found: int) -> Refusal:
+        """Why `find_address` has found none."""
+        mimes = self.mimes[peer.mimes]
+        if mimes.kind != COMPOSITE and mimes.kind != BROKER:
+            text = (
+                f"metadata of the mime type {mimes.metadata_mime!r}, which the SETUP announced, cannot hold an ADDRESS"
+            )
+        elif found == CUT:
+            text = "the composite metadata of the request breaks off"
+        elif found == BROKEN:
+            text = "the composite metadata of the request has too many entries"
+        else:
+            text = "the metadata of the request holds no ADDRESS"
+        return Refusal("bad-address", text)
+
+    def find_begun(self, peer: Peer, metadata: bytes) -> tuple[int, int]:
+        """(from, to) of the last ADDRESS of which both maps have come, and perhaps no more; `to` is behind them then.
+
+        (ABSENT, 0): there is none. What it wraps says nothing about the way (D-70).
+        """
+        kind = self.mimes[peer.mimes].kind
+        frames = broker_frames(metadata) if kind == COMPOSITE else [(0, len(metadata))]
+        for at, to in reversed(frames):
+            if to < len(metadata):
+                return at, to
+            wrapped_at = find_wrapped(metadata[at:to])
+            if wrapped_at >= 0:
+                return at, at + wrapped_at
+        return ABSENT, 0
+
+    def address_end(self, peer: Peer, metadata: bytes, at: int) -> int:
+        """Where the ADDRESS ends that begins there, or what has come of it."""
+        if self.mimes[peer.mimes].kind != COMPOSITE:
+            return len(metadata)
+        return min(len(metadata), at + u24_at(metadata, at - 3))
+
+    def has_room(self, gathering: Gathering, is_addressed: bool) -> bool:
+        """More of the request may be held, of which the metadata has not come whole.
+
+        `is_addressed`: an ADDRESS of it has. Such a request could go on, so it takes no more than half of the room.
+        """
+        peer = gathering.caller
+        limit = self.settings.max_metadata_bytes
+        all_limit = limit if peer.link is None else max(limit, LINK_METADATA_BYTES)  # a link is many callers
+        if is_addressed:
+            limit //= 2
+            all_limit //= 2
+        held_bytes = gathering.held_bytes
+        if held_bytes > limit or peer.gathered_bytes + held_bytes > all_limit:
+            return False
+        return len(gathering.frames) < MAX_FRAMES
+
+    def gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
+        """Holds the first frame of a request until more is known."""
+        gathering = Gathering(peer, frame.stream_id, frame.kind, self, frame.now)
+        gathering.hold(frame)
+        return gathering
+
+    def wait(self, gathering: Gathering) -> None:
+        """Lets a held request wait for its next fragment, within the bounds."""
+        peer = gathering.caller
+        if not self.has_room(gathering, False):
+            limit = self.settings.max_metadata_bytes
+            of_option = " (limits.max_metadata_bytes)"
+            if peer.link is not None and gathering.held_bytes <= limit < LINK_METADATA_BYTES:
+                limit = LINK_METADATA_BYTES
+                of_option = ""
+            text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
+            refusal = Refusal("over-limit", text + of_option)
+            self.refuse(peer, gathering.caller_id, gathering.kind, None, refusal)
+            return
+        gathering.enter()
+        target = gathering.target
+        if target is not None and target.deadline_ms > 0:
+            gathering.timer = self.timers.put(gathering.opened_at + target.deadline_ms / 1000.0, gathering)
+
+    def must_wait(self, peer: Peer, frame: FrameCursor, request: Request, target: Target | None) -> bool:
+        """True, and the request is held, when metadata that must be translated has not arrived whole."""
+        gathering = request.gathering
+        if gathering is None:
+            if not is_cut(frame, request.metadata_to):
+                return False
+            gathering = self.gather(peer, frame)
+        elif gathering.is_whole:
+            return False
+        gathering.needs_whole = True
+        gathering.target = target
+        self.wait(gathering)
+        return True
+
+    def translated_first(
+        self, peer: Peer, server: Peer, frame: FrameCursor, request: Request, target: Target | None
+    ) -> bytes:
+        """The first frame with metadata that the server can read; empty if that cannot be, and the caller was told."""
+        metadata = request.data[request.metadata_at : request.metadata_to]
+        raw_address = request.data[request.address_at : request.address_to]
+        try:
+            translated = self.translated(request.mimes, server, metadata, raw_address, True)
+        except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
+            self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
+            return b""
+        if translated is not None and len(translated) > MAX_FRAME_BYTES:  # its length could not even be written
+            self.refuse_large(peer, frame, target, frame.end - frame.start + len(translated) - len(metadata))
+            return b""
+        gathering = request.gathering
+        if gathering is not None:
+            raw = gathering.merged(translated)
+        else:
+            rest = frame.data[request.metadata_to : frame.end]
+            n = initial_n(frame.data, frame.start) if frame.kind >= REQUEST_STREAM else 0
+            raw = encode_request(frame.kind, frame.stream_id, rest, translated, n, frame.flags & ~METADATA)
+        if len(raw) > MAX_FRAME_BYTES:
+            self.refuse_large(peer, frame, target, len(raw))
+            return b""
+        return raw
+
+    def translated(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool) -> bytes | None:
+        """What `translate` makes of it for the server; `mimes`: number of the caller's pair."""
+        caller_mimes = self.mimes[mimes]
+        server_mimes = self.mimes[server.mimes]
+        if passes(caller_mimes, server_mimes):
+            return metadata
+        found = translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
+        self.lost_entries_n += found.lost_n
+        return found.metadata
+
+    def merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
+        """Makes one frame of those that were gathered; False, and refused, when it would be too large."""
+        gathering = request.gathering
+        assert gathering is not None  # whoever calls has looked
+        if len(gathering.frames) > 1 or metadata is not gathering.metadata:
+            size = len(metadata) + len(gathering.rest) + 16
+            if size > MAX_FRAME_BYTES:
+                cursor = self.cursor(gathering.frames[0], 0.0)
+                self.refuse_large(peer, cursor, target, size)
+                return False
+            gathering.collapse(metadata)
+        return True
+
+    def locate(self, frame: FrameCursor, request: Request) -> None:
+        """The metadata of the request is that of this frame."""
+        request.data = frame.data
+        if frame.kind == METADATA_PUSH:
+            request.metadata_at, request.metadata_to = frame.start + HEADER_BYTES, frame.end
+            return
+        request.metadata_at, request.metadata_to = request_parts(
+            frame.data, frame.start, frame.end, frame.kind, frame.flags
+        )
+
+    def cursor(self, raw: bytes, now: float) -> FrameCursor:
+        """A cursor on one whole frame."""
+        scratch = self._scratch
+        scratch.feed(raw, now)
+        scratch.advance()
+        return scratch
+
+    def replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
+        """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
+        frames = gathering.later if is_merged else gathering.frames[1:] + gathering.later
+        if gathering.more_n:
+            frames = [*frames, encode_request_n(stream_id, gathering.more_n)]
+        for raw in frames:
+            stream = peer.streams.get(stream_id)
+            if stream is None:
+                return
+            stream.from_caller(self.cursor(raw, now))
+
+    def monopoly_of(self, peer: Peer, load: Load, now: float) -> Refusal | None:
+        """Why the peer may not have one more request/response in flight at this load, which has room: it has half of
+        all that there may be, and others ask, too (D-68). None: it may. Either way it has asked.
+        """
+        shares = load.shares
+        if shares is not None:
+            shares.ask(peer.id, now)
+            if peer.begun >= shares.half_n:  # who has fewer open streams holds fewer of its places
+                held_n = shares.held(peer.id)
+                if held_n == UNKNOWN:
+                    held_n = peer.awaited_at(load)
+                    shares.know(peer.id, held_n)
+                if shares.is_over(peer.id, held_n, load.awaited_n, now):
+                    return _monopoly(held_n, f"a route of {load.service.name}", load.limit_text)
+        shares = load.service.shares
+        if shares is not None:
+            shares.ask(peer.id, now)
+            held_n = shares.held(peer.id)
+            if shares.is_over(peer.id, held_n, load.service.awaited_n, now):
+                limit = f"protection.max_in_flight_per_service is {load.service.policy.max_in_flight_per_service}"
+                return _monopoly(held_n, f"service {load.service.name}", limit)
+        return None
+
+    def ask_full(self, peer: Peer, target: Target, service: ServiceLoad, now: float) -> None:
+        """The peer was refused for a limit of this service: what becomes free shall not all go to others (D-68)."""
+        if service.shares is not None:
+            service.shares.ask(peer.id, now)
+        for route in self.query.find_full(target, ASKED_N):
+            shares = route.load.shares
+            if shares is not None:
+                shares.ask(peer.id, now)
+
+    def flow(self, peer: Peer, target: Target, route: Route | None, model: int) -> Flow:
+        """Where requests like this one are counted."""
+        key = (target.number << 36) | ((route.number if route is not None else 0) << 4) | model
+        latest = peer.latest_flow
+        if latest is not None and latest.key == key:
+            return latest
+        flow = peer.flows.get(key)
+        if flow is None:
+            flow = self._open_flow(peer, key, target, route, model, "", "")
+        peer.latest_flow = flow
+        return flow
+
+    def refuse(
+        self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal, now: float = 0.0
+    ) -> None:
+        """Answers with ERROR where the model has an answer, and counts. `now`: 0 when the peer has just sent it."""
+        if kind != REQUEST_FNF and kind != METADATA_PUSH:
+            peer.send(encode_error(stream_id, refusal.code, refusal.message))
+        at = now if now else peer.heard_at
+        self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.order, 0)
+
+    def refuse_wide(self, peer: Peer, frame: FrameCursor, target: Target | None, branches_n: int) -> bool:
+        """Refuses what would hold too much at so many branches; whether it was. Its bytes count for each of them."""
+        size = frame.end - frame.start
+        limit = self.settings.max_buffered_bytes
+        if size * branches_n <= limit:
+            return False
+        text = f"{size} bytes to {branches_n} routes are {size * branches_n} bytes, the limit is {limit}"
+        refusal = Refusal("over-limit", f"{text} (limits.max_buffered_bytes)")
+        self.refuse(peer, frame.stream_id, frame.kind, target, refusal)
+        return True
+
+    def refuse_large(self, peer: Peer, frame: FrameCursor, target: Target | None, size: int) -> None:
+        """Its first frame would have `size` bytes."""
+        reader = target.service if target is not None else ""
+        text = f"the request would have {size} bytes with metadata that {reader or 'the route'} can read"
+        self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("too-large", text))
+
+    def unrouted(self, peer: Peer, kind: int, target: Target | None, word: str) -> Flow:
+        """Where requests are counted that no route saw; `word` of the refusal, empty when the caller gave up."""
+        number = target.number if target is not None else 0
+        word_number = _WORDS.index(word) if word else len(_WORDS)
+        # The same address may be emptied by another tag later in the interval.
+        is_emptied = target is not None and target.refusal is not None and word == "no-route"
+        emptied_n = target.emptied_n if target is not None and is_emptied else 0
+        key = -((number << 20) | (emptied_n << 12) | (word_number << 4) | kind)
+        flow = peer.flows.get(key)
+        if flow is not None:
+            return flow
+        emptied_by = target.emptied_by if target is not None and is_emptied else ""
+        return self._open_flow(peer, key, target, None, kind, word, emptied_by)
+
+    def _open_flow(
+        self,
+        peer: Peer,
+        key: int,
+        target: Target | None,
+        route: Route | None,
+        model: int,
+        word: str,
+        emptied_by: str,
+    ) -> Flow:
+        """A flow that this interval does not have yet; without a target nobody knows what was asked for.
+
+        What comes from another broker was counted where it came in.
+        """
+        if peer.link is not None:
+            return self.flows.relayed
+        caller = peer.route
+        service = target.service if target is not None else ""
+        return self.flows.open(
+            peer.flows,
+            key,
+            caller.id_text if isinstance(caller, Route) else "",
+            peer.caller_service,
+            route.id_text if route is not None else "",
+            route.service if route is not None else service,
+            target.label if target is not None else "",
+            model,
+            target.routing_name if target is not None else "",
+            word,
+            emptied_by,
+            target.raw if target is not None else b"",
+            target.key_hash if target is not None else NO_KEY,
+        )
+
+
+def deadline_at(target: Target, request: Request, now: float) -> float:
+    """When the caller's deadline is, monotonic: it runs from the first frame on, also while that was held."""
+    began_at = request.gathering.opened_at if request.gathering is not None else request.began_at or now
+    return began_at + target.deadline_ms / 1000.0
+
+
+def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
+    """More of the request's metadata may follow in fragments."""
+    return frame.flags & FOLLOWS != 0 and frame.flags & METADATA != 0 and metadata_to == frame.end
+
+
+def _monopoly(held_n: int, where: str, limit: str) -> Refusal:
+    text = f"{held_n} requests of this connection are in flight at {where}, and others ask, too: {limit}"
+    return Refusal("over-limit", f"{text}, of which nobody gets more than half then")
+
+
+def blocked_of(target: Target) -> Refusal:
+    """Why nobody could be chosen."""
+    blocked = target.blocked
+    assert blocked is not None  # set when nobody is
+    return blocked

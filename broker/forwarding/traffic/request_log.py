@@ -1,0 +1,195 @@
+"""Single requests: each one that ended, or one of so many, as a row of integers for the event files.
+
+What a request has in common with others stands behind the number of its flow: texts never pass here. A number stands
+for one flow in one interval of the flow records, is defined before the first row that has it, is forgotten with the
+interval, and is never used again.
+
+    flow ends a request ──> add ──> rows, definitions, forgotten ──take──> pipe to the writer
+
+Decides which of N requests is written: one of each N that end one after the other, at a place that is drawn. Every Nth
+would be the same route for ever where routes take turns. The chance is the same in each run. Knows no clock: it is told
+what the wall says.
+"""
+
+from binascii import b2a_base64
+from typing import TYPE_CHECKING, Final
+
+from broker.events import DEFINITION, REQUEST
+from broker.routing.query import Query
+from broker.routing.rng import Dice
+
+if TYPE_CHECKING:
+    from broker.forwarding.traffic.flows import Flow
+
+MAX_SINGLES: Final = 100_000  # rows that nobody has taken, some 40 MB; later ones are dropped, counted and told
+SEED: Final = 20_261_122  # of the places that are drawn: they shall be the same in each run
+_STEADY_US: Final = 2_000  # the wall clock says whole milliseconds: below this it has not been put
+
+
+class Numbers:
+    """The sequence numbers of one broker's run: over events, flow records and single requests."""
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest = 0  # 1, 2, 3 …
+
+
+class SingleRequests:
+    """Some of them, to be handed on without a look at each."""
+
+    __slots__ = ("definitions", "forgotten", "rows")
+
+    def __init__(
+        self, definitions: list[tuple[object, ...]], rows: list[tuple[object, ...]], forgotten: list[int]
+    ) -> None:
+        self.definitions: Final = definitions  # rows of `DEFINITION_FIELDS`: of flows that were not defined before
+        self.rows: Final = rows  # of `REQUEST_FIELDS`
+        self.forgotten: Final = forgotten  # flow numbers that no later row has
+
+
+class Singles:
+    """The single requests of one broker that nobody has taken yet."""
+
+    __slots__ = (
+        "_base_us",
+        "_dice",
+        "_flow_n",
+        "_place",
+        "_query",
+        "_turn",
+        "definitions",
+        "dropped_n",
+        "every_n",
+        "first_dropped",
+        "forgotten",
+        "last_dropped",
+        "numbers",
+        "rows",
+    )
+
+    def __init__(self, query: Query, every_n: int = 0) -> None:
+        """`every_n`: one of so many requests is written; 1: all; 0: none."""
+        self.every_n: Final = every_n
+        self.numbers: Final = Numbers()
+        self._query: Final = query
+        self._dice: Final = Dice(SEED)
+        self._turn = 0  # of the N requests among which one is written
+        self._place = 0  # which of them it is
+        self._base_us = 0.0  # wall clock, less the monotonic one
+        self._flow_n = 0  # numbers given
+        self.rows: list[tuple[object, ...]] = []  # at most MAX_SINGLES
+        # Of flows that the rows name: no more than there are rows, since both are taken together.
+        self.definitions: list[tuple[object, ...]] = []
+        self.forgotten: list[int] = []
+        # Rows that were dropped since the gap was told last.
+        self.dropped_n = 0
+        self.first_dropped = 0  # their numbers
+        self.last_dropped = 0
+
+    def set_clock(self, now: float, at_ms: int) -> None:
+        """What the wall clock says at a monotonic moment."""
+        base_us = at_ms * 1000.0 - now * 1e6
+        if not -_STEADY_US < base_us - self._base_us < _STEADY_US:
+            self._base_us = base_us
+
+    def add(
+        self,
+        flow: "Flow",
+        outcome: int,
+        latency_us: int,
+        items_in: int,
+        items_out: int,
+        bytes_in: int,
+        bytes_out: int,
+        opened_at: float,
+        order: int,
+        branches: int,
+    ) -> None:
+        """A request ended; `every_n` is not 0."""
+        every_n = self.every_n
+        if every_n > 1:
+            turn = self._turn
+            if turn == 0:
+                self._place = self._dice.below(every_n)
+            self._turn = turn + 1 if turn + 1 < every_n else 0
+            if turn != self._place:
+                return
+        numbers = self.numbers
+        seq = numbers.latest + 1
+        numbers.latest = seq
+        if len(self.rows) >= MAX_SINGLES:
+            self._drop(seq)
+            return
+        number = flow.number
+        if number == 0:
+            number = self._define(flow)
+        started_us = int(opened_at * 1e6 + self._base_us)
+        ended = self._query.choices
+        self.rows.append(
+            (
+                REQUEST,
+                seq,
+                started_us,
+                latency_us,
+                number,
+                outcome,
+                order,
+                ended,
+                flow.key_hash,
+                branches,
+                items_in,
+                items_out,
+                bytes_in,
+                bytes_out,
+            )
+        )
+
+    def forget(self, flow: "Flow") -> None:
+        """The flow's interval is over: if it counts once more, it is under another number."""
+        if flow.number:
+            self.forgotten.append(flow.number)
+            flow.number = 0
+
+    def take(self) -> SingleRequests | None:
+        """What has come since the last call; None: nothing."""
+        if not self.rows and not self.forgotten:
+            return None
+        taken = SingleRequests(self.definitions, self.rows, self.forgotten)
+        self.definitions = []
+        self.rows = []
+        self.forgotten = []
+        return taken
+
+    def _define(self, flow: "Flow") -> int:
+        self._flow_n += 1
+        number = flow.number = self._flow_n
+        self.definitions.append(
+            (
+                DEFINITION,
+                number,
+                flow.caller_route,
+                flow.caller_service,
+                flow.route_id,
+                flow.service,
+                flow.label,
+                flow.model_name,
+                flow.routing,
+                flow.word,
+                flow.emptied_by,
+                address_text(flow.address),
+            )
+        )
+        return number
+
+    def _drop(self, seq: int) -> None:
+        if not self.dropped_n:
+            self.first_dropped = seq
+        self.dropped_n += 1
+        self.last_dropped = seq
+
+
+def address_text(raw: bytes) -> str:
+    """The bytes of an ADDRESS as event files have them."""
+    text: str = b2a_base64(raw, newline=False).decode()
+    return text

@@ -1,0 +1,110 @@
+"""A branch by itself: what it is asked for, and the items of it that wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.forwarding.multicast.branch import PIECE_BYTES, Branch, Trunk
+from broker.routing.table import Route
+from tests.fakes import World, route_id
+
+MUCH = 1 << 30
+
+
+def make(reach_n: int = 32) -> Branch:
+    """A branch that was asked for nothing."""
+    peer = World().caller().peer
+    branch = Branch(Trunk(), 0, peer, Route(route_id(1), "orders", [], peer), False)
+    branch.reach_n = reach_n
+    return branch
+
+
+def arrive(branch: Branch, *items: list[bytes]) -> None:
+    """Items that it was asked for, each in these fragments."""
+    for item in items:
+        branch.asked_n += 1
+        for raw in item:
+            branch.hold(raw)
+        branch.close_item(32)
+
+
+def test_items_come_out_whole_and_in_order() -> None:
+    branch = make()
+    arrive(branch, [b"1"], [b"2a", b"2b"], [b"3"])
+    assert (branch.waiting_n, branch.waiting_bytes) == (3, 6 + 4 * PIECE_BYTES)
+    assert [branch.take_item().frames for _ in range(2)] == [[b"1"], [b"2a", b"2b"]]
+    arrive(branch, [b"4"])
+    assert [branch.take_item().frames for _ in range(2)] == [[b"3"], [b"4"]]
+    assert (branch.waiting_n, branch.waiting_bytes, branch.asked_n) == (0, 0, 0)
+
+
+def test_a_partial_item_is_dropped_and_what_waits_stays() -> None:
+    branch = make()
+    arrive(branch, [b"whole"])
+    assert branch.hold(b"half") == 4 + PIECE_BYTES
+    assert branch.drop_partial() == 4 + PIECE_BYTES
+    assert (branch.partial, branch.partial_bytes, branch.waiting_n) == ([], 0, 1)
+
+
+@pytest.mark.parametrize(
+    "reach_n, credit_n, asked_n, wanted_n",
+    [
+        (32, 100, 0, 32),
+        (32, 100, 16, 16),
+        (32, 100, 17, 0),  # over half of the window is open: not worth a frame
+        (32, 5, 0, 5),
+        (32, 5, 3, 0),
+        (32, 5, 9, 0),  # the caller wanted more once
+        (4, 100, 0, 4),
+        (32, 0, 0, 1),  # whoever asks says that it may be asked
+        (1, 1, 1, 0),
+    ],
+)
+def test_a_window_is_bounded_by_reach_and_credit(reach_n: int, credit_n: int, asked_n: int, wanted_n: int) -> None:
+    branch = make(reach_n)
+    branch.asked_n = asked_n
+    assert branch.wanted_n(credit_n, MUCH) == wanted_n
+
+
+def test_a_window_counts_what_waits() -> None:
+    branch = make()
+    arrive(branch, *[[b"x"]] * 30)
+    assert branch.wanted_n(100, MUCH) == 2
+
+
+def test_a_branch_is_asked_for_no_more_while_its_items_fill_its_share() -> None:
+    """Though the sizes seen of late would let it: what waits counts with the bytes that it has."""
+    branch = make(1000)
+    arrive(branch, [bytes(100_000)], *[[b""]] * 31)
+    share_bytes = branch.waiting_bytes
+    assert share_bytes // branch.item_bytes > branch.waiting_n
+    assert branch.wanted_n(1000, share_bytes) == 0
+    assert branch.wanted_n(1000, share_bytes - 1) == 0
+    branch.take_item()
+    assert branch.wanted_n(1000, share_bytes) == (100_000 + PIECE_BYTES) // branch.item_bytes
+
+
+def test_the_size_to_reckon_with_jumps_up_and_sinks_slowly() -> None:
+    branch = make()
+    sizes = []
+    for size in (100, 1000, 200, 200, 1000, 50):
+        branch.asked_n += 1
+        branch.came(size, 32)
+        sizes.append(branch.item_bytes)
+    assert sizes == [100, 1000, 900, 813, 1000, 882]
+
+
+@pytest.mark.parametrize("share_bytes", [1, 999, 1000])
+def test_one_item_may_always_be_asked_for_whatever_its_size(share_bytes: int) -> None:
+    branch = make()
+    branch.came(1000, 32)
+    branch.asked_n = 0
+    assert branch.wanted_n(100, share_bytes) == 1
+
+
+def test_reach_grows_by_one_with_each_item_up_to_the_prefetch() -> None:
+    branch = make(1)
+    for expected in (2, 3, 4, 4):
+        branch.asked_n += 1
+        branch.came(10, 4)
+        assert branch.reach_n == expected

@@ -1,0 +1,333 @@
+"""A multicast to more routes than a turn has room for: what is done when, and that others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import CoreSettings
+from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN, STEP_BRANCHES
+from broker.forwarding.outbound import LARGE_BYTES
+from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
+    CANCEL,
+    COMPLETE,
+    ERROR,
+    FOLLOWS,
+    METADATA_PUSH,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    encode_cancel,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+)
+from rsocket_wire.wire.frames import MULTICAST
+from tests.fakes import Wire, World, address, addressed
+
+ALL = address(MULTICAST, service="orders")
+ROUTES_N = 2 * MAX_BRANCHES_PER_TURN + 500
+MODELS = [REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL]
+
+
+class Wide:
+    """Many services, a caller, and turns that only the test takes."""
+
+    def __init__(self, routes_n: int = ROUTES_N, settings: CoreSettings | None = None) -> None:
+        self.world = World(settings)
+        self.core = self.world.core
+        self.services = [self.world.service("orders", number + 1) for number in range(routes_n)]
+        self.other, self.caller = self.world.service("carts", 9999), self.world.caller()
+        self.is_left = False
+
+    def send(self, wire: Wire, *frames: bytes) -> None:
+        """In one piece; no turn passes."""
+        data = b"".join(len(raw).to_bytes(3, "big") + raw for raw in frames)
+        self.is_left = self.core.receive(wire.peer, data, self.world.now)
+        self.carry()
+
+    def turn(self) -> None:
+        self.core.work(self.world.now)
+        if self.is_left:
+            self.is_left = self.core.go_on(self.caller.peer, self.world.now)
+        self.carry()
+
+    def carry(self) -> None:
+        for peer in self.core.take_writes():
+            self.world.wires[peer.id].take(peer.take_output(), peer.is_ending)
+
+    def ask(self, kind: int, flags: int = 0, n: int = 8) -> None:
+        self.send(self.caller, encode_request(kind, 1, b"hi", addressed(ALL), n, flags))
+
+    def asked_n(self) -> int:
+        """Services that have got something so far."""
+        return len([service for service in self.services if service.frames])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_so_many_routes_get_a_multicast_in_a_turn_and_the_others_in_the_next_ones(kind: int) -> None:
+    wide = Wide()
+    wide.ask(kind)
+    seen = [wide.asked_n()]
+    while wide.core.has_work():
+        wide.turn()
+        seen.append(wide.asked_n())
+    assert seen[:4] == [0, MAX_BRANCHES_PER_TURN, 2 * MAX_BRANCHES_PER_TURN, ROUTES_N]
+    assert {len(service.frames) for service in wide.services} == {1}
+    wide.caller.lose()
+    assert wide.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_as_many_as_a_turn_has_room_for_get_it_at_once(kind: int) -> None:
+    wide = Wide(MAX_BRANCHES_PER_TURN)
+    wide.ask(kind)
+    assert wide.asked_n() == MAX_BRANCHES_PER_TURN
+
+
+def test_others_are_served_while_a_multicast_goes_on() -> None:
+    wide = Wide()
+    other = wide.world.caller()
+    wide.ask(REQUEST_STREAM)
+    wide.turn()
+    wide.send(other, encode_request(REQUEST_RESPONSE, 1, b"", addressed(address(service="carts")), 0))
+    assert len(wide.other.received()) == 1
+    assert 0 < wide.asked_n() < ROUTES_N
+
+
+def test_two_callers_take_turns() -> None:
+    wide = Wide()
+    second = wide.world.caller()
+    wide.ask(REQUEST_FNF)
+    data = encode_request(REQUEST_FNF, 1, b"second", addressed(ALL), 0)
+    wide.core.receive(second.peer, len(data).to_bytes(3, "big") + data, wide.world.now)
+    wide.turn()
+    counts = [
+        len([one for one in wide.services if any(frame.data == text for frame in one.frames)])
+        for text in (b"hi", b"second")
+    ]
+    assert counts == [MAX_BRANCHES_PER_TURN // 2] * 2
+    assert MAX_BRANCHES_PER_TURN // 2 % STEP_BRANCHES == 0
+
+
+def test_what_the_caller_sends_behind_it_stays_behind_it() -> None:
+    wide = Wide()
+    metadata = addressed(ALL)
+    frames = [
+        encode_request(REQUEST_CHANNEL, 1, b"a", metadata, 8, FOLLOWS),
+        encode_payload(1, NEXT | FOLLOWS, b"b"),
+        encode_payload(1, NEXT | COMPLETE, b"c"),
+    ]
+    wide.send(wide.caller, *frames)
+    while wide.is_left or wide.core.has_work():
+        wide.turn()
+    assert {b"".join(frame.data for frame in service.frames) for service in wide.services} == {b"abc"}
+
+
+def test_a_call_that_is_cancelled_meanwhile_is_not_begun_at_the_others() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_STREAM)
+    wide.turn()
+    wide.caller.lose()  # its CANCEL would wait for its turn
+    asked = [service.received() for service in wide.services]
+    assert [[frame.kind for frame in frames] for frames in asked if frames] == [
+        [REQUEST_STREAM, CANCEL]
+    ] * MAX_BRANCHES_PER_TURN
+    assert wide.world.left_over() == []
+
+
+def test_a_cancel_reaches_all_branches_and_none_twice() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_STREAM)
+    while wide.core.has_work():
+        wide.turn()
+    wide.send(wide.caller, encode_cancel(1))
+    wide.send(wide.services[-1], encode_payload(2, NEXT | COMPLETE, b"too late"))
+    while wide.core.has_work():
+        wide.turn()
+    assert {tuple(frame.kind for frame in service.received()) for service in wide.services} == {
+        (REQUEST_STREAM, CANCEL)
+    }
+    assert wide.caller.received() == []
+    assert wide.world.left_over() == []
+
+
+def test_an_answer_that_comes_before_all_were_asked_is_the_answer() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_RESPONSE)
+    wide.turn()
+    wide.send(wide.services[0], encode_payload(2, NEXT | COMPLETE, b"first"))
+    while wide.core.has_work():
+        wide.turn()
+    assert [frame.data for frame in wide.caller.received()] == [b"first"]
+    kinds = [tuple(frame.kind for frame in service.received()) for service in wide.services]
+    assert kinds == [(REQUEST_RESPONSE,)] + [(REQUEST_RESPONSE, CANCEL)] * (MAX_BRANCHES_PER_TURN - 1) + [()] * (
+        ROUTES_N - MAX_BRANCHES_PER_TURN
+    )
+    assert wide.world.left_over() == []
+
+
+def test_a_stream_is_complete_when_all_are_and_not_when_those_are_that_were_asked() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_STREAM)
+    wide.turn()
+    for service in wide.services:
+        if service.frames:
+            wide.send(service, encode_payload(2, COMPLETE))
+    assert wide.caller.received() == []
+    while wide.core.has_work():
+        wide.turn()
+    for service in wide.services:
+        if 2 in service.peer.streams:
+            wide.send(service, encode_payload(2, COMPLETE))
+    assert [frame.flags & COMPLETE for frame in wide.caller.received()] == [COMPLETE]
+    assert wide.world.left_over() == []
+
+
+def test_routes_that_leave_before_their_turn_are_left_out() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_RESPONSE)
+    wide.turn()
+    for service in wide.services:
+        service.lose()
+    while wide.core.has_work():
+        wide.turn()
+    wide.carry()
+    assert [frame.text.partition(":")[0] for frame in wide.caller.received()] == ["route-lost"]
+    assert wide.world.left_over() == []
+
+
+def test_items_of_a_channel_wait_for_those_that_were_asked_last() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_CHANNEL)
+    wide.turn()
+    for service in wide.services:
+        if service.frames:
+            wide.send(service, encode_request_n(2, 5))
+    while wide.core.has_work():
+        wide.turn()
+    assert wide.caller.received() == []
+    for service in wide.services[MAX_BRANCHES_PER_TURN:]:
+        wide.send(service, encode_request_n(2, 5))
+    assert [frame.n for frame in wide.caller.received()] == [5]
+
+
+def with_waiting(kind: int = REQUEST_STREAM) -> tuple[Wide, list[int]]:
+    """All services have sent an item, and the caller has asked for one; stream ids at the services."""
+    wide = Wide()
+    wide.ask(kind, n=1)
+    wide.world.pump()
+    ids = [service.received()[-1].stream_id for service in wide.services]
+    for service, stream_id in zip(wide.services, ids, strict=True):
+        wide.send(service, encode_payload(stream_id, NEXT, b"item"))
+    assert len(wide.caller.received()) == 1
+    return wide, ids
+
+
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_items_of_many_that_wait_for_credit_are_passed_on_a_part_in_each_turn(kind: int) -> None:
+    wide, _ = with_waiting(kind)
+    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N), encode_request_n(1, 1))
+    seen = [len(wide.caller.received())]
+    while wide.core.has_work():
+        wide.turn()
+        seen.append(len(wide.caller.received()))
+    rest_n = ROUTES_N - 1 - 2 * MAX_BRANCHES_PER_TURN
+    assert [passed_n for passed_n in seen if passed_n] == [MAX_BRANCHES_PER_TURN, MAX_BRANCHES_PER_TURN, rest_n]
+    assert all(service.received() for service in wide.services)  # and each is asked for more
+    wide.caller.lose()
+    assert wide.world.left_over() == []
+
+
+def test_as_many_as_a_turn_has_room_for_are_passed_on_at_once() -> None:
+    """The one that has sent what the caller had asked for is asked for more."""
+    wide, _ = with_waiting()
+    wide.send(wide.caller, encode_request_n(1, MAX_BRANCHES_PER_TURN - 1))
+    assert (len(wide.caller.received()), wide.core.has_work()) == (MAX_BRANCHES_PER_TURN - 1, False)
+    assert len(wide.services[0].received()) == 1
+
+
+def test_items_that_come_while_others_are_passed_on_stay_in_order() -> None:
+    wide = Wide()
+    wide.ask(REQUEST_STREAM, n=2 * ROUTES_N)
+    wide.world.pump()
+    ids = [service.received()[-1].stream_id for service in wide.services]
+    last, last_id = wide.services[-1], ids[-1]
+    for _ in range(3):  # two that the caller has asked for, one that waits
+        for service, stream_id in zip(wide.services[:-1], ids[:-1], strict=True):
+            wide.send(service, encode_payload(stream_id, NEXT, b"item"))
+    wide.send(last, encode_payload(last_id, NEXT, b"first"))
+    assert len(wide.caller.received()) == 2 * ROUTES_N
+    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N))
+    wide.turn()
+    wide.send(last, encode_payload(last_id, NEXT | COMPLETE, b"second"))
+    while wide.core.has_work():
+        wide.turn()
+    data = [frame.data for frame in wide.caller.received()]
+    assert len(data) == 3 * (ROUTES_N - 1) + 2 - 2 * ROUTES_N
+    assert [each for each in data if each != b"item"] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "lose", "fail"])
+def test_a_stream_may_end_while_credit_is_given(end: str) -> None:
+    wide, ids = with_waiting()
+    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N), encode_cancel(1))
+    wide.turn()
+    if end == "lose":
+        wide.caller.lose()
+    elif end == "fail":
+        wide.services[0].fail(ids[0], CANCELED, "")
+    while wide.core.has_work():
+        wide.turn()
+    assert wide.world.left_over() == []
+
+
+def test_a_push_to_many_goes_on_in_the_next_turns() -> None:
+    wide = Wide()
+    wide.send(wide.caller, encode_metadata_push(addressed(ALL)))
+    wide.turn()
+    assert wide.asked_n() == MAX_BRANCHES_PER_TURN
+    while wide.core.has_work():
+        wide.turn()
+    assert {tuple(frame.kind for frame in service.frames) for service in wide.services} == {(METADATA_PUSH,)}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_content_of_a_large_frame_is_held_once(kind: int) -> None:
+    wide = Wide(20)
+    for service in wide.services:
+        service.block()
+    wide.send(wide.caller, encode_request(kind, 1, bytes(LARGE_BYTES), addressed(ALL), 8))
+    held = set()
+    for service in wide.services:
+        service.peer.set_blocked(False)
+        held |= {id(piece.obj) for piece in service.peer.take_output() if isinstance(piece, memoryview)}
+    assert len(held) == 1
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_would_hold_too_much_at_all_branches_is_refused(kind: int) -> None:
+    raw = encode_request(kind, 1, bytes(1000), addressed(ALL), 8)
+    for limit in (20 * len(raw), 20 * len(raw) - 1):
+        wide = Wide(20, CoreSettings(max_buffered_bytes=limit))
+        for service in wide.services[1:]:
+            service.block()
+        wide.send(wide.caller, raw)
+        is_refused = limit < 20 * len(raw)
+        assert wide.asked_n() == (0 if is_refused else 1)
+        text = f"over-limit: {len(raw)} bytes to 20 routes are {20 * len(raw)} bytes, the limit is {limit}"
+        told = [(frame.code, frame.text) for frame in wide.caller.received() if frame.kind == ERROR]
+        has_answer = is_refused and kind != REQUEST_FNF
+        assert told == ([(REJECTED, f"{text} (limits.max_buffered_bytes)")] if has_answer else [])
+
+
+def test_a_fragment_that_would_hold_too_much_ends_the_call() -> None:
+    wide = Wide(20, CoreSettings(max_buffered_bytes=20_000))
+    wide.ask(REQUEST_RESPONSE, FOLLOWS)
+    wide.send(wide.caller, encode_payload(1, NEXT | FOLLOWS, bytes(1000)))
+    assert [(frame.code, frame.text[:11]) for frame in wide.caller.received()] == [(CANCELED, "over-limit:")]
+    assert {service.received()[-1].kind for service in wide.services} == {CANCEL}
+    assert wide.world.left_over() == []
