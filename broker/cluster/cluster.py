@@ -12,17 +12,17 @@ URLs are to be dialled, `take_dials` says.
 
 from typing import Final
 
-from broker.cluster.adverts import Advert
-from broker.cluster.congestion import BEHIND_MIME, Congestion
-from broker.cluster.dials import Dials
-from broker.cluster.handshakes import Handshakes, Watcher
-from broker.cluster.infos import Info, read_info
-from broker.cluster.members import Member
-from broker.cluster.neighbours import Neighbour, broker_entry
-from broker.cluster.notes import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
+from broker.cluster.gossip import Advert
+from broker.cluster.links.broker_info import Info, read_info
+from broker.cluster.links.congestion import BEHIND_MIME, Congestion
+from broker.cluster.links.dials import Dials
+from broker.cluster.links.handshakes import Handshakes, Watcher
+from broker.cluster.links.neighbour import Neighbour, broker_entry
+from broker.cluster.member import Member
+from broker.cluster.membership import Roster
+from broker.cluster.messages import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
 from broker.cluster.redirects import Redirect, Redirects
-from broker.cluster.replica import MAX_STAMP_MS, Replica
-from broker.cluster.roster import Roster
+from broker.cluster.replication import MAX_STAMP_MS, Replica
 from broker.cluster.settings import ClusterSettings
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends

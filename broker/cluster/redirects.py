@@ -6,8 +6,8 @@ ADDRESS that the destination sees is the caller's.
 
 from typing import Final
 
-from broker.cluster.adverts import Adverts
-from broker.cluster.notes import RedirectNote
+from broker.cluster.gossip import Adverts
+from broker.cluster.messages import RedirectNote
 from broker.event_log.log import Diary
 from broker.events import REDIRECT_REMOVED, REDIRECT_SET
 from broker.routing.query import Query

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from broker.cluster.infos import fault_of_name
+from broker.cluster.links.broker_info import fault_of_name
 from broker.cluster.settings import ClusterSettings
 from broker.config.cluster_options import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.options import OPTIONS, Config

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.cluster.dials import Dial
-from broker.cluster.members import Member
-from broker.cluster.neighbours import Neighbour
+from broker.cluster.links.dials import Dial
+from broker.cluster.links.neighbour import Neighbour
+from broker.cluster.member import Member
 from broker.cluster.redirects import Redirect
 from broker.core import Core
 from broker.forwarding.interbroker.annotations import Path

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.congestion import BEHIND_MIME, TOLD_S
+from broker.cluster.links.congestion import BEHIND_MIME, TOLD_S
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_metadata_push, encode_request

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.adverts import EXPIRY_STEP_S, TOMBSTONE_S
 from broker.cluster.cluster import EXPIRE_S
-from broker.cluster.handshakes import LINK_STREAMS_N
-from broker.cluster.neighbours import BATCH_BYTES, BATCH_N, UP, Neighbour
+from broker.cluster.gossip import EXPIRY_STEP_S, TOMBSTONE_S
+from broker.cluster.links.handshakes import LINK_STREAMS_N
+from broker.cluster.links.neighbour import BATCH_BYTES, BATCH_N, UP, Neighbour
+from broker.cluster.membership import FORGET_S, SAY_N, SAY_S
 from broker.cluster.redirects import MAX_REDIRECTS
-from broker.cluster.roster import FORGET_S, SAY_N, SAY_S
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import BROKER_INFO
 from tests.conformance.links import AT_MS, OURS, Broker, cluster, entries, kept

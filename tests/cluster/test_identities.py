@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker.cluster.answers import ANSWER_S, Answers
+from broker.cluster.contradictions import ANSWER_S, Answers
 from broker.core import CoreSettings
 from broker.events import BROKER_JOINED, LifecycleEvent
 from rsocket_wire.rsocket.frames import REQUEST_FNF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.replica import STATE
+from broker.cluster.replication import STATE
 from broker.events import ROUTE_UNSAID, LifecycleEvent
 from broker.log import event_line
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_metadata_push

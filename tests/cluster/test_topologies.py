@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.neighbours import GREET_S, Neighbour
+from broker.cluster.links.neighbour import GREET_S, Neighbour
 from broker.core import CoreSettings
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket.frames import (

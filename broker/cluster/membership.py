@@ -10,12 +10,12 @@ Decides who is there (D-47, D-48). What is to be told stands in the replica's ne
 
 from typing import Final
 
-from broker.cluster.handshakes import Handshakes
-from broker.cluster.infos import DRAINING, MAX_URLS, Info
-from broker.cluster.members import Member
-from broker.cluster.neighbours import Neighbour, broker_entry
+from broker.cluster.links.broker_info import DRAINING, MAX_URLS, Info
+from broker.cluster.links.handshakes import Handshakes
+from broker.cluster.links.neighbour import Neighbour, broker_entry
+from broker.cluster.member import Member
 from broker.cluster.paths import Paths
-from broker.cluster.replica import MAX_STAMP_MS, Replica
+from broker.cluster.replication import MAX_STAMP_MS, Replica
 from broker.cluster.settings import ClusterSettings
 from broker.event_log.log import Diary
 from broker.events import BROKER_JOINED, BROKER_LEFT

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cluster.dials import FIRST_REDIAL_S, MAX_TARGETS, SELF_S, Dials
+from broker.cluster.links.dials import FIRST_REDIAL_S, MAX_TARGETS, SELF_S, Dials
 from broker.routing.rng import Dice
 
 ONE, OTHER = "tcp://one:7000", "tcp://other:7000"

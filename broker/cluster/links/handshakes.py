@@ -6,13 +6,13 @@ goes.
 
 from typing import Final
 
-from broker.cluster.admissions import Admissions
-from broker.cluster.dials import Dials
-from broker.cluster.greetings import Greetings
-from broker.cluster.infos import Info, read_info
-from broker.cluster.members import Member
-from broker.cluster.neighbours import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
-from broker.cluster.proof import nonce
+from broker.cluster.links.admissions import Admissions
+from broker.cluster.links.authentication import Greetings
+from broker.cluster.links.broker_info import Info, read_info
+from broker.cluster.links.dials import Dials
+from broker.cluster.links.neighbour import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
+from broker.cluster.links.proof import nonce
+from broker.cluster.member import Member
 from broker.cluster.settings import ClusterSettings
 from broker.connections.ends import Ends
 from broker.connections.heralds import Herald

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.cluster.infos import DRAINING, Info
+from broker.cluster.links.broker_info import DRAINING, Info
 from broker.forwarding.interbroker.remote import Remote
 from rsocket_wire.wire.ids import id_text
 

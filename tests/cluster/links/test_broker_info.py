@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.infos import MAX_TRACE_NAME_BYTES, MAX_URLS, Info, fault_of_name, read_info
+from broker.cluster.links.broker_info import MAX_TRACE_NAME_BYTES, MAX_URLS, Info, fault_of_name, read_info
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.wire.frames import BrokerInfo, decode_frame
 from rsocket_wire.wire.keys import Key

@@ -7,11 +7,11 @@ Decides that and nothing else; the frames that go to and fro are the cluster's.
 
 from typing import Final
 
-from broker.cluster.infos import NONCE_BYTES, Info
-from broker.cluster.members import Member
-from broker.cluster.neighbours import Neighbour
-from broker.cluster.proof import accept_proof, dial_proof, is_equal
-from broker.cluster.replica import MAX_STAMP_MS
+from broker.cluster.links.broker_info import NONCE_BYTES, Info
+from broker.cluster.links.neighbour import Neighbour
+from broker.cluster.links.proof import accept_proof, dial_proof, is_equal
+from broker.cluster.member import Member
+from broker.cluster.replication import MAX_STAMP_MS
 from broker.cluster.settings import ClusterSettings
 from rsocket_wire.errors import Refusal
 

@@ -11,10 +11,10 @@ Decides which broker has a route (D-08, D-09, D-47). Does not know links: what i
 
 from typing import Final
 
-from broker.cluster.adverts import Advert, Adverts
-from broker.cluster.answers import Answers
-from broker.cluster.members import Member
-from broker.cluster.notes import RedirectNote
+from broker.cluster.contradictions import Answers
+from broker.cluster.gossip import Advert, Adverts
+from broker.cluster.member import Member
+from broker.cluster.messages import RedirectNote
 from broker.cluster.redirects import redirect_key
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends

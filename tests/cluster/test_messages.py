@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.notes import (
+from broker.cluster.messages import (
     CLUSTER_MIME,
     DIGEST,
     REDIRECT,

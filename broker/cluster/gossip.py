@@ -20,7 +20,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.cluster.hashes import Hashes, decode_hashes
-from broker.cluster.notes import DIGEST_BYTES
+from broker.cluster.messages import DIGEST_BYTES
 from rsocket_wire.wire.ids import ID_BYTES
 from rsocket_wire.wire.ints import u64_bytes
 

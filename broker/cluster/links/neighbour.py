@@ -12,7 +12,7 @@ Decides what is written to the neighbour and when it is told that we live. D-46
 
 from typing import Final
 
-from broker.cluster.infos import Info
+from broker.cluster.links.broker_info import Info
 from broker.forwarding.peer import Peer
 from rsocket_wire.rsocket.frames import encode_keepalive, encode_metadata_push
 from rsocket_wire.rsocket.metadata import encode_entry

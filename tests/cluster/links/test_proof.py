@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from broker.cluster.proof import PROOF_BYTES, accept_proof, dial_proof, is_equal, nonce
+from broker.cluster.links.proof import PROOF_BYTES, accept_proof, dial_proof, is_equal, nonce
 from rsocket_wire.errors import BrokerError
 
 SECRET = b"correct horse"

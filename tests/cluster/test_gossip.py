@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.adverts import _SPARE_N, EXPIRY_STEP_S, TOMBSTONE_S, Advert, Adverts
-from broker.cluster.notes import RedirectNote
+from broker.cluster.gossip import _SPARE_N, EXPIRY_STEP_S, TOMBSTONE_S, Advert, Adverts
+from broker.cluster.messages import RedirectNote
 from rsocket_wire.errors import InvalidFrame
 
 AT_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.admissions import (
+from broker.cluster.links.admissions import (
     MAX_GREETING,
     MAX_KNOWN,
     MAX_PER_ADDRESS,

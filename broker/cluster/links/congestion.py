@@ -14,8 +14,8 @@ Who does not know that entry ignores it. Knows no callers: `core` pauses them, s
 
 from typing import Final
 
-from broker.cluster.members import Member
-from broker.cluster.neighbours import Neighbour
+from broker.cluster.links.neighbour import Neighbour
+from broker.cluster.member import Member
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.rsocket.metadata import encode_entry

@@ -13,7 +13,7 @@ Wrong proofs slow their address down: what comes from there is answered SLOW_S l
 
 from typing import Final
 
-from broker.cluster.neighbours import Neighbour
+from broker.cluster.links.neighbour import Neighbour
 from broker.connections.rate_limits import SPENT, Rate
 
 MAX_GREETING: Final = 64  # connections that have said they are brokers and not proved it

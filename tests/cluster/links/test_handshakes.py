@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from broker.cluster.admissions import MAX_GREETING
-from broker.cluster.dials import REFUSED_S
-from broker.cluster.neighbours import GREET_S
+from broker.cluster.links.admissions import MAX_GREETING
+from broker.cluster.links.dials import REFUSED_S
+from broker.cluster.links.neighbour import GREET_S
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from broker.events import LINK_DOWN, LINK_UP
