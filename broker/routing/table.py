@@ -61,7 +61,7 @@ class Route:
         self.number = 0  # of the join, never used twice in a run
         self.timestamp_ms = 0  # of the announcement, D-08: by the clock of the broker where it came
         self.joined_at_ms = 0
-        # What stands in front of the latest request that went there over a link, see `interbroker.annotations`; -1: nothing.
+        # What stands in front of the latest request that went there over a link (`interbroker.annotations`); -1: none.
         self.prefix_key = -1
         self.prefix = b""
         self.mark = 0  # in the digest of the table, from the moment when it joins

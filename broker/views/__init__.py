@@ -1,6 +1,6 @@
 """Plain values for those who ask: what they are (`values`), and how one looks at a broker (`looks`)."""
 
-from broker.views.brokers import (
+from broker.views.cluster_queries import (
     DRAINING,
     HANDSHAKE,
     REACHABLE,
@@ -16,7 +16,7 @@ from broker.views.brokers import (
     redirect,
     redirects,
 )
-from broker.views.looks import (
+from broker.views.queries import (
     CORE,
     REFUSED,
     STATES,
@@ -51,7 +51,7 @@ from broker.views.looks import (
     transport_of,
     waiting,
 )
-from broker.views.values import (
+from broker.views.schemas import (
     BrokerView,
     BytesView,
     ClosedConnectionView,

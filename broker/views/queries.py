@@ -26,8 +26,8 @@ from broker.forwarding.traffic.flows import OUTCOME_NAMES, REJECTED, Counts
 from broker.routing.bitmaps import Slots
 from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
-from broker.views.brokers import broker_of, cluster
-from broker.views.values import (
+from broker.views.cluster_queries import broker_of, cluster
+from broker.views.schemas import (
     BytesView,
     ClosedConnectionView,
     ConnectionView,

@@ -18,7 +18,7 @@ from broker.core import Core
 from broker.forwarding.interbroker.annotations import Path
 from broker.forwarding.interbroker.remote import Remote
 from broker.routing.table import Route
-from broker.views.values import (
+from broker.views.schemas import (
     BrokerView,
     ClusterView,
     DialView,
