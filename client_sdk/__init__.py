@@ -18,10 +18,10 @@ each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for
 """
 
 from client_sdk.address import Address, address, multicast, shard
-from client_sdk.calls.gathering import Gathering
-from client_sdk.calls.gathers import Answer
-from client_sdk.calls.hedges import Hedging
-from client_sdk.calls.retries import NO_RETRY, RetryBudget, RetryPolicy
+from client_sdk.calls.gather_answers import Answer
+from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
+from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.client import Client
 from client_sdk.codecs import BYTES, JSON, Codec, json_codec
 from client_sdk.connect import Connecting, connect
@@ -47,13 +47,13 @@ from client_sdk.errors import (
     TooLate,
     Unhealthy,
 )
-from client_sdk.flows import Flow
-from client_sdk.keeping.states import Change, Changes, State
 from client_sdk.payload import Payload
+from client_sdk.reconnect.state import Change, Changes, State
 from client_sdk.services.group import Group, Offering, offer
-from client_sdk.services.requests import Request
-from client_sdk.services.running import run, serve
+from client_sdk.services.request import Request
+from client_sdk.services.run import run, serve
 from client_sdk.services.service import Service
+from client_sdk.streams import Flow
 from client_sdk.tracing import Trace
 
 __all__ = [

@@ -11,22 +11,22 @@ from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
 from client_sdk.address import Address
-from client_sdk.calls.calls import Call, Calls, Defaults, wait_s_of
-from client_sdk.calls.gathering import WINDOW_N, Gathering
-from client_sdk.calls.gathers import GATHER_ENTRY
-from client_sdk.calls.heads import Heads
-from client_sdk.calls.hedges import Hedging
-from client_sdk.calls.retries import RetryPolicy
-from client_sdk.calls.tried_flow import Flows
+from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
+from client_sdk.calls.gather_answers import GATHER_ENTRY
+from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.metadata_cache import Heads
+from client_sdk.calls.retry import RetryPolicy
+from client_sdk.calls.retrying_stream import Flows
+from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
 from client_sdk.errors import ClientError
-from client_sdk.flows import DEFAULT_WINDOW_N, Flow
-from client_sdk.keeping.keeper import Keeper
-from client_sdk.keeping.states import Change, Changes, State
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
-from client_sdk.rsocket_py.view import ClientRSocket
-from client_sdk.services.offer import Offer
+from client_sdk.reconnect.manager import Keeper
+from client_sdk.reconnect.state import Change, Changes, State
+from client_sdk.rsocket_py.adapter import ClientRSocket
+from client_sdk.services.advertisement import Offer
 from client_sdk.services.service import DEFAULT_DRAIN_S
+from client_sdk.streams import DEFAULT_WINDOW_N, Flow
 from client_sdk.tracing import current
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 

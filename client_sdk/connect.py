@@ -13,22 +13,22 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from typing import Final
 
-from client_sdk.calls.calls import Calls, Defaults
-from client_sdk.calls.heads import Heads
-from client_sdk.calls.hedges import Hedging
-from client_sdk.calls.retries import NO_RETRY, RetryPolicy
+from client_sdk.calls.call import Calls, Defaults
+from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.metadata_cache import Heads
+from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.client import Client
 from client_sdk.clock import Clock
-from client_sdk.connection.engine import Responder, Settings
-from client_sdk.connection.transports import Target
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
-from client_sdk.keeping.backoff import Backoff
-from client_sdk.keeping.brokers import Brokers
-from client_sdk.keeping.keeper import Keeper
+from client_sdk.io.connection import Responder, Settings
+from client_sdk.io.dial import Target
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.reconnect.backoff import Backoff
+from client_sdk.reconnect.brokers import Brokers
+from client_sdk.reconnect.manager import Keeper
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
-from client_sdk.services.offer import Offer
+from client_sdk.rsocket_py.typing import HandlerSource
+from client_sdk.services.advertisement import Offer
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.spans import find_spans

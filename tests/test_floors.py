@@ -180,9 +180,9 @@ def test_no_neighbour_imports_a_module_that_knows_more_than_its_package(special:
             assert not covers(special, name), f"{path}:{line} imports {name}"
 
 
-@pytest.mark.parametrize("path", modules("client_sdk/machine"), ids=name_of)
+@pytest.mark.parametrize("path", modules("client_sdk/protocol"), ids=name_of)
 def test_the_engine_of_the_client_knows_frames_and_nothing_of_clients(path: Path) -> None:
-    allowed = (SHARED, "client_sdk.machine")
+    allowed = (SHARED, "client_sdk.protocol")
     for name, line in imports_of(path):
         is_ours = covers("broker", name) or covers("client_sdk", name)
         assert not is_ours or any(covers(room, name) for room in allowed), f"{path}:{line} imports {name}"
@@ -196,7 +196,7 @@ def test_the_core_does_without_clock_chance_sockets_and_logs(module: str) -> Non
 
 def test_the_core_is_exactly_the_compiled_list() -> None:
     below = [path for path in modules("broker") if (room_of(name_of(path)) or (99, ""))[0] < CORE_FLOORS]
-    below += modules(SHARED) + modules("client_sdk/machine")
+    below += modules(SHARED) + modules("client_sdk/protocol")
     expected = sorted(str(path.relative_to(ROOT)) for path in below if path.name != "__init__.py")
     assert sorted(compiled_modules(ROOT)) == expected
 

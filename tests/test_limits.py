@@ -51,15 +51,15 @@ MANY = 20_000  # of what a flood has a million of: enough to pass every bound th
 
 
 def modules() -> list[str]:
-    """`connections.closed`, `client_sdk.machine.output`: the compiled ones, the edge, most of the client."""
+    """`connections.closed`, `client_sdk.protocol.output`: the compiled ones, the edge, most of the client."""
     paths = compiled_modules(ROOT) + [str(path.relative_to(ROOT)) for path in (ROOT / "broker/edge").glob("*.py")]
     paths += [
-        "client_sdk/connection/engine.py",
-        "client_sdk/connection/links.py",
-        "client_sdk/connection/websocket.py",
-        "client_sdk/connection/answers.py",
-        "client_sdk/connection/handling.py",
-        "client_sdk/connection/streams.py",
+        "client_sdk/io/connection.py",
+        "client_sdk/io/transport.py",
+        "client_sdk/io/websocket.py",
+        "client_sdk/io/failures.py",
+        "client_sdk/io/dispatch.py",
+        "client_sdk/io/stream_pump.py",
         "client_sdk/codecs.py",
         "admin_api/event_files.py",
         "admin_api/bodies.py",
@@ -68,7 +68,7 @@ def modules() -> list[str]:
         "broker/limited_log.py",
     ]
     paths += [f"client_sdk/{name}.py" for name in ("connect", "metadata", "spans", "tracing")]
-    for room in ("calls", "keeping", "services", "rsocket_py"):
+    for room in ("calls", "reconnect", "services", "rsocket_py"):
         paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk" / room).glob("*.py")]
     return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
 

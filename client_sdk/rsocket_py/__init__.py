@@ -5,10 +5,10 @@ connect(url, service="orders", handler=...)       their handlers and RequestRout
 from client_sdk.rsocket_py import RSocketClient   their client's constructor, our engine beneath     drop_in.py
 """
 
+from client_sdk.rsocket_py.adapter import ClientRSocket
 from client_sdk.rsocket_py.drop_in import RSocketClient, substituted
-from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, RSocketPyRouter
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
-from client_sdk.rsocket_py.view import ClientRSocket
+from client_sdk.rsocket_py.typing import HandlerSource, RSocketPyHandler, RSocketPyRouter
 
 __all__ = [
     "ClientRSocket",

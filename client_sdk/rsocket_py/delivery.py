@@ -15,10 +15,10 @@ from typing import Final
 
 from reactivestreams.subscription import Subscription
 
-from client_sdk.flows import MAX_N, Inflow
 from client_sdk.payload import Payload
-from client_sdk.rsocket_py.faces import TheirSubscriber
 from client_sdk.rsocket_py.failures import as_theirs
+from client_sdk.rsocket_py.typing import TheirSubscriber
+from client_sdk.streams import MAX_N, Inflow
 
 _log: Final = logging.getLogger("client_sdk")
 

@@ -20,15 +20,15 @@ from rsocket.exceptions import RSocketError
 from rsocket.extensions.mimetypes import WellKnownMimeTypes, ensure_encoding_name
 from rsocket.request_handler import BaseRequestHandler
 
-from client_sdk.connection.engine import Connection
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected
-from client_sdk.machine.settings import Settings
+from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload, as_parts
-from client_sdk.rsocket_py.faces import RSocketPyHandler, TransportProvider
+from client_sdk.protocol.settings import Settings
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
-from client_sdk.rsocket_py.news import end_soon, tell_failure, tell_loss
+from client_sdk.rsocket_py.lifecycle import end_soon, tell_failure, tell_loss
 from client_sdk.rsocket_py.requests import Requests
-from client_sdk.rsocket_py.wires import wire_of
+from client_sdk.rsocket_py.transports import wire_of
+from client_sdk.rsocket_py.typing import RSocketPyHandler, TransportProvider
 from rsocket_wire.rsocket.frames import Setup
 
 CONNECT_S: Final = 10.0  # for a server to accept the SETUP

@@ -19,12 +19,12 @@ from rsocket.exceptions import RSocketProtocolError
 from rsocket.request_handler import RequestHandler
 
 from client_sdk.errors import ClientError, SetupRejected
-from client_sdk.flows import Inflow
 from client_sdk.payload import Payload
-from client_sdk.rsocket_py.faces import HandlerSource, RSocketPyHandler, TheirSubscriber
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
-from client_sdk.rsocket_py.news import end_soon, follow, tell_failure
+from client_sdk.rsocket_py.lifecycle import end_soon, follow, tell_failure
 from client_sdk.rsocket_py.publishers import Collector, collect
+from client_sdk.rsocket_py.typing import HandlerSource, RSocketPyHandler, TheirSubscriber
+from client_sdk.streams import Inflow
 from rsocket_wire.rsocket.frames import Setup
 
 if TYPE_CHECKING:

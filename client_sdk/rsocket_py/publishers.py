@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from client_sdk.payload import Payload
-from client_sdk.rsocket_py.faces import TheirPublisher, TheirSubscription
+from client_sdk.rsocket_py.typing import TheirPublisher, TheirSubscription
 
 MAX_UNASKED_N: Final = 10_000  # items that a Publisher published unasked; beyond, its stream ends with an error
 _log: Final = logging.getLogger("client_sdk")

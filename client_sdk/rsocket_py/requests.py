@@ -18,13 +18,13 @@ from rsocket.rsocket import RSocket
 from rsocket.streams.backpressureapi import BackpressureApi
 from rsocket.streams.null_subscrier import NullSubscriber
 
-from client_sdk.connection.engine import Connection
-from client_sdk.flows import MAX_N
+from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload, as_bytes, as_parts
 from client_sdk.rsocket_py.delivery import Delivery
-from client_sdk.rsocket_py.faces import TheirPublisher, TheirSubscriber
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
 from client_sdk.rsocket_py.publishers import Collector, collect
+from client_sdk.rsocket_py.typing import TheirPublisher, TheirSubscriber
+from client_sdk.streams import MAX_N
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")

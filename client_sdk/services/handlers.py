@@ -16,8 +16,8 @@ from typing import Any, Final
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
 from client_sdk.payload import Payload
-from client_sdk.services.concurrency import Limit
-from client_sdk.services.requests import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, REQUEST_STREAM, Request
+from client_sdk.services.limits import Limit
+from client_sdk.services.request import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, REQUEST_STREAM, Request
 from client_sdk.services.threads import MAX_THREADS, Threads
 from rsocket_wire.errors import INVALID
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from client_sdk.errors import Refused
 from client_sdk.services.handlers import Handler
-from client_sdk.services.requests import Request
+from client_sdk.services.request import Request
 from rsocket_wire.errors import INVALID
 
 MAX_KNOWN: Final = 1024  # metadata that is remembered; beyond, all is forgotten and read again

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from client_sdk.address import route_tags
 from client_sdk.codecs import BYTES, Codec
-from client_sdk.services.concurrency import MAX_WAITING
 from client_sdk.services.handlers import handler_of
 from client_sdk.services.health import Check, Health
-from client_sdk.services.requests import (
+from client_sdk.services.limits import MAX_WAITING
+from client_sdk.services.request import (
     FIRE_AND_FORGET,
     METADATA_PUSH,
     MODELS,

@@ -13,17 +13,17 @@ from typing import Final, TypeVar
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
-from client_sdk.calls.hedges import Hedging
-from client_sdk.calls.retries import RetryPolicy
+from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.retry import RetryPolicy
 from client_sdk.errors import ClientError
-from client_sdk.flows import DEFAULT_WINDOW_N
-from client_sdk.keeping.states import Change, State
 from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
+from client_sdk.streams import DEFAULT_WINDOW_N
 from client_sdk.sync.background import BACKGROUND
-from client_sdk.sync.feeding import Fed
 from client_sdk.sync.items import Flow, Gathering, Items
-from client_sdk.sync.opening import Opening
+from client_sdk.sync.iterable_bridge import Fed
+from client_sdk.sync.lifecycle import Opening
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from client_sdk import Service
 from client_sdk import connect as connect_async
-from client_sdk.calls.hedges import Hedging
-from client_sdk.calls.retries import NO_RETRY, RetryPolicy
-from client_sdk.rsocket_py.faces import HandlerSource
+from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.retry import NO_RETRY, RetryPolicy
+from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.client import Client
-from client_sdk.sync.opening import Opening
+from client_sdk.sync.lifecycle import Opening
 from rsocket_wire.wire.frames import MIME_TYPE
 
 

@@ -23,9 +23,10 @@ from client_sdk import (
     address,
     connect,
 )
-from client_sdk.calls.calls import Call
+from client_sdk.calls.call import Call
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
+from tests.client_sdk.calls.test_call import items_of
 from tests.client_sdk.fake_broker import (
     CANCEL,
     FNF,
@@ -37,7 +38,6 @@ from tests.client_sdk.fake_broker import (
     broker_frame,
     error_frame,
 )
-from tests.client_sdk.test_calls import items_of
 
 TO = address("x")
 AGAIN = RetryPolicy(3, first_delay_s=0, max_delay_s=0)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import BadRequest, NoLease, Payload, Rejected, Service, address, connect
-from client_sdk.machine.settings import MAX_PAYLOAD_BYTES
+from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
 from client_sdk.testing import local_broker
 
 

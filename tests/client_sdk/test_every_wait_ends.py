@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import ConnectionLost, Hedging, NotConnected, RetryBudget, RetryPolicy, address, connect
-from client_sdk.connection.engine import Connection
-from client_sdk.connection.transports import Target, dial
+from client_sdk.io.connection import Connection
+from client_sdk.io.dial import Target, dial
 from tests.client_sdk.fake_broker import CLOSE, KEEPALIVE, PAYLOAD, RESPONSE, SETUP, FakeBroker, error_frame, header
 
 

@@ -19,8 +19,8 @@ from client_sdk import (
     address,
     connect,
 )
+from tests.client_sdk.calls.test_call import Pair, items_of
 from tests.client_sdk.fake_broker import CANCEL, CHANNEL, ERROR, PAYLOAD, RESPONSE, STREAM, FakeBroker, error_frame
-from tests.client_sdk.test_calls import Pair, items_of
 
 
 class Stuck:

@@ -17,7 +17,8 @@ from client_sdk import (
     address,
     connect,
 )
-from client_sdk.keeping.backoff import Backoff
+from client_sdk.reconnect.backoff import Backoff
+from tests.client_sdk.calls.test_call import Pair, items_of
 from tests.client_sdk.fake_broker import (
     CHANNEL,
     CLOSE,
@@ -29,7 +30,6 @@ from tests.client_sdk.fake_broker import (
     FakeBroker,
     error_frame,
 )
-from tests.client_sdk.test_calls import Pair, items_of
 from tests.client_sdk.test_failures import Stuck
 
 

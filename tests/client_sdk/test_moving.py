@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from client_sdk import Client, Service, address, connect
-from client_sdk.connection.transports import Target
-from client_sdk.keeping.backoff import Backoff
-from client_sdk.keeping.brokers import MAX_LEARNED_URLS, Brokers
-from client_sdk.keeping.keeper import MAX_RETIRED
+from client_sdk.io.dial import Target
+from client_sdk.reconnect.backoff import Backoff
+from client_sdk.reconnect.brokers import MAX_LEARNED_URLS, Brokers
+from client_sdk.reconnect.manager import MAX_RETIRED
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import encode_entry
 from rsocket_wire.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client

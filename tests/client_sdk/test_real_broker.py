@@ -21,7 +21,7 @@ from client_sdk import (
     multicast,
 )
 from client_sdk.testing import local_broker
-from tests.client_sdk.test_calls import items_of
+from tests.client_sdk.calls.test_call import items_of
 from tests.client_sdk.test_failures import Stuck
 from tests.client_sdk.test_loss import echo_service
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from client_sdk import Client, ClientError, Payload, Service, address, connect
-from client_sdk.calls.retries import RetryBudget, RetryPolicy
+from client_sdk.calls.retry import RetryBudget, RetryPolicy
 
 SERVICES = 3
 CALLERS = 2

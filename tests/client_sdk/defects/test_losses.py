@@ -46,7 +46,7 @@ class Attempts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self._changed = asyncio.Event()
-        monkeypatch.setattr("client_sdk.keeping.backoff.Backoff.next_s", self._next_s)
+        monkeypatch.setattr("client_sdk.reconnect.backoff.Backoff.next_s", self._next_s)
 
     def _next_s(self) -> float:
         self.count += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_sdk.sync.feeding import Fed
+from client_sdk.sync.iterable_bridge import Fed
 
 SOON_S = 5.0
 

@@ -26,7 +26,7 @@ from rsocket.transports.aiohttp_websocket import TransportAioHttpClient, Transpo
 from rsocket.transports.tcp import TransportTCP
 
 from client_sdk.errors import ConnectionLost
-from client_sdk.rsocket_py import RSocketClient, drop_in, news, substituted
+from client_sdk.rsocket_py import RSocketClient, drop_in, lifecycle, substituted
 from client_sdk.rsocket_py.__main__ import main
 from tests.client_sdk.fake_broker import CLOSE, PAYLOAD, RESPONSE, SETUP, STREAM, FakeBroker, error_frame, header
 from tests.client_sdk.rsocket_py.strangers import Heard
@@ -329,7 +329,7 @@ async def test_a_handler_that_sleeps_in_on_close_does_not_hold_up_close(
         async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(news, "CALLBACK_S", 0.01)
+    monkeypatch.setattr(lifecycle, "CALLBACK_S", 0.01)
     async with RSocketClient(single_transport_provider(await dialled(broker.port)), handler_factory=Sleepy):
         pass
 

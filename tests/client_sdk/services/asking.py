@@ -9,7 +9,7 @@ from client_sdk import Payload, Service, multicast
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_ID, entry_bytes, route_bytes
 from client_sdk.payload import as_parts
-from client_sdk.services.requests import DATA_MIME
+from client_sdk.services.request import DATA_MIME
 from client_sdk.services.responder import ServiceResponder
 from rsocket_wire.rsocket.metadata import encode_well_known_entry
 from rsocket_wire.rsocket.mimes import encode_mime

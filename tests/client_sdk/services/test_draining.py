@@ -8,7 +8,7 @@ import pytest
 from client_sdk import Draining, NoRoute, Rejected, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
-from client_sdk.services import offer as module
+from client_sdk.services import advertisement as module
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED

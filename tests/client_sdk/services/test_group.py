@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from client_sdk import NotConnected, Service, address, connect
-from client_sdk.services import offer as module
+from client_sdk.services import advertisement as module
 from client_sdk.services.group import MAX_CONNECTIONS, offer
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import PUSH, FakeBroker

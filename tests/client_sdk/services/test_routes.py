@@ -7,7 +7,7 @@ import pytest
 from client_sdk import Payload, Request, Service
 from client_sdk.errors import Refused
 from client_sdk.metadata import entry_bytes, route_bytes
-from client_sdk.services.requests import REQUEST_RESPONSE, route_names
+from client_sdk.services.request import REQUEST_RESPONSE, route_names
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES
 from rsocket_wire.errors import INVALID

@@ -12,7 +12,7 @@ from client_sdk import Payload, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
 from client_sdk.services import threads
-from client_sdk.services.requests import REQUEST_RESPONSE, REQUEST_STREAM
+from client_sdk.services.request import REQUEST_RESPONSE, REQUEST_STREAM
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.threads import MAX_THREADS, Threads
 from tests.client_sdk.fake_broker import FakeBroker

@@ -1,0 +1,605 @@
+"""One RSocket connection in the client's role, on asyncio: the hands of `machine.Machine`.
+
+    program ──► request_*() ──► Machine ──► once per turn of the loop ──► Link ──► wire
+    program ◄── future, Inflow ◄── news ◄── Machine.receive ◄── Link ◄── wire
+    handlers (a task each) ◄── Responder ◄─┘                    one timer: keepalive, silence, deadlines, leases
+
+Everything that waits ends: every stream ends with an answer, an error that it can name, or `ConnectionLost` at the
+moment when the connection is lost. What a frame does is decided in `client_sdk.protocol`; here are futures, tasks and
+the timer. Does not know addresses, routes or services, and never reconnects: a connection has one life.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from client_sdk.errors import (
+    ClientError,
+    ConnectionLost,
+    DeadlineExceeded,
+    NotConnected,
+    SetupRejected,
+    error_of,
+    split_word,
+)
+from client_sdk.io.dial import Wire
+from client_sdk.io.dispatch import HANDLER_GRACE_S, Handling
+from client_sdk.io.dispatch import Responder as Responder
+from client_sdk.io.failures import CHECKED_BYTES, check_size
+from client_sdk.io.stream_pump import Exchange, close_items, is_cancelled
+from client_sdk.io.transport import Link, PipeLink, SocketLink
+from client_sdk.payload import Payload, as_parts
+from client_sdk.protocol.machine import Machine
+from client_sdk.protocol.settings import Settings as Settings
+from client_sdk.protocol.stream import BROKEN, LATE, LOST, REFUSED, Failure, Stream
+from client_sdk.streams import Inflow
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.notices import HAS_MOVED_ENTRY, Notice
+
+TURN_BYTES: Final = 256 * 1024  # of payloads in pieces that are written in one turn of the loop
+
+_log: Final = logging.getLogger("client_sdk")
+
+
+class _Late(Exception):
+    """The deadline of a request/response is over; its caller knows how long it was."""
+
+
+class Connection:
+    """One open connection. `open` it; it ends with `close`, or by itself, and then `reason` says why.
+
+    All request methods raise NotConnected at once when the connection has ended, ConnectionLost when it ends in the
+    middle, DeadlineExceeded when their `timeout_s` is over.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        setup: frames.Setup,
+        responder: Responder | None,
+        hear: Callable[["Connection", bytes], bool] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Inside a running event loop. Use `open`."""
+        self._loop: Final = asyncio.get_running_loop()
+        self._create_future: Final = self._loop.create_future
+        self._link: Link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        self._hear: Final = hear
+        settings = settings or Settings()
+        setup = _with_settings(setup, settings)
+        self._machine: Final = Machine(setup, self._link.is_framed, settings, responder is not None, self._loop.time())
+        self._is_leased: Final = setup.wants_lease
+        self._handling: Final = Handling(self, responder)
+        self._pumps: Final[set[asyncio.Task[None]]] = set()  # one per channel of ours
+        self._opening: Final[dict[asyncio.Task[None], Inflow]] = {}  # those of them that wait for their first item
+        self._unsent_n = 0  # requests of ours that wait for room
+        self._is_paused = False  # the wire takes nothing
+        self._is_flush_due = False
+        self._room: Final = asyncio.Event()  # clear while somebody waits for room
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._changes = 0
+        self._is_closing = False
+        self._closing: Final = asyncio.Event()
+        self._has_said_moved = False
+        self._accepted: Final[asyncio.Future[None]] = self._create_future()
+        self._resumed: asyncio.Future[None] | None = None  # set by `resume`
+        self._left: Final[set[asyncio.Task[None]]] = set()  # they close links that broke
+        self._ending: asyncio.Task[None] | None = None  # set when it is over
+        self.reason: ClientError | None = None  # None while requests can be made; then why not
+        self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
+        self.is_retired = False  # there is another connection for what is new
+        self.has_rival = False  # one more was tried with the same SETUP, and may have replaced this one
+        self.notice: Notice | None = None  # what the broker has told last; whoever hears sets both
+        self.news: Final = asyncio.Event()  # there is a notice, or a reason
+
+    @classmethod
+    async def open(
+        cls,
+        wire: Wire,
+        setup: frames.Setup,
+        responder: Responder | None,
+        hear: Callable[["Connection", bytes], bool] | None = None,
+        settings: Settings | None = None,
+    ) -> "Connection":
+        """A connection whose SETUP the other side has accepted.
+
+        `hear` is asked for each METADATA_PUSH whether the broker itself says it; else it is the responder's. Raises
+        SetupRejected or ConnectionLost; takes as long as the other side is silent, up to the lifetime that the SETUP
+        says.
+        """
+        connection = cls(wire, setup, responder, hear, settings)
+        connection._link.start(connection)
+        connection._settle()
+        try:
+            await connection._accepted
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    @property
+    def is_suspended(self) -> bool:
+        """There is no wire, but a session: `resume` goes on with it; until then requests wait."""
+        return self._machine.is_suspended
+
+    async def resume(self, wire: Wire) -> None:
+        """Goes on over another wire where the last one broke off: no stream ends for it, no item is lost or doubled.
+
+        Raises ConnectionLost: when the wire broke (then it is suspended again, and this may be tried again), or when
+        the other side has no such session any more (then `reason` says so).
+        """
+        link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        if self.reason is not None:  # it has ended while the wire was made
+            await link.close()
+            raise self._loss()
+        self._link = link
+        self._is_paused = False
+        self._resumed = self._create_future()
+        self._machine.resume(link.is_framed, self._loop.time())
+        link.start(self)
+        self._settle()
+        try:
+            await self._resumed
+        except BaseException:
+            if self._machine.is_resuming:
+                self._machine.lost_wire(Failure(LOST, "connection-lost: given up"), self._loop.time())
+                self._settle()
+            await link.close()
+            raise
+
+    def give_up(self, text: str) -> None:
+        """Nobody will resume it: it ends, and all that waits in it."""
+        self._machine.end(Failure(LOST, f"connection-lost: {text}"), 0)
+        self._settle()
+
+    async def close(self) -> None:
+        """Writes what waits to be written, then ends. Pending requests fail with ConnectionLost."""
+        self._is_closing = True
+        self._closing.set()
+        self._flush()
+        self._machine.end(Failure(LOST, "closed: this client was closed"), 0)
+        self._settle()
+        ending = self._ending
+        assert ending is not None  # `_settle` has seen that it is over
+        done, _ = await asyncio.wait([ending], timeout=2 * HANDLER_GRACE_S)
+        if not done:
+            ending.cancel()
+            await asyncio.wait([ending])
+
+    @property
+    def is_told_to_move(self) -> bool:
+        """The broker is about to leave, and wants its clients to go before."""
+        return self.notice is not None and self.notice.is_draining
+
+    def retire(self) -> None:
+        """Nothing new goes this way: the broker is told, and ends the connection when nothing runs on it any more."""
+        self.is_retired = True
+        if self._machine.is_suspended or self._machine.is_resuming:
+            self.give_up("its session broke off while the client moved")  # nobody goes back there
+        self._say_moved()
+
+    def leave(self) -> None:
+        """Takes the route away; what runs on the connection may end, and the broker closes it when nothing does."""
+        self._machine.leave("draining: this client is about to stop")
+        self.flush_soon()
+
+    # requests of ours
+
+    async def request_response(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> Payload:
+        """The answer. A cancelled wait sends CANCEL."""
+        deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
+        try:
+            if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
+                await self._wait_for_turn(deadline)
+            if len(data) > CHECKED_BYTES or (metadata is not None and len(metadata) > CHECKED_BYTES):
+                check_size(data, metadata)
+            future = self._create_future()
+            stream = self._machine.request_response(future, data, metadata, deadline)
+            if not self._is_flush_due:
+                self.flush_soon()
+            if deadline and deadline < self._timer_at:
+                self._set_timer(deadline)
+            try:
+                answer: Payload = await future
+                return answer
+            except asyncio.CancelledError:
+                self._machine.cancel(stream)
+                self.flush_soon()
+                raise
+        except _Late:
+            raise DeadlineExceeded(f"request_response had {timeout_s:g} s, which are over") from None
+
+    async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
+        """Returns when the request is about to be written."""
+        if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
+            await self._wait_for_turn_of("fire_and_forget", timeout_s)
+        if len(data) > CHECKED_BYTES or (metadata is not None and len(metadata) > CHECKED_BYTES):
+            check_size(data, metadata)
+        self._machine.fire_and_forget(data, metadata)
+        if not self._is_flush_due:
+            self.flush_soon()
+
+    async def metadata_push(self, metadata: bytes, timeout_s: float | None = None) -> None:
+        """Returns when the frame is about to be written. No fragments: BadRequest for what no frame holds."""
+        check_size(b"", metadata, is_whole=True)
+        if self.reason is not None or self._is_paused or self._machine.is_full:
+            await self._wait_for_turn_of("metadata_push", timeout_s, needs_lease=False)
+        self._machine.metadata_push(metadata)
+        self.flush_soon()
+
+    async def request_stream(
+        self, data: bytes, metadata: bytes | None, initial_n: int, inflow: Inflow, is_channel: bool = False
+    ) -> None:
+        """Asks for a stream whose items go to `inflow`, which was made for `initial_n`; its deadline is kept here.
+
+        `is_channel`: as a channel on which nothing more will be sent.
+        """
+        check_size(data, metadata)
+        if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
+            await self._wait_for_turn(0.0)
+        exchange = Exchange(self, inflow)
+        deadline = inflow.deadline_at
+        kind = frames.REQUEST_CHANNEL if is_channel else frames.REQUEST_STREAM
+        exchange.begin(self._machine.request_items(kind, exchange, data, metadata, initial_n, deadline, is_channel))
+        self.flush_soon()
+        if deadline and deadline < self._timer_at:
+            self._set_timer(deadline)
+
+    async def request_channel(
+        self, items: AsyncIterator[object], metadata: bytes, initial_n: int, inflow: Inflow
+    ) -> None:
+        """Opens a channel with the first of `items`; without any, nothing is sent and `inflow` ends at once.
+
+        The metadata of the first item is added to `metadata`. `items` is closed at the end, whatever the end is.
+        """
+        if self.reason is not None or self._is_paused or self._machine.is_full:
+            await self._wait_for_turn(0.0, needs_lease=False)
+        task = self._loop.create_task(self._open_channel(items, metadata, initial_n, inflow))
+        self._pumps.add(task)
+        task.add_done_callback(self._pumps.discard)
+        self._opening[task] = inflow
+        task.add_done_callback(self._opened)
+        inflow.attach(_no_credit_yet, _Cancel(task))  # until the first item is there
+
+    # for exchanges
+
+    @property
+    def machine(self) -> Machine:
+        """What decides."""
+        return self._machine
+
+    @property
+    def is_full(self) -> bool:
+        """Whoever can wait shall wait, see `wait_until_writable`."""
+        return self._is_paused or self._machine.is_full
+
+    def flush_soon(self) -> None:
+        """There is something to write: once, in the next turn of the loop."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def error_of(self, failure: Failure) -> ClientError:
+        """A new one for each stream, because each gets a traceback of its own."""
+        if failure.kind == LOST or failure.kind == REFUSED:
+            word, text = split_word(failure.message)
+            return ConnectionLost(text, word=word, code=failure.code)
+        if failure.kind == BROKEN:
+            word, text = split_word(failure.message)
+            return ClientError(text, word=word)
+        return error_of(failure.code, failure.message)
+
+    # what the link says
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of the other side."""
+        try:
+            self._machine.receive(data, self._loop.time())
+            self._settle()
+        except Exception as error:
+            self._fail(error)
+
+    def lost(self, error: OSError | None) -> None:
+        """The wire has ended."""
+        text = "the other side closed the connection" if error is None else f"the connection broke: {error}"
+        failure = self._machine.failure or Failure(LOST, f"connection-lost: {text}")
+        if self.is_retired:
+            self._machine.end(failure, 0)  # nobody goes back there
+        self._machine.lost_wire(failure, self._loop.time())
+        self._settle()
+
+    def pause(self) -> None:
+        """The other side takes nothing."""
+        self._is_paused = True
+
+    def go_on(self) -> None:
+        """It does again."""
+        self._is_paused = False
+        self._flush()
+
+    # turns of the loop
+
+    def _settle(self) -> None:
+        """After the machine was told something: passes the news on, writes, sets the timer."""
+        machine = self._machine
+        while news := machine.take_news():
+            self._pass_on(news)
+        failure = machine.failure
+        if failure is not None and not machine.is_over and not machine.open_streams_n and not machine.handlers_n:
+            machine.end(failure, 0)  # the other side said CONNECTION_CLOSE, and nothing runs any more
+        if machine.changes != self._changes:
+            self._see_changes()
+        if machine.unsent_bytes and not self._is_flush_due:
+            self.flush_soon()
+        if not machine.is_over:
+            at = machine.next_deadline()
+            if at < self._timer_at:
+                self._set_timer(at)
+
+    def _pass_on(self, news: list[Stream]) -> None:
+        for stream in news:
+            holder: Any = stream.holder
+            if stream.is_new:
+                stream.is_new = False
+                if stream.is_stopped:
+                    self._machine.handlers_n -= 1  # it came and went in one piece: nobody waits for a handler
+                else:
+                    self._begin(stream)
+            elif stream.kind != frames.REQUEST_RESPONSE:
+                if holder is not None:
+                    holder.hear(stream)
+            elif not stream.is_ours:
+                if holder is not None:
+                    self._handling.cancel(holder)
+            elif not holder.done():
+                failure = stream.failure
+                if failure is None:
+                    holder.set_result(Payload(stream.data, stream.metadata))
+                else:
+                    holder.set_exception(_Late() if failure.kind == LATE else self.error_of(failure))
+                stream.let_go()
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._is_paused:
+            return
+        machine = self._machine
+        pieces = machine.take_output(TURN_BYTES, self._loop.time())
+        if pieces:
+            self._link.write(pieces)
+            if machine.unsent_bytes and not self._is_paused:
+                self.flush_soon()
+        if not self._room.is_set() and not self._is_paused and not machine.is_full:
+            self._room.set()
+        if self.is_retired:
+            self._say_moved()
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_at = float("inf")
+        try:
+            self._machine.tick(self._loop.time())
+            self._settle()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A mistake of ours ends the connection like any other loss, and whoever waits on it."""
+        _log.error("the connection is given up, this is a mistake in the SDK", exc_info=error)
+        self._machine.end(Failure(LOST, f"internal: {type(error).__name__}"), 0)
+        self._settle()
+
+    def _see_changes(self) -> None:
+        machine = self._machine
+        self._changes = machine.changes
+        if machine.is_accepted and not self._accepted.done():
+            self._accepted.set_result(None)
+        resumed = self._resumed
+        if resumed is not None and not resumed.done() and not machine.is_resuming:
+            if machine.is_suspended or machine.is_over:
+                broken = machine.failure or Failure(LOST, "connection-lost: the connection broke")
+                resumed.set_exception(self.error_of(broken))
+            else:
+                resumed.set_result(None)
+        elif machine.is_suspended and not machine.is_over:
+            task = self._loop.create_task(self._link.close())
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+            self.news.set()
+        failure = machine.failure
+        if failure is not None and self.reason is None:
+            word, text = split_word(failure.message)
+            kind = SetupRejected if failure.kind == REFUSED else ConnectionLost
+            self.reason = kind(text or "the other side ended the connection", word=word, code=failure.code)
+            self.news.set()
+        if machine.is_over and self._ending is None:
+            self._end()
+
+    def _end(self) -> None:
+        """No more requests, and those that wait end now."""
+        reason = self.reason
+        assert reason is not None  # the machine has said it
+        self.news.set()
+        self._room.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._accepted.done():
+            self._accepted.set_exception(reason)
+            self._accepted.exception()  # whoever opened may have gone
+        for task in [*self._pumps]:
+            task.cancel()
+        self._ending = self._loop.create_task(self._finish(), name="rsocket end")
+
+    async def _finish(self) -> None:
+        try:
+            while pieces := self._machine.take_output(TURN_BYTES, 0.0):
+                self._link.write(pieces)
+            await self._link.close()
+            if self.is_retired:
+                await self._handling.let_end(self._closing)
+        finally:
+            await self._end_handlers()
+            self.ended.set()
+
+    async def _end_handlers(self) -> None:
+        tasks = [*self._handling.tasks, *self._pumps]
+        for task in tasks:
+            task.cancel()
+        tasks += self._left
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=HANDLER_GRACE_S)
+            if left:
+                _log.warning("%d handlers did not end within %g s of being cancelled", len(left), HANDLER_GRACE_S)
+
+    def _begin(self, stream: Stream) -> None:
+        """A request of theirs, or what the broker itself says."""
+        if stream.kind == frames.METADATA_PUSH and self._hear is not None and self._hear(self, stream.metadata or b""):
+            self._machine.handlers_n -= 1
+        else:
+            self._handling.begin(stream)
+
+    # channels of ours
+
+    async def _open_channel(
+        self, items: AsyncIterator[object], metadata: bytes, initial_n: int, inflow: Inflow
+    ) -> None:
+        late: asyncio.TimerHandle | None = None
+        if inflow.deadline_at:
+            late = self._loop.call_at(inflow.deadline_at, _give_up, inflow, asyncio.current_task())
+        try:
+            first = await anext(items)
+            data, more = as_parts(first, "the first item of a channel")
+            metadata += more or b""
+            check_size(data, metadata)
+            await self._wait_for_turn(0.0)
+        except StopAsyncIteration:
+            inflow.ended(None)
+            return
+        except (Exception, asyncio.CancelledError) as error:
+            was_cancelled = is_cancelled(error)
+            inflow.ended(error if not was_cancelled else None if self.reason is None else self._loss())
+            await close_items(items)
+            if was_cancelled:
+                raise
+            return
+        finally:
+            if late is not None:
+                late.cancel()
+        if inflow.is_ended:
+            await close_items(items)
+            return
+        task = asyncio.current_task()
+        assert task is not None  # `request_channel` has made it
+        exchange = Exchange(self, inflow)
+        exchange.task = task
+        deadline = inflow.deadline_at
+        kind = frames.REQUEST_CHANNEL
+        exchange.begin(self._machine.request_items(kind, exchange, data, metadata, initial_n, deadline))
+        if deadline and deadline < self._timer_at:
+            self._set_timer(deadline)
+        self.flush_soon()
+        self._opened(task)
+        await exchange.pump(items, "")
+
+    # helpers
+
+    async def _wait_for_turn_of(self, what: str, timeout_s: float | None, needs_lease: bool = True) -> None:
+        try:
+            deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
+            await self._wait_for_turn(deadline, needs_lease)
+        except _Late:
+            raise DeadlineExceeded(f"{what} had {timeout_s:g} s, which are over") from None
+
+    async def _wait_for_turn(self, deadline: float, needs_lease: bool = True) -> None:
+        """Until there is room. Raises NotConnected, Rejected without a lease, and _Late after the deadline."""
+        while self.reason is None and (self._is_paused or self._machine.is_full):
+            self._unsent_n += 1
+            self._room.clear()
+            try:
+                async with asyncio.timeout_at(deadline or None):
+                    await self._room.wait()
+            except TimeoutError:
+                raise _Late from None
+            finally:
+                self._unsent_n -= 1
+                self._loop.call_soon(self._say_moved)  # behind the request, which is sent without another wait
+        if self.reason is not None:
+            raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
+        if needs_lease and self._is_leased and not self._machine.may_ask(self._loop.time()):
+            raise error_of(REJECTED, "no-lease: the other side has not granted (more) requests now")
+
+    async def wait_until_writable(self) -> None:
+        """For handlers' items and answers: until there is room, or nothing to write to any more."""
+        while not self._machine.is_over and (self._is_paused or self._machine.is_full):
+            self._room.clear()
+            await self._room.wait()
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        """A channel of ours has been asked for, or never will be."""
+        inflow = self._opening.pop(task, None)
+        if inflow is not None and task.done():  # perhaps cancelled before it began, and then it has told nobody
+            inflow.ended(None if self.reason is None else self._loss())
+        self._say_moved()
+
+    def _say_moved(self) -> None:
+        """What was begun here goes first: the broker takes the word for the last request."""
+        if self.is_retired and not (
+            self._has_said_moved or self._unsent_n or self._opening or self._machine.has_backlog
+        ):
+            self._has_said_moved = True
+            self._machine.metadata_push(HAS_MOVED_ENTRY)
+            self.flush_soon()
+
+    def _loss(self) -> ConnectionLost:
+        assert self.reason is not None  # the callers have looked
+        return ConnectionLost(self.reason.text, word=self.reason.word, code=self.reason.code)
+
+
+def _with_settings(setup: frames.Setup, settings: Settings) -> frames.Setup:
+    """The SETUP with the flags that the settings ask for; each session has a token of its own."""
+    wants_lease = setup.wants_lease or settings.honors_lease
+    wants_resume = setup.wants_resume or settings.wants_resume
+    if (wants_lease, wants_resume) == (setup.wants_lease, setup.wants_resume):
+        return setup
+    return frames.Setup(
+        setup.metadata_mime,
+        setup.data_mime,
+        setup.keepalive_ms,
+        setup.lifetime_ms,
+        setup.metadata,
+        setup.data,
+        wants_lease,
+        wants_resume,
+        setup.token or (uuid.uuid4().bytes if wants_resume else b""),
+    )
+
+
+class _Cancel:
+    """Cancels a task, and answers nothing."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task: Final = task
+
+    def __call__(self) -> None:
+        self._task.cancel()
+
+
+def _give_up(inflow: Inflow, opening: asyncio.Task[Any] | None) -> None:
+    """The deadline of a channel came before its first item."""
+    inflow.ended(DeadlineExceeded(inflow.late_text))
+    if opening is not None:
+        opening.cancel()
+
+
+def _no_credit_yet(n: int) -> None:
+    """The REQUEST_CHANNEL will carry the credit."""

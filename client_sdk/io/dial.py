@@ -1,0 +1,100 @@
+"""The byte pipes under a connection: TCP, TLS and Unix sockets, and WebSockets.
+
+    URL                          frames on the wire
+    tcp://host[:7000]            24-bit length, frame
+    tls://host[:7000]            the same, inside TLS
+    unix:///path/to/socket       the same, on a Unix socket
+    ws://host[:7001][/path]      one frame per binary message
+    wss://host[:7001][/path]     the same, inside TLS
+
+Knows nothing of frames but their length. RSocket protocol, "Framing".
+"""
+
+import asyncio
+import contextlib
+import ssl as tls
+from typing import Final
+from urllib.parse import urlsplit
+
+from client_sdk.io.transport import CLOSE_S, Pipe, SocketLink
+from client_sdk.io.websocket import WebSocketLink
+
+READ_BYTES: Final = 256 * 1024  # at most, per read
+TCP_PORT: Final = 7000
+WS_PORT: Final = 7001
+SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
+
+
+Wire = Pipe | SocketLink  # one pipe, of either kind
+
+
+class Target:
+    """Where to connect to: a URL taken apart. ValueError for a URL that names no broker."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in SCHEMES:
+            raise ValueError(f"{url!r}: begins with none of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
+        self.url: Final = url
+        self.scheme: Final = parts.scheme
+        self.path: Final = parts.netloc + parts.path
+        self.host: Final = parts.hostname or ""
+        try:
+            port = parts.port
+        except ValueError:
+            raise ValueError(f"{url!r}: the port is not in 0..65535") from None
+        is_websocket = self.scheme in ("ws", "wss")
+        self.port: Final = port or (WS_PORT if is_websocket else TCP_PORT)
+        if not (self.path if self.scheme == "unix" else self.host):
+            raise ValueError(f"{url!r}: names no {'path' if self.scheme == 'unix' else 'host'}")
+        query = f"?{parts.query}" if parts.query else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss
+
+
+async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> Wire:
+    """A pipe to the target. `ssl` None means the system's certificates. Raises OSError.
+
+    `address`: one of those that the target's host has; empty: any. Only for tcp:// and tls://.
+    """
+    loop = asyncio.get_running_loop()
+    if target.scheme == "unix":
+        _, link = await loop.create_unix_connection(SocketLink, target.path)
+        return link
+    context = (ssl or tls.create_default_context()) if target.scheme in ("tls", "wss") else None
+    name = None if context is None else target.host  # whose certificate it must be, whatever its address is
+    host = address or target.host
+    if target.scheme in ("ws", "wss"):
+        socket = WebSocketLink(target.websocket_url)
+        await loop.create_connection(lambda: socket, host, target.port, ssl=context, server_hostname=name)
+        await socket.opened()
+        return socket
+    _, link = await loop.create_connection(SocketLink, host, target.port, ssl=context, server_hostname=name)
+    return link
+
+
+class StreamWire:
+    """Streams of asyncio that somebody else has opened."""
+
+    is_framed = True
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader: Final = reader
+        self._writer: Final = writer
+
+    async def receive(self) -> bytes:
+        return await self._reader.read(READ_BYTES)
+
+    async def send(self, frames: list[bytes]) -> None:
+        try:
+            self._writer.write(b"".join(frames))
+        except RuntimeError as error:  # what uvloop says of a transport that was closed
+            raise ConnectionError(str(error)) from error
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._writer.wait_closed()
+        self._writer.transport.abort()

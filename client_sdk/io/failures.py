@@ -1,0 +1,43 @@
+"""How large a payload may be, and what a caller is told when a handler fails. Knows nothing of streams.
+
+The text of an exception is not for callers, it may hold anything: they get a number, and the log has the rest under it.
+"""
+
+import logging
+import secrets
+from typing import Final
+
+from client_sdk.errors import ApplicationError, BadRequest, Refused
+from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
+from rsocket_wire.errors import APPLICATION_ERROR, INVALID
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
+
+FRAME_OVERHEAD_BYTES: Final = 13  # header, initial credit, metadata length
+CHECKED_BYTES: Final = 1024 * 1024  # data and metadata below it are never too large
+MAX_TEXT_CHARACTERS: Final = 8192  # of an error; the rest of a longer one is cut
+_log: Final = logging.getLogger("client_sdk")
+
+
+def check_size(data: bytes, metadata: bytes | None, is_whole: bool = False) -> None:
+    """BadRequest "too-large" for more than is sent; `is_whole`: for what does not fit a frame and cannot be cut."""
+    size_bytes = len(data) + (0 if metadata is None else len(metadata)) + FRAME_OVERHEAD_BYTES
+    most_bytes = MAX_FRAME_BYTES if is_whole else MAX_PAYLOAD_BYTES
+    if size_bytes > most_bytes:
+        text = f"{size_bytes} bytes with metadata and header, {most_bytes} can be sent; send a stream of pieces"
+        raise BadRequest(text, word="too-large")
+
+
+def failure_of(error: BaseException, what: str) -> tuple[int, str]:
+    """Code and text of the ERROR that a caller gets; what is not meant for callers stays in the log, with a number."""
+    if isinstance(error, ApplicationError):
+        word = "" if error.word == ApplicationError.default_word else f"{error.word}: "
+        return error.code, (word + error.text)[:MAX_TEXT_CHARACTERS]
+    if isinstance(error, Refused):
+        return error.code, error.message[:MAX_TEXT_CHARACTERS]
+    if isinstance(error, BadRequest) and error.word == "too-large":
+        return INVALID, f"{error.word}: {error.text}"
+    if not what:
+        return APPLICATION_ERROR, "caller-failed: the caller's own items failed"
+    incident = secrets.token_hex(4)
+    _log.error("%s: the handler failed, incident %s", what, incident, exc_info=error)
+    return APPLICATION_ERROR, f"handler-failed: incident {incident}; the log of the service has the reason"

@@ -1,0 +1,149 @@
+"""A WebSocket under a connection: the socket of `links`, with HTTP at its beginning and then a message for each frame.
+
+`websockets` speaks HTTP, `rsocket_wire.rsocket.websocket` the messages. Above it is the byte stream of TCP.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import Final
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidURI
+from websockets.uri import parse_uri
+
+from client_sdk.io.transport import CLOSE_S, SocketLink
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
+from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
+
+MAX_HEAD_BYTES: Final = 64 << 10  # of the answer's head; brokers send some hundred bytes
+_HEAD_END: Final = b"\r\n\r\n"
+
+_quiet: Final = logging.getLogger(f"{__name__}.websockets")
+_quiet.disabled = True  # whoever connects is told the error
+
+
+class WebSocketLink(SocketLink):
+    """A WebSocket of ours. `opened` before anything else."""
+
+    def __init__(self, url: str) -> None:
+        """ConnectionError for a URL that is none of a WebSocket."""
+        super().__init__()
+        try:
+            uri = parse_uri(url)
+        except InvalidURI as error:
+            raise ConnectionError(f"WebSocket: {error}") from None
+        self._opening: Final = ClientProtocol(uri, logger=_quiet)
+        self._head = bytearray()  # of the answer, until it is whole
+        self._opened: Final[asyncio.Future[None]] = self._loop.create_future()
+        self._reader: Final = MessageReader(is_from_client=False)
+        self._writer: Final = MessageWriter(os.urandom(SEED_BYTES))
+        self._is_congested = False  # the other side takes nothing
+        self._is_closing = False  # CLOSE was said
+        self._fault: OSError | None = None  # why the other side cannot be understood; None while it can
+
+    async def opened(self) -> None:
+        """Returns when it is a WebSocket; ConnectionError."""
+        try:
+            await self._opened
+        except BaseException:
+            if self._transport is not None:
+                self._transport.abort()
+            raise
+
+    def write(self, pieces: list[bytes]) -> None:
+        if not self._is_closing:
+            super().write([self._writer.encode(pieces[0] if len(pieces) == 1 else b"".join(pieces))])
+
+    async def close(self) -> None:
+        if self._transport is None:
+            return
+        self._say_close(NORMAL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.shield(self._gone)
+        if not self._gone.done():
+            self._transport.abort()
+
+    # the event loop's
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._opening.send_request(self._opening.connect())
+        self._transport.write(b"".join(self._opening.data_to_send()))
+
+    def data_received(self, data: bytes) -> None:
+        if not self._opened.done():
+            self._read_answer(data)
+            return
+        reader = self._reader
+        frames = reader.feed(data, MAX_FRAME_BYTES)
+        if frames:
+            super().data_received(frames)
+        if reader.has_news:
+            self._look_at_news(reader)
+
+    def pause_writing(self) -> None:
+        self._is_congested = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._is_congested = False
+        self._answer_ping()
+        super().resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._opened.done():
+            text = "the other side closed the connection" if error is None else str(error)
+            self._fail(text)
+        super().connection_lost(self._fault or error)
+
+    def _read_answer(self, data: bytes) -> None:
+        """More of what the other side says to the request."""
+        self._head += data
+        end = self._head.find(_HEAD_END)
+        if end < 0:
+            if len(self._head) > MAX_HEAD_BYTES:
+                self._fail(f"an answer of more than {MAX_HEAD_BYTES} bytes")
+            return
+        end += len(_HEAD_END)
+        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
+        self._opening.receive_data(head)
+        error: BaseException | None = self._opening.handshake_exc
+        if error is not None:
+            self._fail(str(error.__cause__ or error))
+        elif not self._opening.events_received():  # a body follows, so it is none
+            line = head.splitlines()[0].decode(errors="replace")
+            self._fail(f"the answer is {line}")
+        else:
+            self._opened.set_result(None)
+            if rest:
+                self.data_received(rest)
+
+    def _fail(self, text: str) -> None:
+        self._opened.set_exception(ConnectionError(f"WebSocket: {text}"))
+        self._opened.exception()  # whoever wanted it may have gone
+
+    def _look_at_news(self, reader: MessageReader) -> None:
+        """The other side has sent more than messages."""
+        reader.has_news = False
+        self._answer_ping()
+        if reader.fault:
+            self._fault = ConnectionError(f"WebSocket: the other side sent {reader.fault}")
+        if reader.fault or reader.is_closed:
+            self._say_close(reader.close_code)
+            self._transport.close()
+
+    def _answer_ping(self) -> None:
+        """The latest one, once the other side takes what is written."""
+        if self._reader.pong is not None and not self._is_congested and not self._is_closing:
+            said, self._reader.pong = self._reader.pong, None
+            if self._transport.is_closing():  # it has failed; uvloop's would raise RuntimeError
+                return
+            self._transport.write(self._writer.control(PONG, said))
+
+    def _say_close(self, code: int) -> None:
+        if not self._is_closing and not self._transport.is_closing() and self._opened.done():
+            self._is_closing = True
+            self._transport.write(self._writer.control(CLOSE, code.to_bytes(2, "big") if code else b""))

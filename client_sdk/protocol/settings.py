@@ -1,0 +1,89 @@
+"""What one connection may use, and what it offers: bounds, fragments, leases, resumption."""
+
+from typing import Final
+
+from client_sdk.protocol.fragments import MIN_FRAGMENT_BYTES
+from rsocket_wire.rsocket.frames import MAX_N
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
+
+MAX_QUEUED_BYTES: Final = 1024 * 1024  # waiting to be written; beyond, requests and handlers' items wait
+MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024  # of payloads in pieces that wait: the same
+MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024  # waiting, with what cannot wait; beyond, the connection is ended
+MAX_GATHERED_BYTES: Final = 64 * 1024 * 1024  # of unfinished fragments; beyond, the stream that wants more is ended
+MAX_PAYLOAD_BYTES: Final = 60 * 1024 * 1024  # of one payload that is sent: what another one of us would gather
+MAX_HANDLERS: Final = 10_000  # requests that handlers work on; beyond, they are refused with over-limit
+RESUME_S: Final = 60.0  # without a socket; then the session is given up, as a broker does
+RESUME_BYTES: Final = 16 * 1024 * 1024  # of sent frames that the other side has not acknowledged
+
+
+class Settings:
+    """Of one connection; all have defaults that suit.
+
+    >>> Settings(fragment_bytes=64 * 1024).fragment_bytes
+    65536
+    """
+
+    __slots__ = (
+        "fragment_bytes",
+        "honors_lease",
+        "lease_n",
+        "lease_ttl_s",
+        "max_gathered_bytes",
+        "max_handlers",
+        "max_queued_bytes",
+        "max_unsent_bytes",
+        "resume_bytes",
+        "resume_s",
+        "wants_resume",
+    )
+
+    def __init__(
+        self,
+        fragment_bytes: int = 0,
+        max_gathered_bytes: int = MAX_GATHERED_BYTES,
+        max_queued_bytes: int = MAX_QUEUED_BYTES,
+        max_handlers: int = MAX_HANDLERS,
+        honors_lease: bool = False,
+        lease: tuple[int, float] | None = None,
+        wants_resume: bool = False,
+        max_unsent_bytes: int = MAX_UNSENT_BYTES,
+        resume_bytes: int = RESUME_BYTES,
+        resume_s: float = RESUME_S,
+    ) -> None:
+        """ValueError for what cannot be.
+
+        fragment_bytes   the longest frame of a payload that is sent, 64 at least; 0: what RSocket allows, 16 MiB
+        honors_lease     requests are only sent when the other side has granted them; the SETUP says so
+        lease            (requests, seconds): so many are granted in each such time to callers; implies the above
+        wants_resume     the SETUP asks for a session that survives a broken socket
+        """
+        if fragment_bytes and not MIN_FRAGMENT_BYTES <= fragment_bytes <= MAX_FRAME_BYTES:
+            text = f"fragment_bytes is {fragment_bytes}, it must be 0 or {MIN_FRAGMENT_BYTES}..{MAX_FRAME_BYTES}"
+            raise ValueError(text)
+        if lease is not None and not (1 <= lease[0] <= MAX_N and 0.001 <= lease[1] <= MAX_N / 1000):
+            raise ValueError(f"a lease of {lease[0]} requests for {lease[1]} s: at least 1 request, for 0.001 s")
+        self.fragment_bytes: Final = fragment_bytes
+        self.max_gathered_bytes: Final = max_gathered_bytes
+        self.max_queued_bytes: Final = max_queued_bytes
+        self.max_unsent_bytes: Final = max_unsent_bytes
+        self.max_handlers: Final = max_handlers
+        self.honors_lease: Final = honors_lease or lease is not None
+        self.lease_n: Final = 0 if lease is None else lease[0]
+        self.lease_ttl_s: Final = 0.0 if lease is None else lease[1]
+        self.wants_resume: Final = wants_resume
+        self.resume_bytes: Final = resume_bytes
+        self.resume_s: Final = resume_s
+
+    def without_resume(self) -> "Settings":
+        """The same for a broker that offers no resumption."""
+        lease = (self.lease_n, self.lease_ttl_s) if self.lease_n else None
+        return Settings(
+            self.fragment_bytes,
+            self.max_gathered_bytes,
+            self.max_queued_bytes,
+            self.max_handlers,
+            self.honors_lease,
+            lease,
+            False,
+            self.max_unsent_bytes,
+        )

@@ -1,0 +1,224 @@
+"""All services of a multicast answer, and each says who it is: through the broker of this project."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client_sdk import (
+    Answer,
+    ApplicationError,
+    Client,
+    ConnectionLost,
+    NoHandler,
+    NoRoute,
+    Payload,
+    Service,
+    TooLarge,
+    address,
+    connect,
+    multicast,
+)
+from client_sdk.calls import scatter_gather as gathering
+from client_sdk.testing import local_broker
+from tests.client_sdk.fake_broker import CANCEL, STREAM, FakeBroker
+from tests.client_sdk.test_callers import Script, payload_frame
+
+ALL = multicast("stock")
+
+
+class Shop:
+    """A service that says how many it has, when the test lets it."""
+
+    def __init__(self, left: str) -> None:
+        self.service = Service("stock", tags={"left": left})
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.began = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+        @self.service.request_response("count")
+        async def count(data: bytes) -> Payload:
+            self.began.set()
+            try:
+                await self.is_open.wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+            if left == "none":
+                raise ApplicationError("none is left", word="sold-out")
+            return Payload(left.encode(), b"of " + data)
+
+
+class Mall:
+    """Shops behind one broker, and a client."""
+
+    def __init__(self, *lefts: str) -> None:
+        self.shops = [Shop(left) for left in lefts]
+        self.offered: list[Client] = []
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Client:
+        url = await self._stack.enter_async_context(local_broker())
+        for shop in self.shops:
+            self.offered.append(await self._stack.enter_async_context(connect(url, service=shop.service)))
+        return await self._stack.enter_async_context(connect(url))
+
+    def id(self, number: int) -> str:
+        return self.offered[number].route_id
+
+    async def __aexit__(self, *_: object) -> None:
+        for shop in self.shops:
+            shop.is_open.set()
+        await self._stack.aclose()
+
+
+def told(answer: Answer) -> tuple[str, str, bytes, bytes | None, str]:
+    word = "" if answer.error is None else answer.error.word
+    return answer.route_id, answer.service, answer.data, answer.metadata, word
+
+
+async def test_everybody_answers_and_says_who_it_is() -> None:
+    mall = Mall("3", "5", "none")
+    async with mall as client:
+        gathered = client.gather(ALL, b"books", route="count", timeout_s=10)
+        answers = await gathered
+        assert gathered.is_complete
+        assert sorted(map(told, answers)) == sorted(
+            [
+                (mall.id(0), "stock", b"3", b"of books", ""),
+                (mall.id(1), "stock", b"5", b"of books", ""),
+                (mall.id(2), "stock", b"", None, "sold-out"),
+            ]
+        )
+        assert type(next(each.error for each in answers if not each.is_ok)) is ApplicationError
+
+
+async def test_a_service_without_the_handler_is_an_answer_too() -> None:
+    async with Mall("3") as client:
+        (answer,) = await client.gather(ALL, route="price", timeout_s=10)
+        assert type(answer.error) is NoHandler
+
+
+async def test_who_is_late_is_not_there_and_gets_cancel() -> None:
+    mall = Mall("3", "5")
+    async with mall as client:
+        mall.shops[1].is_open.clear()
+        gathered = client.gather(ALL, route="count", timeout_s=0.2)
+        assert [told(answer)[:3] for answer in await gathered] == [(mall.id(0), "stock", b"3")]
+        assert not gathered.is_complete
+        await mall.shops[1].cancelled.wait()
+
+
+async def test_answers_can_be_read_as_they_come() -> None:
+    mall = Mall("3", "5")
+    async with mall as client:
+        mall.shops[0].is_open.clear()
+        seen: list[bytes] = []
+        async for answer in client.gather(ALL, route="count", timeout_s=10):
+            seen.append(answer.data)
+            mall.shops[0].is_open.set()
+        assert seen == [b"5", b"3"]
+
+
+async def test_enough_is_enough_and_failures_do_not_count() -> None:
+    mall = Mall("none", "3", "5")
+    async with mall as client:
+        mall.shops[2].is_open.clear()
+        answers = await client.gather(ALL, route="count", timeout_s=10, enough_n=1)
+        assert [answer.data for answer in answers if answer.is_ok] == [b"3"]
+        await mall.shops[2].cancelled.wait()
+
+
+async def test_a_service_that_leaves_is_not_there() -> None:
+    mall = Mall("3", "5")
+    async with mall as client:
+        mall.shops[1].is_open.clear()
+        gathered = asyncio.ensure_future(_list_of(client))
+        await mall.shops[1].began.wait()
+        await mall.offered[1].close()
+        assert [answer.data for answer in await gathered] == [b"3"]
+
+
+async def _list_of(client: Client) -> list[Answer]:
+    return await client.gather(ALL, route="count", timeout_s=10)
+
+
+async def test_nobody_at_all_is_no_route() -> None:
+    async with Mall() as client:
+        with pytest.raises(NoRoute):
+            await client.gather(ALL, timeout_s=10)
+
+
+async def test_a_service_with_a_stream_handler_gives_several_answers() -> None:
+    prices = Service("prices")
+
+    @prices.request_stream()
+    async def two(data: bytes) -> AsyncIterator[bytes]:
+        yield b"1"
+        yield b"2"
+
+    async with local_broker() as url, connect(url, service=prices) as offered, connect(url) as client:
+        answers = await client.gather(address("prices"), timeout_s=10)
+        assert [told(answer) for answer in answers] == [
+            (offered.route_id, "prices", b"1", None, ""),
+            (offered.route_id, "prices", b"2", None, ""),
+        ]
+
+
+async def test_items_that_are_not_marked_are_answers_of_nobody_knows_whom(broker: FakeBroker) -> None:
+    Script(broker, b"plain")
+    async with connect(broker.url) as client:
+        assert [told(answer) for answer in await client.gather(ALL)] == [("", "", b"plain", None, "")]
+
+
+async def test_the_brokers_deadline_ends_it_like_ours(broker: FakeBroker) -> None:
+    Script(broker, (0x203, "deadline: 20 ms are over"))
+    async with connect(broker.url) as client:
+        gathered = client.gather(ALL, timeout_s=60)
+        assert await gathered == []
+        assert not gathered.is_complete
+
+
+async def test_a_connection_that_is_lost_is_an_error(broker: FakeBroker) -> None:
+    Script(broker, None)
+    async with connect(broker.url) as client:
+        gathered = asyncio.ensure_future(_list_of(client))
+        await (await broker.peer(0)).expect(STREAM)
+        (await broker.peer(0)).abort()
+        with pytest.raises(ConnectionLost):
+            await gathered
+
+
+async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "MAX_ANSWERS", 2)
+    Script(broker, None)
+    async with connect(broker.url) as client:
+        gathered = asyncio.ensure_future(_list_of(client))
+        peer = await broker.peer(0)
+        stream_id = (await peer.expect(STREAM))[0][1]
+        for _ in range(3):
+            peer.send(payload_frame(stream_id, b"x", 0x20))
+        with pytest.raises(TooLarge, match="over 2 answers"):
+            await gathered
+        await peer.expect(CANCEL)
+
+
+async def test_a_gather_that_is_left_sends_cancel(broker: FakeBroker) -> None:
+    Script(broker, None)
+    async with connect(broker.url) as client:
+        gathered = client.gather(ALL)
+        first = asyncio.ensure_future(anext(gathered))
+        peer = await broker.peer(0)
+        stream_id = (await peer.expect(STREAM))[0][1]
+        peer.send(payload_frame(stream_id, b"x", 0x20))
+        await first
+        await gathered.aclose()
+        await peer.expect(CANCEL)
+
+
+async def test_enough_must_be_one_at_least(broker: FakeBroker) -> None:
+    async with connect(broker.url) as client:
+        with pytest.raises(ValueError, match="enough_n is 0"):
+            client.gather(ALL, enough_n=0)
