@@ -13,8 +13,8 @@ import click
 from aiohttp import web
 
 from admin_api.app import make_app, start_admin
+from admin_api.backends.workers import make_workers_app
 from admin_api.listener import AdminListener
-from admin_api.workers import make_workers_app
 from broker import VERSION
 from broker.commands.garbage import Collector
 from broker.commands.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors

@@ -10,13 +10,13 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api import event_files
 from admin_api.app import EVENTS, make_app
+from admin_api.backends.workers import make_workers_app
 from admin_api.event_files import CHUNK_BYTES, MAX_SENDS
-from admin_api.workers import make_workers_app
 from broker.config.options import Config, EventOptions
 from spark_sink.segments import segment_name
+from tests.admin_api.backends.test_workers import FakeSupervisor
 from tests.admin_api.fakes import FakeAdmin, shop
 from tests.admin_api.test_app import get, problem
-from tests.admin_api.test_workers import FakeSupervisor
 
 BROKER = "7f3a0000-0000-4000-8000-000000000001"
 ONE, TWO = f"{BROKER}-1700000000000", f"{BROKER}-1700000000001"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from admin_api.workers_admin import WorkerState
+from admin_api.backends.admin import WorkerState
 from broker.commands.workers.plan import Plan
 from broker.commands.workers.ports import Ports
 from broker.commands.workers.worker_process import COMMAND, READY, Keeper
@@ -39,7 +39,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All workers of one machine. Has the face of `admin_api.workers_admin.Workers`."""
+    """All workers of one machine. Has the face of `admin_api.backends.admin.Workers`."""
 
     def __init__(self, config: Config, workers_n: int, command: Sequence[str] = COMMAND) -> None:
         self.config = config

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from admin_api.workers_admin import WorkerState
+from admin_api.backends.admin import WorkerState
 from broker.commands.workers.messages import BEAT_S, Report
 from broker.commands.workers.plan import Handed
 

@@ -23,8 +23,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from admin_api.backends.merge import ALIKE_STATES
 from admin_api.metrics import OTHER
-from admin_api.workers_merge import ALIKE_STATES
 
 SampleKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels in their order
 

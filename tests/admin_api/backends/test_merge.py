@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from admin_api.workers_merge import (
+from admin_api.backends.merge import (
     GATHERED,
     Answer,
     Body,

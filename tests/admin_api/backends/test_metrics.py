@@ -8,9 +8,9 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from admin_api.backends.merge import ALIKE_STATES
+from admin_api.backends.metrics import LARGEST, WorkersMetrics, own_families
 from admin_api.metrics import OTHER, BrokerCollector, Metrics
-from admin_api.workers_merge import ALIKE_STATES
-from admin_api.workers_metrics import LARGEST, WorkersMetrics, own_families
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.fakes import World
 

@@ -30,20 +30,9 @@ from admin_api.app import (
     ROUTE_DRAIN,
     TAG_DRAIN,
 )
-from admin_api.bodies import MAX_BODY_BYTES
-from admin_api.changes import guard
-from admin_api.errors import AdminError, Handler, problems, shown
-from admin_api.event_files import EventFiles
-from admin_api.guards import known_host_only
-from admin_api.listener import STOP_S
-from admin_api.metrics import log_lines
-from admin_api.page import index_page
-from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
-from admin_api.schemas import Health, Items, json_response
-from admin_api.shared import Shared
-from admin_api.workers_admin import Workers
-from admin_api.workers_ask import Asker, Query, Reply
-from admin_api.workers_merge import (
+from admin_api.backends.admin import Workers
+from admin_api.backends.ask import Asker, Query, Reply
+from admin_api.backends.merge import (
     GATHERED,
     Answer,
     Body,
@@ -56,7 +45,18 @@ from admin_api.workers_merge import (
     service_detail,
     status,
 )
-from admin_api.workers_metrics import WorkersMetrics, encoded, own_families
+from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
+from admin_api.bodies import MAX_BODY_BYTES
+from admin_api.changes import guard
+from admin_api.errors import AdminError, Handler, problems, shown
+from admin_api.event_files import EventFiles
+from admin_api.guards import known_host_only
+from admin_api.listener import STOP_S
+from admin_api.metrics import log_lines
+from admin_api.page import index_page
+from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
+from admin_api.schemas import Health, Items, json_response
+from admin_api.shared import Shared
 from broker import views
 from broker.limited_log import STRANGERS
 from broker.views import BrokerView, LinksView, Listed, Part, StatusView

@@ -16,10 +16,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from admin_api import workers_ask
 from admin_api.app import CHANGES, ENDPOINTS, make_app
-from admin_api.workers import MISSING, WorkersApi, make_workers_app, start_unix
-from admin_api.workers_admin import WorkerState
+from admin_api.backends import ask as workers_ask
+from admin_api.backends.admin import WorkerState
+from admin_api.backends.workers import MISSING, WorkersApi, make_workers_app, start_unix
 from broker.config.options import AdminOptions, BrokerOptions, Config
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
@@ -33,7 +33,7 @@ JSON = dict[str, Any]
 
 
 class FakeSupervisor:
-    """An `admin_api.workers_admin.Workers` without processes."""
+    """An `admin_api.backends.admin.Workers` without processes."""
 
     def __init__(self, folder: Path) -> None:
         self.config = Config(broker=BrokerOptions(name="eu"))

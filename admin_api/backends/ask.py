@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from admin_api.workers_merge import MAX_GATHERED, Answer, Body
+from admin_api.backends.merge import MAX_GATHERED, Answer, Body
 
 ANSWER_S: Final = 5.0  # for one answer; a worker that takes longer is as good as gone
 SILENT_S: Final = 1.0  # the same for one that did not answer the last time: one question of an operator is several

@@ -1,0 +1,1 @@
+"""What the endpoints ask: one broker, or the workers behind one supervisor."""
