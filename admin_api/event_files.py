@@ -20,8 +20,8 @@ from admin_api.parameters import MAX_NUMBER, after_of, archived_of, part_of, sou
 from admin_api.schemas import json_response
 from broker.views import Part
 from spark_sink.errors import BadFolder
-from spark_sink.reading.folder import LOG, SOURCES, EventFile, list_folder
-from spark_sink.segments import origin_of
+from spark_sink.event_files.folder import LOG, SOURCES, EventFile, list_folder
+from spark_sink.event_files.layout import origin_of
 
 LOOK_S: Final = 0.25  # what was seen is good for so long
 MAX_SENDS: Final = 8  # files that are sent at the same time; others wait

@@ -26,11 +26,11 @@ import msgspec
 
 from benchmarks.machine import describe_machine
 from broker.edge.shell import REQUESTS_S
-from spark_sink.batches import warm_up
-from spark_sink.frames import Header
-from spark_sink.segments import Disk
-from spark_sink.writing.state import Settings
-from spark_sink.writing.writer import Writer
+from spark_sink.event_files.layout import Disk
+from spark_sink.writer.batches import warm_up
+from spark_sink.writer.frames import Header
+from spark_sink.writer.machine import Writer
+from spark_sink.writer.state import Settings
 
 SERVICES: Final = 50
 ROUTES: Final = 200

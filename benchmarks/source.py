@@ -16,13 +16,13 @@ import msgspec
 
 from benchmarks.machine import describe_machine
 from broker.events import DEFINITION, DEFINITION_FIELDS, REQUEST, REQUEST_FIELDS
-from spark_sink.frames import Header
-from spark_sink.segments import Disk, segment_name
-from spark_sink.source.catalog import Catalog
-from spark_sink.source.options import options_of
-from spark_sink.source.reader import EventReader
-from spark_sink.writing.state import Settings
-from spark_sink.writing.writer import Writer
+from spark_sink.data_source.catalog import Catalog
+from spark_sink.data_source.options import options_of
+from spark_sink.data_source.reader import EventReader
+from spark_sink.event_files.layout import Disk, segment_name
+from spark_sink.writer.frames import Header
+from spark_sink.writer.machine import Writer
+from spark_sink.writer.state import Settings
 
 FLOWS: Final = 4000
 FRAME_ROWS: Final = 1000

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from spark_sink.data_source.spark import RSocketBroker
 from spark_sink.session import open_session
-from spark_sink.source.spark import RSocketBroker
 from spark_sink.tables import FAILED_OUTCOMES
 
 THRESHOLD = 0.05  # of the requests of a service in one batch

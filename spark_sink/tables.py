@@ -20,7 +20,8 @@ import pyarrow.dataset as ds
 
 from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
 from spark_sink.errors import BadFolder, NoFile
-from spark_sink.events import (
+from spark_sink.event_files.layout import check_file
+from spark_sink.schema import (
     FLOW_COLUMNS,
     FLOWS,
     LIFECYCLE_COLUMNS,
@@ -28,8 +29,7 @@ from spark_sink.events import (
     ORIGIN_COLUMNS,
     REQUEST_COLUMNS,
 )
-from spark_sink.events import REQUESTS as REQUEST_SOURCE
-from spark_sink.segments import check_file
+from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 
 TRAFFIC: Final = "traffic"
 CALLERS: Final = "callers"

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_sink.errors import BadMoment, SinkError
-from spark_sink.moments import moment_of
+from spark_sink.timestamps import moment_of
 
 SHORT_ID: Final = 8  # digits of an id
 WIDTH: Final = 200  # columns where the output is no terminal and says no width

@@ -45,8 +45,8 @@ ELSEWHERE = {
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
     "shard-plan": "broker.commands.shard_plan",
-    "table": "spark_sink.travel.command",
-    "simulate": "spark_sink.simulate.command",
+    "table": "spark_sink.time_travel.command",
+    "simulate": "spark_sink.what_if.command",
 }
 
 

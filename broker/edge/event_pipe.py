@@ -73,7 +73,7 @@ class PipeState:
 
 
 class _WriterState(msgspec.Struct):
-    """A line of the writer's standard output; see spark_sink.writing.state. Counts only grow."""
+    """A line of the writer's standard output; see spark_sink.writer.state. Counts only grow."""
 
     frames: int = 0
     sealed: int = 0  # by all writers of this run of the broker, like `dropped`; the others by one process

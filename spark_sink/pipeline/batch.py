@@ -21,11 +21,10 @@ import pyarrow.parquet as pq
 from broker.events import BROKER_DIED, BROKER_STOPPED
 from spark_sink.columns import TEXT
 from spark_sink.errors import NoFile, SinkError, first_line
-from spark_sink.events import FLOWS, LIFECYCLES
-from spark_sink.events import REQUESTS as REQUEST_SOURCE
+from spark_sink.event_files.layout import Disk, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
+from spark_sink.pipeline.filesystems import HadoopPlace, LocalPlace, Place, place_of
 from spark_sink.pipeline.known import Known
-from spark_sink.pipeline.places import HadoopPlace, LocalPlace, Place, place_of
 from spark_sink.pipeline.rows import (
     SparkReading,
     ended_runs,
@@ -37,9 +36,10 @@ from spark_sink.pipeline.runs import Runs
 from spark_sink.pipeline.segment_files import BadFile, GoodFile, is_of_disk, look_into
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import by_day, table_bytes
-from spark_sink.segments import Disk, origin_of, parts_of
+from spark_sink.schema import FLOWS, LIFECYCLES
+from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from spark_sink.tables import BAD_FILE, CHECKPOINTS, COLUMNS, GAPS, LIFECYCLE, REQUESTS, table_schema
-from spark_sink.writing.retention import READER_SUFFIX, READERS, Reading, declare
+from spark_sink.writer.retention import READER_SUFFIX, READERS, Reading, declare
 
 # Spark's file source never forgets a file that it has seen, in memory and in a log that it writes anew every ten
 # batches. So after so many files a new checkpoint begins.

@@ -28,12 +28,12 @@ import pyarrow.parquet as pq
 
 from spark_sink.columns import TEXT
 from spark_sink.errors import BadFolder, SinkError
+from spark_sink.event_files.layout import SUFFIX
+from spark_sink.pipeline.filesystems import LocalPlace, Place
 from spark_sink.pipeline.merging import merged
-from spark_sink.pipeline.places import LocalPlace, Place
 from spark_sink.pipeline.runs import DIED_SUFFIX
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import table_bytes
-from spark_sink.segments import SUFFIX
 from spark_sink.tables import CHECKPOINTS, COLUMNS, PARTIALS, TIMES, day_folders
 
 FILE_ROWS: Final = 1_000_000  # that a new file is made of at most; some 100 MB of memory, 10 MB of file

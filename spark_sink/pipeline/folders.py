@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 
 from spark_sink.errors import BadFolder
-from spark_sink.events import COLUMNS as SOURCE_COLUMNS
-from spark_sink.pipeline.places import Place
-from spark_sink.segments import ARCHIVE, FILE_MODE, Disk, recover
+from spark_sink.event_files.layout import ARCHIVE, FILE_MODE, Disk, recover
+from spark_sink.pipeline.filesystems import Place
+from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
 
 EVENTS_FOLDER: Final = "events_folder"

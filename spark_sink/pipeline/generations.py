@@ -12,13 +12,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from spark_sink.events import COLUMNS
+from spark_sink.event_files.layout import SUFFIX, is_segment
 from spark_sink.pipeline.batch import batch_name, generation_folder, remove_batch
 from spark_sink.pipeline.compaction import publishing
-from spark_sink.pipeline.places import LocalPlace, Place
+from spark_sink.pipeline.filesystems import LocalPlace, Place
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.pipeline.source_log import Found, SourceLog
-from spark_sink.segments import SUFFIX, is_segment
+from spark_sink.schema import COLUMNS
 from spark_sink.tables import CHECKPOINTS, REQUESTS
 
 

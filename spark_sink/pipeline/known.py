@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.places import Place
+from spark_sink.event_files.layout import parts_of
+from spark_sink.pipeline.filesystems import Place
 from spark_sink.pipeline.segment_files import BadFile, GoodFile
-from spark_sink.segments import parts_of
 from spark_sink.tables import CHECKPOINTS
 
 KNOWN: Final = f"{CHECKPOINTS}/known"

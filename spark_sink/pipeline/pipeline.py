@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import BadFolder, SinkError
-from spark_sink.events import COLUMNS as SOURCE_COLUMNS
 from spark_sink.pipeline.batch import ROLL_FILES, ROLL_WORD, STOP_WORD, BatchWriter, generation_folder, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
+from spark_sink.pipeline.filesystems import LocalPlace, Place, local_path, place_of, spark_text
 from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
-from spark_sink.pipeline.places import LocalPlace, Place, local_path, place_of, spark_text
+from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.session import open_session, reason_of
 
 MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small

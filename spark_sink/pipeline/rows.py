@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import EVENTS_DROPPED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, ROUTE_SEEN
-from spark_sink.events import ARROW_SCHEMAS, FLOWS, LIFECYCLES, SPARK_SCHEMAS
+from spark_sink.pipeline.filesystems import spark_text
 from spark_sink.pipeline.merging import merged
-from spark_sink.pipeline.places import spark_text
+from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, SPARK_SCHEMAS
 from spark_sink.tables import (
     FINEST,
     GAPS,

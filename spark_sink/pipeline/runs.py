@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.places import Place
+from spark_sink.pipeline.filesystems import Place
 from spark_sink.pipeline.rows import gap_row
 from spark_sink.pipeline.segment_files import GoodFile
 from spark_sink.publishing import table_bytes

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.places import Place, unescaped
+from spark_sink.pipeline.filesystems import Place, unescaped
 
 _VERSION: Final = "v1"
 _COMPACT: Final = ".compact"

@@ -4,7 +4,7 @@ import math
 from datetime import timedelta
 from typing import Final
 
-from spark_sink.report.askers import Ranking
+from spark_sink.report.callers import Ranking
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import (
     COLOURS,

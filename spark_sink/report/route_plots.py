@@ -22,9 +22,9 @@ from spark_sink.report.figures import (
     time_of,
     time_us,
 )
+from spark_sink.report.route_lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Stay
 from spark_sink.report.route_sections import end_of
 from spark_sink.report.runs import DIED, RUNNING, STOPPED
-from spark_sink.report.stays import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Stay
 from spark_sink.report.texts import count_of, duration_of, named, number_of, short_ids
 
 LOST: Final = "lost"  # left, and not by its own will

@@ -1,8 +1,8 @@
 """Routes, brokers and the records themselves as tables of texts."""
 
 from spark_sink.report.facts import Facts
+from spark_sink.report.route_lifetimes import FLAPS, SHORT_MS
 from spark_sink.report.section import NO_ROUTES, Section, shown_of
-from spark_sink.report.stays import FLAPS, SHORT_MS
 from spark_sink.report.texts import (
     NO_NAME,
     count_of,

@@ -11,7 +11,7 @@ from client_sdk.testing import local_broker
 
 ROOT = Path(__file__).parents[2]
 ALL = sorted((ROOT / "examples").glob("*.py"))
-EXAMPLES = [path for path in ALL if not path.stem.startswith("spark_")]  # those run in tests/spark_sink/source
+EXAMPLES = [path for path in ALL if not path.stem.startswith("spark_")]  # those run in tests/spark_sink/data_source
 RUN_S = 60.0  # they take about two seconds; a machine that is busy with other tests takes longer
 MAX_LINES_N = 60
 SEVERAL_BROKERS = {"two_brokers", "resilient_caller"}  # they always start their own

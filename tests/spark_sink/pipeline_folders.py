@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.events import LifecycleEvent
-from spark_sink.events import COLUMNS as SOURCE_COLUMNS
-from spark_sink.frames import Header
+from spark_sink.event_files.layout import Disk
 from spark_sink.pipeline.batch import BatchWriter, generation_folder
+from spark_sink.pipeline.filesystems import LocalPlace
 from spark_sink.pipeline.folders import check_folders
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.pipeline import Pipeline
-from spark_sink.pipeline.places import LocalPlace
 from spark_sink.pipeline.rows import with_minute
-from spark_sink.segments import Disk
+from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import CALLERS, FINEST, LIFECYCLE, REQUESTS, TRAFFIC, read_table
-from spark_sink.writing.state import Settings
-from spark_sink.writing.writer import Writer
+from spark_sink.writer.frames import Header
+from spark_sink.writer.machine import Writer
+from spark_sink.writer.state import Settings
 from tests.spark_sink.records import HEADER, NOON_MS, Event, rows_frame
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 

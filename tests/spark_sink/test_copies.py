@@ -8,17 +8,17 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.moments import moment_at
-from spark_sink.reading.files import copies_among
-from spark_sink.reading.folder import list_folder
-from spark_sink.segments import ARCHIVE
-from spark_sink.simulate.here import Here
-from spark_sink.simulate.on_spark import OnSpark
-from spark_sink.simulate.question import Question
-from spark_sink.source.options import options_of
-from spark_sink.source.reader import EventReader
-from spark_sink.travel import table_at
+from spark_sink.data_source.options import options_of
+from spark_sink.data_source.reader import EventReader
+from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.layout import ARCHIVE
+from spark_sink.event_files.store import copies_among
+from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.time_travel import table_at
+from spark_sink.timestamps import moment_at
+from spark_sink.what_if.local import Here
+from spark_sink.what_if.question import Question
+from spark_sink.what_if.spark import OnSpark
 from tests.spark_sink.pipeline_folders import seal
 from tests.spark_sink.records import HEADER, NOON_MS, events
 from tests.spark_sink.test_pipeline_batches import seal_requests

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_sink.frames import Header
-from spark_sink.segments import ARCHIVE, Disk
-from spark_sink.writing.state import Settings
-from spark_sink.writing.wal import Ledger, WalHead, encode_wal_frame, wal_name
-from spark_sink.writing.writer import ADOPT_S, NEXT_ORPHAN_S, Writer
+from spark_sink.event_files.layout import ARCHIVE, Disk
+from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
+from spark_sink.writer.frames import Header
+from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
+from spark_sink.writer.state import Settings
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,

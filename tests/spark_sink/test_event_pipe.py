@@ -15,7 +15,7 @@ from broker.edge import event_backlog, event_pipe
 from broker.edge.event_backlog import Backlog
 from broker.edge.event_pipe import EventPipe
 from broker.events import BROKER_STARTED, LifecycleEvent
-from spark_sink.frames import FrameSplitter, decode_header, decode_rows
+from spark_sink.writer.frames import FrameSplitter, decode_header, decode_rows
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,

@@ -12,37 +12,37 @@ from typing import Any
 import msgspec
 import pytest
 
+from spark_sink.data_source.options import options_of
+from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadFile, BadFolder, NoFile
-from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.moments import moment_at
+from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
+from spark_sink.event_files.store import LogContent, ParquetRecords
+from spark_sink.event_files.wal import wal_name
+from spark_sink.pipeline.filesystems import LocalPlace
 from spark_sink.pipeline.folders import MADE_INTO, check_folders
 from spark_sink.pipeline.generations import archive_done
 from spark_sink.pipeline.pipeline import compact_tables
-from spark_sink.pipeline.places import LocalPlace
-from spark_sink.reading.files import LogContent, ParquetRecords
-from spark_sink.reading.folder import list_folder
 from spark_sink.report.facts import read_facts
-from spark_sink.segments import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
-from spark_sink.simulate.here import Here
-from spark_sink.simulate.on_spark import OnSpark
-from spark_sink.simulate.question import Question
-from spark_sink.source.options import options_of
-from spark_sink.source.reader import EventReader
+from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import GAPS, LIFECYCLE, TRAFFIC, read_table
-from spark_sink.travel import table_at
-from spark_sink.travel.segment_reader import SegmentReader
-from spark_sink.travel.spark_reader import SparkReader
-from spark_sink.travel.table_reader import TableReader
-from spark_sink.writing.retention import READERS, Keep, Retention
-from spark_sink.writing.state import Settings, WriterState
-from spark_sink.writing.wal import wal_name
-from spark_sink.writing.writer import Writer
+from spark_sink.time_travel import table_at
+from spark_sink.time_travel.segment_reader import SegmentReader
+from spark_sink.time_travel.spark_reader import SparkReader
+from spark_sink.time_travel.table_reader import TableReader
+from spark_sink.timestamps import moment_at
+from spark_sink.what_if.local import Here
+from spark_sink.what_if.question import Question
+from spark_sink.what_if.spark import OnSpark
+from spark_sink.writer.machine import Writer
+from spark_sink.writer.retention import READERS, Keep, Retention
+from spark_sink.writer.state import Settings, WriterState
 from tests.spark_sink import pipeline_folders
 from tests.spark_sink.pipeline_folders import FakeSource, assert_tables_tell
 from tests.spark_sink.records import HEADER, NOON_MS, events, rows_frame, sealed_seqs
 from tests.spark_sink.test_crashes import killed_log, put_log
 from tests.spark_sink.test_pipeline_batches import seal_requests
-from tests.spark_sink.travel.histories import History, random_history, write_segments
+from tests.spark_sink.time_travel.histories import History, random_history, write_segments
 
 WALL_S = NOON_MS / 1000
 WAIT_S = 60  # of a test; who waits for a FIFO waits for ever
@@ -131,7 +131,7 @@ def test_what_takes_the_place_of_a_file_between_look_and_opening_is_not_waited_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "x", "FIFO")
-    monkeypatch.setattr("spark_sink.segments.check_file", lambda _: None)
+    monkeypatch.setattr("spark_sink.event_files.layout.check_file", lambda _: None)
     with pytest.raises(NoFile, match="a FIFO"):
         open_file(tmp_path / "x")
 

@@ -14,7 +14,7 @@ from broker.edge import event_backlog, event_pipe
 from broker.edge.event_backlog import Backlog
 from broker.edge.event_pipe import EventPipe
 from broker.forwarding.traffic.request_log import SingleRequests
-from spark_sink.frames import FrameSplitter, decode_rows
+from spark_sink.writer.frames import FrameSplitter, decode_rows
 from tests.spark_sink.records import NOON_MS, definition, events, request
 from tests.spark_sink.test_event_pipe import HEAD, Reader, stand_in, until
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from broker.events import MAX_BUCKET, FlowRecord, bucket_low_us
-from spark_sink.events import FLOWS
+from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline import pipeline as pipeline_module
-from spark_sink.segments import ARCHIVE
+from spark_sink.schema import FLOWS
 from spark_sink.tables import COLUMNS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.pipeline_folders import (
     BEFORE_MIDNIGHT_MS,

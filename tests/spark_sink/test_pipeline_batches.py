@@ -30,15 +30,15 @@ from broker.events import (
     bucket_low_us,
 )
 from spark_sink.errors import SinkError
-from spark_sink.events import ARROW_SCHEMAS as SOURCE_SCHEMAS
-from spark_sink.events import FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.event_files.layout import ARCHIVE, Disk
 from spark_sink.pipeline import batch, runs
 from spark_sink.pipeline.batch import ROLL_WORD, STOP_WORD
+from spark_sink.pipeline.filesystems import LocalPlace
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
-from spark_sink.pipeline.places import LocalPlace
 from spark_sink.pipeline.runs import MAX_RUNS, Runs
 from spark_sink.pipeline.segment_files import archived
-from spark_sink.segments import ARCHIVE, Disk
+from spark_sink.schema import ARROW_SCHEMAS as SOURCE_SCHEMAS
+from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table, table_schema
 from tests.spark_sink.pipeline_folders import (
     BEFORE_MIDNIGHT_MS,

@@ -14,8 +14,8 @@ from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.pipeline import compaction
 from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
+from spark_sink.pipeline.filesystems import LocalPlace
 from spark_sink.pipeline.generations import next_generation
-from spark_sink.pipeline.places import LocalPlace
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.pipeline_folders import FakeSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events

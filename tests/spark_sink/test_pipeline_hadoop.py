@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from spark_sink.errors import BadFolder
-from spark_sink.events import FLOWS
-from spark_sink.events import REQUESTS as REQUEST_SOURCE
-from spark_sink.pipeline import places
+from spark_sink.event_files.layout import ARCHIVE
+from spark_sink.pipeline import filesystems as places
 from spark_sink.pipeline.compaction import compact
-from spark_sink.pipeline.places import HadoopPlace, place_of
-from spark_sink.segments import ARCHIVE
+from spark_sink.pipeline.filesystems import HadoopPlace, place_of
+from spark_sink.schema import FLOWS
+from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from tests.spark_sink.pipeline_folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.pipeline_folders import run_once as run
 from tests.spark_sink.records import HEADER, events

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from spark_sink.errors import BadFolder, MissingPart, SinkError
-from spark_sink.events import FLOWS
 from spark_sink.pipeline import pipeline as pipeline_module
 from spark_sink.pipeline.batch import ROLL_WORD
+from spark_sink.pipeline.filesystems import LocalPlace, local_path, place_of, scheme_of, spark_text, unescaped
 from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
 from spark_sink.pipeline.pipeline import Pipeline, is_every
-from spark_sink.pipeline.places import LocalPlace, local_path, place_of, scheme_of, spark_text, unescaped
 from spark_sink.pipeline.source_log import SourceLog
+from spark_sink.schema import FLOWS
 from spark_sink.tables import TRAFFIC
-from spark_sink.writing.retention import declare
+from spark_sink.writer.retention import declare
 from tests.spark_sink.pipeline_folders import FakeSource, seal
 from tests.spark_sink.records import events
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rsocket_wire.rsocket.frames import REQUEST_FNF
-from spark_sink.writing.retention import Reading, declare
+from spark_sink.writer.retention import Reading, declare
 from tests.conftest import StartBroker
 from tests.system.processes import BrokerProcess
 from tests.system.waits import soon, until

@@ -12,7 +12,7 @@ import pytest
 
 from spark_sink.errors import BadFolder
 from spark_sink.report.facts import EventCount, read_facts
-from spark_sink.report.holes import MAX_GAPS, Gap
+from spark_sink.report.gaps import MAX_GAPS, Gap
 from spark_sink.report.reading import Reader
 from spark_sink.tables import COLUMNS, RETRIES, TIMES, TRAFFIC, table_schema
 from tests.spark_sink.report import reference

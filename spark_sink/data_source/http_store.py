@@ -1,0 +1,176 @@
+"""Event files of brokers that are asked over HTTP: paths below `/api/v1/events` of the admin API (docs/admin-api.md).
+
+Several brokers may be asked; a file that two of them have, because they share a folder, is taken from the first. A
+broker that does not answer is asked again for `RETRY_S`, because it may be starting. What files hold it does not know.
+"""
+
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException, HTTPResponse
+from typing import Final, TypeVar
+
+import msgspec
+
+from spark_sink.data_source.stores import MAX_FILE_BYTES, check_size
+from spark_sink.errors import BadFolder
+from spark_sink.event_files.folder import EventFile, Listing
+
+EVENTS_PATH: Final = "/api/v1/events"
+PAGE: Final = 1000  # items of one answer, the most that the API gives
+TIMEOUT_S: Final = 30.0  # for a broker to go on with an answer
+RETRY_S: Final = 30.0  # how long a broker that does not answer is asked again
+PAUSE_S: Final = 1.0
+MAX_ANSWER_BYTES: Final = 4 << 20  # of a part of a list; a thousand items have a tenth of it
+
+# To the broker itself: never through a proxy of the environment, and never to where a redirection points.
+_opener: Final = urllib.request.OpenerDirector()
+for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler):
+    _opener.add_handler(_handler())
+_opener.add_handler(urllib.request.HTTPErrorProcessor())
+
+
+class _Stream(msgspec.Struct):
+    stream: str
+
+
+class _Item(msgspec.Struct):
+    source: str
+    number: int
+    is_archived: bool
+
+
+class _Streams(msgspec.Struct):
+    is_written: bool
+    items: list[_Stream]
+    total: int
+    foreign: list[str]
+
+
+class _Files(msgspec.Struct):
+    items: list[_Item]
+    total: int
+
+
+_Body = TypeVar("_Body", _Streams, _Files)
+
+
+class _Problem(msgspec.Struct):
+    detail: str
+    reasons: list[str] = []
+
+
+class HttpStore:
+    """The event files of brokers."""
+
+    def __init__(self, urls: Sequence[str], token: str = "", retry_s: float = RETRY_S) -> None:
+        """`token` is sent as `Authorization: Bearer …`, for a proxy before the brokers that wants one."""
+        self._urls: Final = [url.rstrip("/") for url in urls]
+        self._token: Final = token
+        self._retry_s: Final = retry_s
+
+    @property
+    def name(self) -> str:
+        """The URLs."""
+        return ", ".join(self._urls)
+
+    def list(self, source: str, *, has_archive: bool) -> Listing:
+        """See Store."""
+        found: dict[tuple[str, str, int], EventFile] = {}
+        foreign: list[str] = []
+        archived = "true" if has_archive else "false"
+        for url in self._urls:
+            offset, total = 0, 1
+            while offset < total:
+                page = self._ask(f"{url}{EVENTS_PATH}?archived={archived}&limit={PAGE}&offset={offset}", _Streams)
+                if not page.is_written:
+                    raise BadFolder(f"the broker at {url} writes no event files: start it with --events DIR")
+                for one in page.items:
+                    for file in self._files(url, one.stream, source, archived):
+                        found.setdefault((file.stream, file.source, file.number), file)
+                if not offset:
+                    foreign += page.foreign
+                offset, total = offset + PAGE, page.total
+        return Listing(list(found.values()), foreign)
+
+    def read(self, file: EventFile) -> bytes:
+        """See Store."""
+        return self._get(file.place, {}, MAX_FILE_BYTES)
+
+    def read_end(self, file: EventFile, length: int) -> bytes:
+        """See Store."""
+        return self._get(file.place, {"Range": f"bytes=-{length}"}, length)
+
+    def size(self, file: EventFile) -> int:
+        """See Store."""
+        with self._open(file.place, {}, "HEAD") as answer:
+            return check_size(file, int(answer.headers["Content-Length"]))
+
+    def _files(self, url: str, stream: str, source: str, archived: str) -> Iterator[EventFile]:
+        """After the highest number that came, and not by offsets: what lies before may be removed meanwhile."""
+        base = f"{url}{EVENTS_PATH}/{urllib.parse.quote(stream, safe='')}"
+        query = {"source": source, "archived": archived, "limit": str(PAGE)}
+        after, left = 0, 1
+        while left > 0:
+            page = self._ask(f"{base}?{urllib.parse.urlencode(query | {'after': str(after)})}", _Files)
+            for one in page.items:
+                yield EventFile(stream, one.number, one.source, f"{base}/{one.source}/{one.number}", one.is_archived)
+                after = max(after, one.number)
+            left = page.total - len(page.items) if page.items else 0
+
+    def _ask(self, url: str, shape: type[_Body]) -> _Body:
+        try:
+            return msgspec.json.decode(self._get(url, {}, MAX_ANSWER_BYTES), type=shape)
+        except FileNotFoundError as error:
+            raise BadFolder(f"{error}; is it a broker of this version, started with --events?") from error
+        except msgspec.MsgspecError as error:
+            raise BadFolder(f"what answers at {url} is no broker's admin API: {error}") from error
+
+    def _get(self, url: str, headers: dict[str, str], most: int) -> bytes:
+        give_up_at = time.monotonic() + self._retry_s
+        while True:
+            try:
+                with self._open(url, headers, "GET") as answer:
+                    length = answer.headers.get("Content-Length")
+                    data: bytes = answer.read(most + 1)
+                if len(data) > most:
+                    raise OSError(f"{url} has more than {most} bytes, the most that are read")
+                if length is not None and len(data) != int(length):
+                    raise ConnectionError(f"{url} broke off after {len(data)} of {length} bytes")
+                return data
+            except (ConnectionError, TimeoutError, HTTPException) as error:
+                if time.monotonic() >= give_up_at:
+                    raise OSError(f"{url} was asked for {self._retry_s:.0f} s in vain: {error}") from error
+                time.sleep(min(PAUSE_S, self._retry_s))
+
+    def _open(self, url: str, headers: dict[str, str], method: str) -> HTTPResponse:
+        """ConnectionError: nobody answers, or not now."""
+        if self._token:
+            headers = headers | {"Authorization": f"Bearer {self._token}"}
+        request = urllib.request.Request(url, headers=headers, method=method)
+        try:
+            answer = _opener.open(request, timeout=TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            text = f"{url} says {error.code} {error.reason}{_detail(error)}"
+            if error.code == 404:
+                raise FileNotFoundError(text) from error
+            if error.code in (502, 503, 504):
+                raise ConnectionError(text) from error
+            raise PermissionError(text) if error.code in (401, 403) else OSError(text) from error
+        except urllib.error.URLError as error:
+            raise ConnectionError(f"no broker answers at {url}: {error.reason}") from error
+        assert isinstance(answer, HTTPResponse)  # the opener knows nothing else
+        return answer
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """What a broker says of its refusal, after a colon; empty: it is none of a broker's."""
+    try:
+        problem = msgspec.json.decode(error.read(MAX_ANSWER_BYTES), type=_Problem)
+    except (OSError, HTTPException, msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    finally:
+        error.close()
+    return ": " + "; ".join([problem.detail, *problem.reasons])

@@ -1,0 +1,331 @@
+"""Where events and tables lie: a folder of this machine, or of whatever file system Spark's Hadoop reaches.
+
+A file comes into a place whole or not at all: on a disk by `segments.seal`; on a Hadoop file system under a hidden name
+and then renamed, and on an object store, where a rename is a copy and a file that is being written is not to be seen,
+under its own name at once. Names inside of a place are relative to it, parted by "/".
+"""
+
+import errno
+import io
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from urllib.parse import unquote, urlsplit
+
+from spark_sink.errors import BadFolder, MissingPart, NoFile
+from spark_sink.event_files.layout import FILE_MODE, Disk, open_file, seal
+
+# A file of these file systems is there when its writer closes it, and not before; their rename copies.
+OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs"})
+# link(2): another file system, no hard links here, too many, or not allowed.
+_NO_LINKS: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
+_GLOB: Final = re.compile(r"([\[\]{}*?\\])")
+
+
+def scheme_of(text: str) -> str:
+    """Of a folder as somebody typed it: `hdfs`, `s3a` …; `file` for a plain path."""
+    match = _SCHEME.match(text)
+    return match[0].lower() if match is not None and text[match.end() :].startswith(":/") else "file"
+
+
+def local_path(text: str) -> Path | None:
+    """The absolute path of a folder as somebody typed it; None: it is not on this machine."""
+    if scheme_of(text) != "file":
+        return None
+    path = Path(unquote(urlsplit(text).path) if _SCHEME.match(text) and ":/" in text else text).absolute()
+    return path.resolve() if ".." in path.parts else path  # Spark's names of files never have one
+
+
+def unescaped(uri: str) -> str:
+    """A file as the methods below want it, from a URI as Spark's log has it, `file:///the%20events/x`."""
+    plain = unquote(uri)
+    return "/" + plain.removeprefix("file:").lstrip("/") if plain.startswith("file:") else plain
+
+
+def spark_text(file: str) -> str:
+    """A file or folder for `DataFrameReader.load`, which takes some characters for patterns."""
+    text = _GLOB.sub(r"\\\1", file)
+    return f"file://{text}" if text.startswith("/") else text
+
+
+class LocalPlace:
+    """A folder of this machine. Every method raises OSError."""
+
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+        self.root: Final = str(root)
+        self.disk: Final = disk or Disk()
+
+    def file(self, name: str) -> str:
+        """The whole name."""
+        return f"{self.root}/{name}"
+
+    def names(self, folder: str) -> list[str]:
+        """Of what is in the folder, sorted; a folder that is not there holds nothing."""
+        try:
+            return sorted(os.listdir(self.file(folder)))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, name: str) -> bool:
+        """Is there such a file or folder?"""
+        return os.path.exists(self.file(name))
+
+    def make(self, folder: str) -> None:
+        """The folder is there afterwards."""
+        self.disk.make_folder(Path(self.file(folder)))
+
+    def read(self, name: str) -> bytes:
+        """All of a file. FileNotFoundError. BadFolder: it is something else."""
+        try:
+            with open_file(self.file(name)) as opened:
+                return opened.read()
+        except NoFile as error:
+            raise BadFolder(f"{self.file(name)} cannot be read: {error}; remove it") from error
+
+    def write(self, folder: str, name: str, data: bytes | memoryview) -> None:
+        """Whole or not at all; replaces a file of that name."""
+        seal(Path(self.file(folder)), name, data, self.disk)
+
+    def take(self, folder: str, name: str, source: "Place", file: str) -> None:
+        """A file of another place, under this name; replaces one of that name."""
+        target = Path(self.file(folder)) / name
+        self.disk.make_folder(target.parent)
+        if isinstance(source, HadoopPlace):
+            hidden = target.with_name(f".{name}")
+            source.copy_out(file, str(hidden))
+            hidden.chmod(FILE_MODE)
+            self.disk.rename(hidden, target)
+        else:
+            self._link(Path(file), target)
+
+    def _link(self, old: Path, new: Path) -> None:
+        try:
+            os.link(old, new)
+            return
+        except FileExistsError:
+            if new.samefile(old):
+                return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        hidden = new.with_name(f".{new.name}")
+        try:
+            hidden.touch(FILE_MODE)
+            with old.open("rb") as reading, hidden.open("wb") as writing:
+                shutil.copyfileobj(reading, writing, 1 << 20)
+                writing.flush()
+                os.fsync(writing.fileno())
+            self.disk.rename(hidden, new)
+        except OSError:
+            hidden.unlink(missing_ok=True)
+            raise
+
+    def sync(self, folder: str) -> None:
+        """Names in the folder are on the disk afterwards."""
+        self.disk.sync_folder(Path(self.file(folder)))
+
+    def remove(self, name: str) -> None:
+        """A file or a whole folder; no error when it is not there."""
+        path = Path(self.file(name))
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            self.disk.remove(path)
+
+    def move(self, old: str, new: str) -> None:
+        """Rename, replacing a file; the folder of the new name is made."""
+        target = Path(self.file(new))
+        self.disk.make_folder(target.parent)
+        self.disk.rename(Path(self.file(old)), target)
+
+    def open(self, file: str) -> BinaryIO:
+        """A file, by its whole name, to be read and sought in. NoFile: it is something else."""
+        return open_file(file)
+
+
+class HadoopPlace:
+    """A folder of a Hadoop file system, through the Java of this Spark session. Every method raises OSError."""
+
+    def __init__(self, root: str, session: Any) -> None:
+        """MissingPart: over Spark Connect there is no Java to ask."""
+        jvm = getattr(session, "_jvm", None) if not _is_connect(session) else None
+        if jvm is None:
+            raise MissingPart(f"{root}: over Spark Connect the folders must be paths that the server sees")
+        self._jvm: Final = jvm
+        self._conf: Final = session._jsc.hadoopConfiguration()
+        self._is_store: Final = scheme_of(root) in OBJECT_STORES
+        with _told(root):
+            self._fs: Final = self._path(root).getFileSystem(self._conf)
+            # `hdfs:///x` is `hdfs://host:8020/x` in Spark's log.
+            self.root: Final = str(self._path(root).makeQualified(self._fs.getUri(), None).toString())
+
+    def _path(self, file: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(file)
+
+    def file(self, name: str) -> str:
+        """The whole name."""
+        return f"{self.root}/{name}"
+
+    def names(self, folder: str) -> list[str]:
+        """Of what is in the folder, sorted; a folder that is not there holds nothing."""
+        with _told(folder):
+            path = self._path(self.file(folder))
+            if not self._fs.exists(path):
+                return []
+            return sorted(one.getPath().getName() for one in self._fs.listStatus(path))
+
+    def exists(self, name: str) -> bool:
+        """Is there such a file or folder?"""
+        with _told(name):
+            return bool(self._fs.exists(self._path(self.file(name))))
+
+    def make(self, folder: str) -> None:
+        """The folder is there afterwards."""
+        with _told(folder):
+            self._fs.mkdirs(self._path(self.file(folder)))
+
+    def read(self, name: str) -> bytes:
+        """All of a file. FileNotFoundError."""
+        with self.open(self.file(name)) as stream:
+            return stream.read()
+
+    def write(self, folder: str, name: str, data: bytes | memoryview) -> None:
+        """Whole or not at all; replaces a file of that name."""
+        target = self._path(f"{self.file(folder)}/{name}")
+        hidden = target if self._is_store else self._path(f"{self.file(folder)}/.{name}")
+        with _told(name):
+            stream = self._fs.create(hidden, True)
+            try:
+                stream.write(bytearray(data))
+            finally:
+                stream.close()
+            if not self._is_store:
+                self._replace(hidden, target)
+
+    def take(self, folder: str, name: str, source: "Place", file: str) -> None:
+        """A file of another place, under this name; replaces one of that name."""
+        target = self._path(f"{self.file(folder)}/{name}")
+        hidden = target if self._is_store else self._path(f"{self.file(folder)}/.{name}")
+        start = self._path(spark_plain(file))
+        with _told(name):
+            reads = start.getFileSystem(self._conf)
+            self._jvm.org.apache.hadoop.fs.FileUtil.copy(reads, start, self._fs, hidden, False, True, self._conf)
+            if not self._is_store:
+                self._replace(hidden, target)
+
+    def _replace(self, old: Any, new: Any) -> None:
+        if not self._fs.rename(old, new):  # most refuse when the name is taken: then it is a repetition
+            self._fs.delete(new, False)
+            if not self._fs.rename(old, new):
+                raise OSError(errno.EIO, f"{old.toString()} cannot be renamed to {new.toString()}")
+
+    def copy_out(self, file: str, target: str) -> None:
+        """A file, by its whole name, to a path of this machine."""
+        with _told(file):
+            self._fs.copyToLocalFile(False, self._path(file), self._path(f"file://{target}"), True)
+
+    def sync(self, folder: str) -> None:
+        """Nothing to do: what is closed or renamed there is there."""
+
+    def remove(self, name: str) -> None:
+        """A file or a whole folder; no error when it is not there."""
+        with _told(name):
+            self._fs.delete(self._path(self.file(name)), True)
+
+    def move(self, old: str, new: str) -> None:
+        """Rename, replacing a file; the folder of the new name is made."""
+        target = self._path(self.file(new))
+        with _told(old):
+            self._fs.mkdirs(target.getParent())
+            self._replace(self._path(self.file(old)), target)
+
+    def open(self, file: str) -> BinaryIO:
+        """A file, by its whole name, to be read and sought in."""
+        with _told(file):
+            path = self._path(file)
+            size = int(self._fs.getFileStatus(path).getLen())
+            return io.BufferedReader(_HadoopFile(self._jvm, self._fs.open(path), size), 1 << 20)
+
+
+Place = LocalPlace | HadoopPlace
+
+
+def spark_plain(file: str) -> str:
+    """A file for a Hadoop Path, which knows no patterns."""
+    return f"file://{file}" if file.startswith("/") else file
+
+
+def place_of(text: str, session: Any) -> Place:
+    """The place of a folder as somebody typed it. BadFolder: it cannot be reached, and why."""
+    path = local_path(text)
+    if path is not None:
+        return LocalPlace(path)
+    try:
+        return HadoopPlace(text, session)
+    except OSError as error:
+        raise BadFolder(f"{text} cannot be reached: {error}") from error
+
+
+class _HadoopFile(io.RawIOBase):
+    """A stream of Hadoop as Python's."""
+
+    def __init__(self, jvm: Any, stream: Any, size: int) -> None:
+        self._bytes_of: Final = jvm.org.apache.commons.io.IOUtils.toByteArray
+        self._stream: Final = stream
+        self._size: Final = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = max(0, min(len(buffer), self._size - self._at))
+        if count:
+            with _told("a file"):
+                self._stream.seek(self._at)
+                buffer[:count] = self._bytes_of(self._stream, count)
+            self._at += count
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+class _told:
+    """Java's exceptions as OSErrors that name the file."""
+
+    def __init__(self, file: str) -> None:
+        self._file: Final = file
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        java = getattr(error, "java_exception", None)
+        if java is None:
+            return
+        text = str(java.toString()).splitlines()[0]
+        name = str(java.getClass().getName())
+        if name.endswith(("FileNotFoundException", "NoSuchFileException")):
+            raise FileNotFoundError(errno.ENOENT, text, self._file) from error
+        full = "No space left" in text or "QuotaExceeded" in name
+        raise OSError(errno.ENOSPC if full else errno.EIO, text, self._file) from error
+
+
+def _is_connect(session: Any) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")

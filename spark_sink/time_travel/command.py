@@ -1,0 +1,136 @@
+"""The command `rsocket-broker table`: the routing table of a broker at a moment, and what changed between two.
+
+Every expected failure is one sentence on standard error and an exit status, see `spark_sink.errors`.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from spark_sink.errors import SinkError
+from spark_sink.session import NEAR_MASTER, open_session
+from spark_sink.terminal import console_of, end, moment_option
+from spark_sink.time_travel.differences import diff
+from spark_sink.time_travel.rebuild import table_at
+from spark_sink.time_travel.records import Reader
+from spark_sink.time_travel.segment_reader import SegmentReader
+from spark_sink.time_travel.show import filtered, print_difference, print_table_at
+from spark_sink.time_travel.spark_reader import SparkReader
+from spark_sink.time_travel.table_reader import TableReader
+from spark_sink.time_travel.values import Change, Difference, SeenRoute, TableAt, route_json
+
+
+def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
+    for text in values:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r} is no tag: write it as name=value, for example zone=b")
+    return [(name, value) for name, _, value in (text.partition("=") for text in values)]
+
+
+@click.command()
+@click.option(
+    "--at",
+    "at",
+    default="now",
+    show_default=True,
+    callback=moment_option,
+    help='The moment: ISO (UTC without a zone), "10 minutes ago", "now".',
+)
+@click.option(
+    "--broker", metavar="NAME-OR-ID", help="Whose table; of an id its beginning will do. Needed if several are there."
+)
+@click.option("--epoch", type=int, metavar="N", help="Which run of it; by default the one that the moment is in.")
+@click.option(
+    "--diff",
+    "other",
+    metavar="TIME2",
+    callback=moment_option,
+    help="Show instead what changed from --at to this moment.",
+)
+@click.option("--service", metavar="NAME", help="Show only routes of this service.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="K=V", callback=_pairs, help="Only with this tag; again for more."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--events", type=click.Path(path_type=Path), help="Folder that the broker writes events to.")
+@click.option("--tables", type=click.Path(path_type=Path), help="Folder of tables that the pipeline made.")
+@click.option("--spark", "with_spark", is_flag=True, help="Let Spark read: for long spans and big folders.")
+@click.option("--master", help=f"Where Spark runs, and use it; {NEAR_MASTER} by default.")
+def table(
+    at: datetime,
+    broker: str | None,
+    epoch: int | None,
+    other: datetime | None,
+    service: str | None,
+    tags: list[tuple[str, str]],
+    as_json: bool,
+    events: Path | None,
+    tables: Path | None,
+    with_spark: bool,
+    master: str | None,
+) -> None:
+    """The routing table of a broker at a moment, made again from its events."""
+    if (events is None) == (tables is None):
+        raise click.UsageError("say either --events DIR or --tables DIR")
+    try:
+        near: Reader
+        if events is not None:
+            near = SegmentReader(events)
+        else:
+            assert tables is not None  # one of the two is there
+            near = TableReader(tables)
+        with _reader(near, master or NEAR_MASTER, with_spark or master is not None) as reader:
+            found = [table_at(reader, moment, broker, epoch) for moment in (at, other) if moment is not None]
+    except SinkError as error:
+        end(error)
+    if other is None:
+        _show(found[0], filtered(found[0].routes, service, tags), as_json)
+    else:
+        _show_difference(found[0], found[1], service, tags, as_json)
+
+
+@contextlib.contextmanager
+def _reader(near: Reader, master: str, with_spark: bool) -> Iterator[Reader]:
+    if not with_spark:
+        yield near
+        return
+    session = open_session(master, is_short=True, name="rsocket-broker table")
+    try:
+        yield SparkReader(session, near)
+    finally:
+        session.stop()
+
+
+def _show(found: TableAt, routes: list[SeenRoute], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(found.to_json() | {"routes": [route_json(route) for route in routes]}, indent=2))
+        return
+    print_table_at(found, routes, console_of())
+
+
+def _show_difference(
+    before: TableAt, after: TableAt, service: str | None, tags: list[tuple[str, str]], as_json: bool
+) -> None:
+    difference = diff(before, after)
+
+    def of(changes: list[Change]) -> list[Change]:
+        """Those of which one side is to be shown."""
+        return [change for change in changes if filtered(change, service, tags)]
+
+    shown = Difference(
+        filtered(difference.joined, service, tags),
+        filtered(difference.left, service, tags),
+        of(difference.replaced),
+        of(difference.changed),
+    )
+    if as_json:
+        sides = {"before": before.to_json(), "after": after.to_json()}
+        for side in sides.values():
+            del side["routes"]
+        click.echo(json.dumps(sides | shown.to_json(), indent=2))
+        return
+    print_difference(before, after, shown, console_of())

@@ -1,0 +1,298 @@
+"""`table_at`: the routing table of a broker at an instant, made again from its records.
+
+An instant is a place in the order of the records' numbers: behind the last record whose time is not later. Decides
+which broker and which of its runs are meant, what is checked against what the broker wrote, and what is said of gaps.
+Where records come from is the matter of a Reader.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
+from broker.routing.digest import Digest, route_mark
+from spark_sink.time_travel.errors import NotKnown
+from spark_sink.time_travel.records import Place, Reader, Record, Run, Start, State, Window, dropped_range
+from spark_sink.time_travel.segment_reader import SegmentReader
+from spark_sink.time_travel.values import (
+    BROKER_START,
+    DIED,
+    FIRST_RECORD,
+    RUNNING,
+    SILENT,
+    SNAPSHOT,
+    STOPPED,
+    Check,
+    Gap,
+    SeenRoute,
+    TableAt,
+)
+from spark_sink.timestamps import micros_of, moment_at, moment_of, moment_text, span_text
+
+NEAR_S: Final = 120  # a digest further away from the instant says nothing of it; brokers write one a minute
+JITTER_US: Final = 1_000_000  # records that were told together; a clock that was put back by less is not told of
+MAX_GAPS: Final = 1000  # that are named; the last then covers all the others
+
+
+def table_at(events: Path | Reader, at: datetime | str, broker: str | None = None, epoch: int | None = None) -> TableAt:
+    """The table of `broker` (its name, its id or the beginning of it; None: the only one) at an instant.
+
+    `events`: an events folder, or a reader of another kind. `at`: a moment, UTC if it has no zone, or a text as on the
+    command line. `epoch`: of that run; None: of the run that the instant is in.
+    NotKnown: no such broker, or nothing is known of the instant. BadMoment: the text is none. BadFolder: no events.
+    """
+    reader = events if isinstance(events, Reader) else SegmentReader(Path(events))
+    moment = moment_of(at, datetime.now(UTC)) if isinstance(at, str) else at
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return _Journey(reader, moment, broker, epoch).table()
+
+
+class _Journey:
+    """One question."""
+
+    def __init__(self, reader: Reader, at: datetime, broker: str | None, epoch: int | None) -> None:
+        self._reader: Final = reader
+        self._at: Final = at
+        self._at_us: Final = micros_of(at)
+        self._runs: Final = runs_of(reader, broker)
+        self._notes: Final[list[str]] = []
+        self._run: Final = self._find_run(epoch)
+
+    def table(self) -> TableAt:
+        run, reader = self._run, self._reader
+        window = reader.window(run, self._at_us)
+        last = window.last
+        if last is None:
+            raise NotKnown(self._too_early())
+        start = reader.start(run, last.seq)
+        checks, state, digest = self._rebuilt(start, last, self._next_digest(last))
+        routes = [_seen(record, self._at_us) for record in state.routes.values()]
+        if state.latest_us > self._at_us + JITTER_US:
+            back = span_text(state.latest_us - last.at_us)
+            self._notes.append(
+                f"the broker's clock was put back by up to {back} before this: the moment was more than once, this is "
+                f"the last time; records up to {moment_text(moment_at(state.latest_us))} came before it"
+            )
+        life = self._life(window)
+        if life == STOPPED:
+            routes, digest = [], Digest().text
+        return TableAt(
+            broker_id=run.broker_id,
+            broker_name=run.broker_name,
+            epoch=run.epoch,
+            at=self._at,
+            last_seq=last.seq,
+            last_at=moment_at(last.at_us),
+            life=life,
+            start=SNAPSHOT if start.digest is not None else BROKER_START if start.is_whole else FIRST_RECORD,
+            start_at=moment_at(start.at_us),
+            routes=sorted(routes, key=lambda route: (route.service, route.route_id)),
+            digest=digest,
+            checks=checks,
+            gaps=self._gaps(start, window),
+            problems=list(reader.problems),
+            notes=self._notes,
+            names=dict(reader.find_names()),
+        )
+
+    def _find_run(self, epoch: int | None) -> Run:
+        """The run of this epoch, or the latest that had begun."""
+        named = name_of(self._runs[-1])
+        if epoch is not None:
+            found = [run for run in self._runs if run.epoch == epoch]
+            if not found:
+                epochs = ", ".join(str(run.epoch) for run in self._runs)
+                raise NotKnown(f"{named} has no run {epoch}; there are {epochs}")
+            return found[0]
+        for run in reversed(self._runs):
+            first = self._reader.first(run)
+            if first is not None and first.at_us <= self._at_us:
+                return run
+        # A run whose clock was put back behind its beginning is found by its window.
+        for run in reversed(self._runs):
+            if self._reader.window(run, self._at_us).last is not None:
+                return run
+        raise NotKnown(self._too_early())
+
+    def _too_early(self) -> str:
+        firsts = [place for run in self._runs if (place := self._reader.first(run)) is not None]
+        named = name_of(self._runs[-1])
+        if not firsts:
+            return f"no record of {named} can be read: {'; '.join(self._reader.problems) or 'there is none'}"
+        first = min(firsts, key=lambda place: place.at_us)
+        return (
+            f"nothing is known of {named} at {moment_text(self._at)}: the first record is of "
+            f"{moment_text(moment_at(first.at_us))}, {span_text(first.at_us - self._at_us)} later"
+        )
+
+    def _next_digest(self, last: Place) -> Record | None:
+        return self._reader.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
+
+    def _rebuilt(self, start: Start, last: Place, after: Record | None) -> tuple[list[Check], State, str]:
+        """The checks, the table at the instant, its digest."""
+        before = start.digest
+        if before is not None and self._at_us - before.at_us > NEAR_S * 1_000_000:
+            before = None
+        stops = [each.seq for each in (before,) if each is not None] + [last.seq]
+        stops += [after.seq] if after is not None else []
+        checks = []
+        digest = ""
+        state = State({}, 0)
+        # The snapshot behind the instant must not help the table that it is compared with.
+        seen_until = start.digest.seq if start.digest is not None else 0 if start.is_whole else last.seq
+        for number, each in enumerate(self._reader.states(self._run, start.seq, seen_until, stops)):
+            made = digest_of(each.routes.values())
+            if before is not None and number == 0:
+                checks.append(_check(before, made))
+            elif number == len(stops) - 1 and after is not None:
+                checks.append(_check(after, made))
+            else:
+                state, digest = State(dict(each.routes), each.latest_us), made
+        return checks, state, digest
+
+    def _life(self, window: Window) -> str:
+        last, after = window.last, window.after
+        assert last is not None  # it was looked at
+        stopped = self._reader.ended(self._run, BROKER_STOPPED)
+        if stopped is not None and stopped.seq <= last.seq:
+            ago = span_text(max(0, self._at_us - stopped.at_us))
+            self._notes.append(f"the broker had stopped at {moment_text(moment_at(stopped.at_us))}, {ago} before")
+            return STOPPED
+        if after is not None:
+            return RUNNING
+        died = self._reader.ended(self._run, BROKER_DIED)
+        if died is not None and died.seq == last.seq:
+            self._notes.append(
+                f"the broker died, as its writer told at {moment_text(moment_at(died.at_us))}; this is the table at "
+                "its last record"
+            )
+            return DIED
+        silent = span_text(max(0, self._at_us - last.at_us))
+        told = f"its last record is of {moment_text(moment_at(last.at_us))}, {silent} before"
+        later = [run for run in self._runs if run.epoch > self._run.epoch]
+        if later:
+            began = self._reader.first(later[0])
+            when = f" at {moment_text(moment_at(began.at_us))}" if began is not None else ""
+            self._notes.append(
+                f"the broker died without a word: {told}, and it was started again{when}; this is the table at its "
+                "last record"
+            )
+            return DIED
+        if self._at_us - last.at_us > NEAR_S * 1_000_000:
+            self._notes.append(
+                f"nothing was heard of the broker: {told}; it died without a word, or its newer files are not here, or "
+                "nothing happened and events.snapshot_s is 0"
+            )
+        else:
+            self._notes.append(f"nothing newer is there: {told}")
+        return SILENT
+
+    def _gaps(self, start: Start, window: Window) -> list[Gap]:
+        """Up to the first record behind the instant: what is missing before it may belong before the instant."""
+        assert window.last is not None  # it was looked at
+        first = start.seq if start.is_whole else 1
+        last = window.after.seq if window.after is not None else window.last.seq
+        missing = self._reader.missing(self._run, start.seq, last)
+        gaps = []
+        if first < start.seq:
+            detail = "no record from the broker's start, and no whole snapshot behind it, is there"
+            gaps.append(Gap(first, start.seq - 1, start.seq - first, "missing", detail))
+        told = sorted(missing.told)
+        for record in told:
+            begin, end = dropped_range(record)
+            gaps.append(
+                Gap(begin, end, int(record.tags.get("records") or end - begin + 1), record.reason, record.detail)
+            )
+        for begin, end in missing.ranges:
+            gaps += [Gap(*some, some[1] - some[0] + 1, "missing", "") for some in _untold((begin, end), told)]
+        if not missing.is_known:
+            self._notes.append(
+                "tables do not hold the numbers of all records: gaps are those that the broker or the pipeline told of"
+            )
+        gaps.sort()
+        if len(gaps) > MAX_GAPS:
+            rest = gaps[MAX_GAPS - 1 :]
+            text = f"{len(rest)} gaps"
+            gaps[MAX_GAPS - 1 :] = [
+                Gap(rest[0].first_seq, rest[-1].last_seq, sum(gap.records for gap in rest), "missing", text)
+            ]
+        return gaps
+
+
+def runs_of(reader: Reader, broker: str | None) -> list[Run]:
+    """All runs of one broker, in the order of their epochs. NotKnown: there is no such broker, or which is meant is not
+    clear; the text lists those that are there."""
+    runs = list(reader.runs())
+    if not runs:
+        raise NotKnown(f"no event can be read: {'; '.join(reader.problems) or 'there is none'}")
+    ids = {run.broker_id for run in runs}
+    if broker is not None:
+        found = {run.broker_id for run in runs if broker in (run.broker_name, run.broker_id)}
+        found = found or {each for each in ids if broker and each.startswith(broker.lower())}
+    else:
+        found = ids
+    if len(found) != 1:
+        there = brokers_text(runs)
+        if broker is None:
+            raise NotKnown(f"there are events of {len(ids)} brokers, say which one with --broker: {there}")
+        if not found:
+            raise NotKnown(f"there is no broker {broker!r}; there are {there}")
+        raise NotKnown(f"{broker!r} is the name of {len(found)} brokers, say which one by its id: {there}")
+    return sorted((run for run in runs if run.broker_id in found), key=lambda run: run.epoch)
+
+
+def brokers_text(runs: Iterable[Run]) -> str:
+    """`one (7f3a…), two (11b2…)`."""
+    named = {run.broker_id: run for run in sorted(runs, key=lambda run: run.epoch)}
+    return ", ".join(name_of(run) for run in sorted(named.values(), key=lambda run: (run.broker_name, run.broker_id)))
+
+
+def name_of(run: Run) -> str:
+    """`broker one (7f3a…)`."""
+    return f"broker {run.broker_name} ({run.broker_id})"
+
+
+def digest_of(records: Iterable[Record]) -> str:
+    """Of a table with these routes: 32 hex digits, as the broker writes it."""
+    digest = Digest()
+    for record in records:
+        digest.add(route_mark(record.route_id, record.service, list(record.tags.items())))
+    return digest.text
+
+
+def _check(written: Record, made: str) -> Check:
+    return Check(moment_at(written.at_us), written.seq, written.tags.get("digest", ""), made)
+
+
+def _seen(record: Record, at_us: int) -> SeenRoute:
+    joined_us = record.at_us - record.uptime_ms * 1000
+    return SeenRoute(
+        record.route_id,
+        record.service,
+        record.tags,
+        record.peer,
+        moment_at(joined_us),
+        timedelta(microseconds=max(0, at_us - joined_us)),
+        record.requests,
+        moment_at(record.at_us),
+        record.kind != ROUTE_SEEN or record.uptime_ms > 0,
+    )
+
+
+def _untold(missing: tuple[int, int], told: Sequence[Record]) -> list[tuple[int, int]]:
+    """What no EventsDropped covers."""
+    left = [missing]
+    for record in told:
+        begin, end = dropped_range(record)
+        left = (
+            [
+                part
+                for first, last in left
+                for part in ((first, min(last, begin - 1)), (max(first, end + 1), last))
+                if part[0] <= part[1]
+            ]
+            if any(first <= end and last >= begin for first, last in left)
+            else left
+        )
+    return left

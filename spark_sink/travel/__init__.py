@@ -1,7 +1,0 @@
-"""Time travel: the routing table of any broker at any time, from its events (docs/time-travel.md)."""
-
-from spark_sink.travel.differences import diff
-from spark_sink.travel.rebuild import table_at
-from spark_sink.travel.values import Change, Check, Difference, Gap, SeenRoute, TableAt
-
-__all__ = ["Change", "Check", "Difference", "Gap", "SeenRoute", "TableAt", "diff", "table_at"]

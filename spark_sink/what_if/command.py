@@ -1,0 +1,111 @@
+"""The command `rsocket-broker simulate`: options into a question, the answer to the terminal, as JSON, as a page."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from spark_sink.errors import SinkError
+from spark_sink.session import NEAR_MASTER, open_session
+from spark_sink.terminal import console_of, end, moment_option
+from spark_sink.timestamps import micros_of
+from spark_sink.what_if.local import Here, check_folder
+from spark_sink.what_if.output import as_json, print_simulation
+from spark_sink.what_if.page import write_page
+from spark_sink.what_if.question import MAX_COPIES, Question, check_chooser, check_shard, parse_tag
+from spark_sink.what_if.simulation import Simulation
+from spark_sink.what_if.simulation import simulate as ask
+from spark_sink.what_if.spark import OnSpark
+
+
+@click.command()
+@click.option("--events", default="", metavar="DIR", help="Folder that brokers write events to; or a URI for Spark.")
+@click.option("--tables", default="", metavar="DIR", help="Folder of the tables, in place of --events; or a URI.")
+@click.option("--chooser", help="What if all unicast requests were chosen so: round_robin, p2c, random, least_busy, …")
+@click.option("--shard", help="What if all shard requests were: rendezvous, maglev, ring, jump, modulo.")
+@click.option("--without", multiple=True, metavar="TAG=VALUE", help="What if no route had this tag; repeatable.")
+@click.option("--with-copies-of", "copies_of", multiple=True, metavar="TAG=VALUE", help="What if there were more of …")
+@click.option(
+    "--copies", type=click.IntRange(1, MAX_COPIES), default=1, show_default=True, help="How many more of each."
+)
+@click.option("--seed", type=int, help="Other dice: see how much is chance.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=moment_option,
+    help='Count only requests that began then or later: ISO (UTC without a zone), "10 minutes ago".',
+)
+@click.option("--until", metavar="TIME", callback=moment_option, help="Read only requests that began before.")
+@click.option("--broker", default="", help="Only this broker, by id or name.")
+@click.option("--service", default="", help="Count only the requests of this service.")
+@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON in place of tables.")
+@click.option("--master", default=NEAR_MASTER, show_default=True, help="Where Spark runs.")
+@click.option("--no-spark", is_flag=True, help="Replay in this process: for small folders, needs no Java.")
+def simulate(
+    events: str,
+    tables: str,
+    chooser: str | None,
+    shard: str | None,
+    without: tuple[str, ...],
+    copies_of: tuple[str, ...],
+    copies: int,
+    seed: int | None,
+    since: datetime | None,
+    until: datetime | None,
+    broker: str,
+    service: str,
+    page: Path | None,
+    is_json: bool,
+    master: str,
+    no_spark: bool,
+) -> None:
+    """What would another balancer have done with the requests that were? Nothing changed: is the replay exact?"""
+    if bool(events) == bool(tables):
+        raise click.UsageError("give either --events or --tables")
+    try:
+        question = Question(
+            chooser=check_chooser(chooser) if chooser is not None else None,
+            shard=check_shard(shard) if shard is not None else None,
+            without=tuple(parse_tag(text) for text in without),
+            copies_of=tuple(parse_tag(text) for text in copies_of),
+            copies=copies,
+            seed=seed,
+            since_us=micros_of(since) if since is not None else None,
+            until_us=micros_of(until) if until is not None else None,
+            broker=broker,
+            service=service,
+        )
+        simulation = _here(events, tables, question) if no_spark else _on_spark(events, tables, question, master)
+        if is_json:
+            click.echo(msgspec.json.encode(as_json(simulation)).decode())
+        else:
+            print_simulation(simulation, console_of())
+        if page is not None:
+            write_page(simulation, page)
+            click.echo(f"written to {page}", err=is_json)
+    except SinkError as error:
+        end(error)
+    except OSError as error:
+        click.echo(f"the page cannot be written: {error}", err=True)
+        sys.exit(2)
+
+
+def _here(events: str, tables: str, question: Question) -> Simulation:
+    return ask(Here(events=_path(events), tables=_path(tables), question=question), question)
+
+
+def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:
+    if "://" not in events + tables:
+        check_folder(_path(events), _path(tables))
+    session = open_session(master, is_short=True, name="rsocket-broker simulate")
+    try:
+        return ask(OnSpark(session, events=events, tables=tables, question=question), question)
+    finally:
+        session.stop()
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

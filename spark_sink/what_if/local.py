@@ -1,0 +1,156 @@
+"""The engine without Spark: reads Parquet with pyarrow and replays in this process. For small inputs, and for tests."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.events import ROUTE_SEEN
+from spark_sink.errors import BadFile, BadFolder, SinkError, first_line
+from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.layout import origin_of
+from spark_sink.event_files.store import ParquetRecords
+from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
+from spark_sink.what_if.history import KINDS
+from spark_sink.what_if.parts import Plan, replay_batches
+from spark_sink.what_if.question import Question
+from spark_sink.what_if.records import (
+    RESULT_SCHEMA,
+    flow_records,
+    request_records,
+    rows_of,
+    sorted_rows,
+)
+from spark_sink.what_if.totals import totals_of
+
+MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark
+BATCH: Final = 65_536  # rows that are Python objects at a time
+
+LIFECYCLE_NAMES: Final = (
+    "broker_id",
+    "broker_name",
+    "epoch",
+    "seq",
+    "kind",
+    "at_us",
+    "choices",
+    "route_id",
+    "service",
+    "tags",
+    "peer",
+    "reason",
+    "detail",
+)
+
+
+class Here:
+    """Events or tables, read and replayed here."""
+
+    def __init__(self, *, events: Path | None, tables: Path | None, question: Question) -> None:
+        """One of the two folders. BadFolder: it is not there."""
+        self._events: Final = events
+        self._tables: Final = tables
+        self._until_us: Final = question.until_us
+        self.problems: list[str] = []  # sentences: files that were passed over
+        check_folder(events, tables)
+        self._records: pa.Table | None = None  # until somebody asks
+
+    def lifecycle(self) -> pa.Table:
+        if self._tables is not None:
+            return tables_lifecycle(self._tables)
+        return lifecycle_rows(self._read(LIFECYCLES))
+
+    def totals(self) -> pa.Table:
+        return totals_of(self.records())
+
+    def replay(self, plan: Plan) -> pa.Table:
+        rows = sorted_rows(list(rows_of(self.records(), plan.places)))
+        batches = list(replay_batches(iter(rows.to_batches(max_chunksize=BATCH)), plan))
+        return pa.Table.from_batches(batches, schema=RESULT_SCHEMA)
+
+    def records(self) -> pa.Table:
+        """The requests of all epochs that have some, and the flows of the others."""
+        if self._records is None:
+            requests = request_records(self._requests())
+            parts = [requests]
+            if self._events is not None:
+                flows = flow_records(self._read(FLOWS))
+                parts.append(flows.filter(pc.invert(pc.is_in(_keys(flows), value_set=pc.unique(_keys(requests))))))
+            records = pa.concat_tables(parts)
+            if self._until_us is not None:
+                records = records.filter(pc.less(records["started_us"], self._until_us))
+            if len(records) > MAX_RECORDS:
+                raise SinkError(
+                    f"{len(records):,} records are more than are replayed without Spark ({MAX_RECORDS:,}): leave out "
+                    "--no-spark, or narrow it with --until"
+                )
+            self._records = records
+        return self._records
+
+    def _requests(self) -> pa.Table:
+        if self._tables is not None:
+            return read_table(self._tables, REQUESTS)
+        return self._read(REQUESTS)
+
+    def _read(self, source: str) -> pa.Table:
+        assert self._events is not None  # else it is read from tables
+        return read_segments(self._events, source, self.problems)
+
+
+def check_folder(events: Path | None, tables: Path | None) -> None:
+    """BadFolder: what is to be read is not there."""
+    if events is not None and not events.is_dir():
+        raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
+    if tables is not None and not has_tables(tables):
+        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+
+
+def read_segments(events: Path, source: str, problems: list[str]) -> pa.Table:
+    """The rows of the segments of a source, also of those in the archive. What is none is passed over and named in
+    `problems`, once."""
+    listing = list_folder(events, (source,))
+    wrong = [f"{events / place} is passed over: it is not named like a segment" for place in listing.foreign]
+    tables = [ARROW_SCHEMAS[source].empty_table()]
+    for file in sorted(file for file in listing.files if not file.is_log):
+        broker_id, epoch = origin_of(file.stream)
+        says = {"source": source, "broker_id": broker_id, "epoch": str(epoch)}
+        try:
+            found = ParquetRecords(events / file.place, says, file.number)
+            try:
+                tables.append(found.read(ARROW_SCHEMAS[source].names).cast(ARROW_SCHEMAS[source]))
+            finally:
+                found.close()
+        except (BadFile, OSError, pa.ArrowException) as error:
+            wrong.append(f"{events / file.place} is passed over: {first_line(error)}")
+    problems += [each for each in wrong if each not in problems]
+    return pa.concat_tables(tables)
+
+
+def tables_lifecycle(tables: Path) -> pa.Table:
+    """Lifecycle rows of the tables: those of `lifecycle`, and snapshots from `routes`."""
+    lifecycle = lifecycle_rows(read_table(tables, LIFECYCLE))
+    routes = read_table(tables, ROUTES)
+    seen = {name: routes[name] for name in ("broker_id", "broker_name", "epoch", "seq", "route_id", "service", "tags")}
+    seen["peer"] = routes["peer"]
+    seen["at_us"] = routes["seen_at"].cast(pa.int64())
+    seen["kind"] = _repeated(ROUTE_SEEN, len(routes))
+    seen["choices"] = _repeated(0, len(routes))
+    seen["reason"] = seen["detail"] = pa.repeat(pa.scalar(""), len(routes))
+    return pa.concat_tables([lifecycle, pa.table([seen[name] for name in LIFECYCLE_NAMES], schema=lifecycle.schema)])
+
+
+def lifecycle_rows(events: pa.Table) -> pa.Table:
+    """The columns and kinds of lifecycle events that a replay needs."""
+    events = events.filter(pc.is_in(events["kind"], value_set=pa.array(sorted(KINDS), pa.int64())))
+    events = events.append_column("at_us", events["at"].cast(pa.int64()))
+    return events.select(LIFECYCLE_NAMES)
+
+
+def _keys(records: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(records["broker_id"], records["epoch"].cast(pa.string()), " ")
+
+
+def _repeated(number: int, times: int) -> pa.Array:
+    return pa.repeat(pa.scalar(number, pa.int64()), times)

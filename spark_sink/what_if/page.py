@@ -1,0 +1,211 @@
+"""A simulation as one HTML file with plots, which works without a network.
+
+Needs plotly (the extra `report`); its program is in the file, some 4.5 MB. A policy in the head names the scripts that
+may run, see `pages`.
+"""
+
+import html
+from pathlib import Path
+from typing import Any, Final
+
+from broker.routing.balance import gini, max_over_mean
+from spark_sink.pages import plotly_script, policy_of, scripts_in
+from spark_sink.terminal import short_ids
+from spark_sink.what_if.output import ServiceLoads, percent, services_of, trust_text
+from spark_sink.what_if.simulation import Simulation
+
+MAX_SERVICES: Final = 20  # with a plot of their routes; those with the most requests
+MAX_BARS: Final = 100  # routes of one plot
+
+REAL: Final = "#7f8c9b"  # what was, in grey; what would be, in colour
+ASKED: Final = "#d9622b"
+_STYLE: Final = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1100px; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.6em; margin-bottom: 0 } h2 { font-size: 1.15em; margin-top: 2em }
+table { border-collapse: collapse; margin: .5em 0 } th, td { padding: .25em .8em; text-align: right }
+th:first-child, td:first-child { text-align: left } tr { border-bottom: 1px solid #ddd }
+.note { color: #666; font-size: .9em } .trust { font-weight: 600 }
+"""
+
+
+def write_page(simulation: Simulation, path: Path) -> None:
+    """MissingPart: plotly is not installed. OSError: it cannot be written."""
+    plotly = plotly_script()
+    parts = "".join(_parts(simulation))
+    title = html.escape(f"What if: {simulation.question.as_text()}")
+    policy = html.escape(policy_of((plotly, *scripts_in(parts))))
+    head = "<!doctype html><html lang=en><meta charset=utf-8>"
+    head += f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    head += f"<title>{title}</title><style>{_STYLE}</style>"
+    path.write_text(
+        f"{head}<body><h1>{title}</h1><script>{plotly}</script>{parts}</body></html>\n", encoding="utf-8", newline="\n"
+    )
+
+
+def _parts(simulation: Simulation) -> list[str]:
+    result = simulation.result
+    services = sorted(services_of(simulation), key=lambda service: (-sum(service.loads(real=True)), service.service))
+    parts = [
+        f"<p>{result.requests:,} requests, {html.escape(simulation.span)}.</p>",
+        f"<p class=trust>{html.escape(trust_text(simulation))}</p>",
+    ]
+    if services:
+        parts += ["<h2>How even the load is</h2>", _plot(_evenness(services[:MAX_SERVICES]))]
+    parts += [_about(service) for service in services[:MAX_SERVICES]]
+    if len(services) > MAX_SERVICES:
+        parts.append(f"<p class=note>{MAX_SERVICES} of {len(services):,} services are shown.</p>")
+    if result.shards:
+        parts += ["<h2>Shard keys whose owner changes</h2>", _plot(_moves(simulation)), _moves_table(simulation)]
+    if result.unroutable:
+        parts += ["<h2>Requests that would find no route</h2>", _plot(_unroutable(simulation))]
+    if simulation.checked.compared:
+        parts += ["<h2>Real choices that the replay reproduces</h2>", _reproduced_table(simulation)]
+    parts += [f"<p class=note>{html.escape(note)}.</p>" for note in simulation.notes]
+    return parts
+
+
+def _about(service: ServiceLoads) -> str:
+    name = html.escape(service.service or "without a name")
+    shown = service.routes[:MAX_BARS]
+    note = (
+        f"<p class=note>{MAX_BARS} of {len(service.routes):,} routes are shown.</p>" if shown != service.routes else ""
+    )
+    return f"<h2>Routes of {name}</h2>{_plot(_routes(shown))}{note}"
+
+
+def _evenness(services: list[ServiceLoads]) -> Any:
+    """Max/mean and Gini, as it was and as asked, side by side."""
+    figure = _two("requests of the most loaded route / mean", "Gini coefficient")
+    names = [_label(service.service) for service in services]
+    for is_real in (True, False):
+        loads = [service.loads(real=is_real) for service in services]
+        _bars(figure, names, [max_over_mean(each) for each in loads], is_real=is_real, column=1, form=".2f")
+        _bars(figure, names, [gini(each) for each in loads], is_real=is_real, column=2, form=".3f")
+    figure.add_hline(y=1, line_dash="dot", line_color="#999", row=1, col=1)
+    return figure
+
+
+def _routes(routes: list[tuple[str, Any]]) -> Any:
+    """Requests and peaks in flight of each route, as it was and as asked, side by side."""
+    figure = _two("requests", "most in flight at once")
+    ids = [_label(route_id) for route_id, _ in routes]
+    short = short_ids(route_id for route_id, _ in routes)
+    names = [_label(short[route_id]) + (" copy" if load.is_copy else "") for route_id, load in routes]
+    for is_real in (True, False):
+        requests = [load.real_requests if is_real else load.requests for _, load in routes]
+        peaks = [load.real_peak if is_real else load.peak for _, load in routes]
+        _bars(figure, ids, requests, is_real=is_real, column=1, form=",d")
+        _bars(figure, ids, peaks, is_real=is_real, column=2, form=",d")
+    figure.update_xaxes(tickmode="array", tickvals=ids, ticktext=names)
+    return figure
+
+
+def _moves(simulation: Simulation) -> Any:
+    from plotly import graph_objects as go  # optional: the extra report
+
+    shards = sorted(simulation.result.shards.items())
+    names = [_label(service) for service, _ in shards]
+    keys = [100 * moves.keys.moved_n / max(1, moves.keys.keys_n) for _, moves in shards]
+    requests = [100 * moves.moved_requests / max(1, moves.requests) for _, moves in shards]
+    figure = go.Figure()
+    for label, values, color in (("keys", keys, ASKED), ("requests", requests, "#f0b48f")):
+        figure.add_bar(x=names, y=values, name=label, marker_color=color, texttemplate="%{y:.1f} %")
+    figure.update_yaxes(title_text="% that another route owns", range=[0, 108])
+    return _laid_out(figure)
+
+
+def _unroutable(simulation: Simulation) -> Any:
+    from plotly import graph_objects as go  # optional: the extra report
+
+    rows = [
+        (f"{_label(service)}: {_label(tag)}", number)
+        for service, tags in simulation.result.unroutable.items()
+        for tag, number in tags.items()
+    ]
+    rows = sorted(rows, key=lambda row: row[1])[-MAX_BARS:]
+    figure = go.Figure()
+    figure.add_bar(
+        x=[number for _, number in rows],
+        y=[name for name, _ in rows],
+        orientation="h",
+        marker_color=ASKED,
+        texttemplate="%{x:,d}",
+        showlegend=False,
+    )
+    figure.update_layout(height=max(200, 60 + 28 * len(rows)))
+    figure.update_yaxes(type="category", automargin=True)
+    return _laid_out(figure, height=max(200, 90 + 28 * len(rows)))
+
+
+def _two(left: str, right: str) -> Any:
+    from plotly.subplots import make_subplots  # optional: the extra report
+
+    return make_subplots(rows=1, cols=2, subplot_titles=[left, right], horizontal_spacing=0.08)
+
+
+def _bars(figure: Any, names: list[str], values: Any, *, is_real: bool, column: int, form: str) -> None:
+    figure.add_bar(
+        x=names,
+        y=values,
+        name="as it was" if is_real else "as asked",
+        marker_color=REAL if is_real else ASKED,
+        legendgroup=str(is_real),
+        showlegend=column == 1,
+        hovertemplate=f"%{{x}}: %{{y:{form}}}",
+        row=1,
+        col=column,
+    )
+
+
+def _laid_out(figure: Any, height: int = 380) -> Any:
+    figure.update_layout(
+        barmode="group",
+        height=height,
+        template="plotly_white",
+        margin={"l": 60, "r": 20, "t": 50, "b": 50},
+        legend={"orientation": "h", "y": 1.18, "x": 0},
+    )
+    return figure
+
+
+def _label(name: str) -> str:
+    """A name from a stranger: plotly takes some of HTML for markup."""
+    return html.escape(name) or "-"
+
+
+def _plot(figure: Any) -> str:
+    from plotly.io import to_html  # optional: the extra report
+
+    figure.update_xaxes(type="category") if not figure.layout.yaxis.type else None
+    if figure.layout.barmode is None:
+        figure = _laid_out(figure)
+    text: str = to_html(figure, include_plotlyjs=False, full_html=False, config={"displaylogo": False})
+    return text
+
+
+def _moves_table(simulation: Simulation) -> str:
+    rows = [
+        [
+            service or "-",
+            f"{moves.keys.keys_n:,}",
+            f"{moves.keys.moved_n:,}",
+            f"{moves.requests:,}",
+            f"{moves.moved_requests:,}",
+        ]
+        for service, moves in sorted(simulation.result.shards.items())
+    ]
+    return _table(["service", "keys", "moved", "requests", "moved"], rows)
+
+
+def _reproduced_table(simulation: Simulation) -> str:
+    rows = [
+        [name, f"{compared.choices:,}", f"{compared.same:,}", percent(compared.same, compared.choices)]
+        for name, compared in sorted(simulation.checked.compared.items())
+    ]
+    return _table(["chosen by", "choices", "reproduced", ""], rows)
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    head = "".join(f"<th>{html.escape(column)}" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}' for cell in row)}" for row in rows)
+    return f"<table><tr>{head}{body}</table>"

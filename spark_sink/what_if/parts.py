@@ -1,0 +1,128 @@
+"""The parts of a simulation: what can be replayed apart from all else, and so on several cores.
+
+    real settings   all of an epoch is one part: the choosers of a broker share one Dice
+    as asked        one part for each unit of services, each with a Dice of its own; all of an epoch where the question
+                    asks for what ran (then nothing may come out differently), or where some request names no service
+
+Knows no files and no Spark.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+
+from spark_sink.what_if.history import NOBODY, WHOLE, Epoch
+from spark_sink.what_if.question import Question
+from spark_sink.what_if.records import RESULT_SCHEMA, Places
+from spark_sink.what_if.replay import Replay, Row, Speeds
+from spark_sink.what_if.settings import RunSettings
+
+
+class Summary(Struct):
+    """What is known of the records of one epoch before they are replayed."""
+
+    broker_id: str
+    epoch: int
+    rows: int
+    requests: int  # that the rows stand for
+    max_weight: int  # of a request: N, where one of N was written
+    choices: int  # rows that say which choice they were
+    last_order: int  # the largest of them
+    has_unnamed: bool  # some request names no service
+    is_flows: bool
+    last_us: int
+
+
+class Part(Struct, frozen=True):
+    """One part; its number is its place in the list."""
+
+    epoch: int  # place in the list of epochs
+    unit: str
+    is_asked: bool  # its loads are the answer
+    compares: bool  # its choices are compared with the real ones
+
+
+class Plan:
+    """All that a worker needs to know; it travels there whole."""
+
+    def __init__(self, epochs: Sequence[Epoch], summaries: Sequence[Summary], question: Question) -> None:
+        self.question: Final = question
+        self.epochs: Final = list(epochs)
+        self.rows: Final = sum(each.rows for each in summaries)  # records; a flow becomes more than one
+        self.parts: Final[list[Part]] = []
+        self.places: Final[dict[tuple[str, int], Places]] = {}
+        self.speeds: dict[tuple[str, int], dict[tuple[str, str], float]] = {}  # see `Speeds`
+        self._by_time: Final = {(each.broker_id, each.epoch) for each in summaries if each.is_flows}
+        known = {(epoch.broker_id, epoch.epoch): number for number, epoch in enumerate(self.epochs)}
+        for summary in summaries:
+            key = (summary.broker_id, summary.epoch)
+            if key in known and self.epochs[known[key]].can_begin:
+                self.places[key] = self._place(known[key], summary)
+
+    def _place(self, number: int, summary: Summary) -> Places:
+        epoch = self.epochs[number]
+        place = Places(stays=epoch.stays() if summary.is_flows else {})
+        is_as_it_was = RunSettings(epoch.tags).is_asked_for(self.question)
+        if is_as_it_was or summary.has_unnamed:
+            place.asked = self._add(number, WHOLE, is_asked=True, compares=is_as_it_was and not summary.is_flows)
+        else:
+            epoch.split()
+            by_unit = {
+                unit: self._add(number, unit, is_asked=True, compares=False)
+                for unit in sorted(set(epoch.units().values()))
+            }
+            place.by_service = {service: by_unit[unit] for service, unit in epoch.units().items()}
+            # Whatever names a service that no route ever had: nobody is there in this part.
+            place.asked = self._add(number, NOBODY, is_asked=True, compares=False)
+        if not is_as_it_was and not summary.is_flows:
+            place.checks = self._add(number, WHOLE, is_asked=False, compares=True)
+        return place
+
+    def _add(self, epoch: int, unit: str, *, is_asked: bool, compares: bool) -> int:
+        self.parts.append(Part(epoch, unit, is_asked, compares))
+        return len(self.parts) - 1
+
+    def replay_of(self, number: int) -> Replay:
+        """The replay of one part, at its beginning."""
+        part = self.parts[number]
+        epoch = self.epochs[part.epoch]
+        key = (epoch.broker_id, epoch.epoch)
+        question = self.question
+        if not part.is_asked:
+            kept = {name: getattr(question, name) for name in ("since_us", "until_us", "broker", "service")}
+            question = Question(**kept)
+        speeds = Speeds(self.speeds.get(key, {}))
+        return Replay(epoch, part.unit, question, speeds, by_time=key in self._by_time, compares=part.compares)
+
+
+def replay_batches(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """The results of the parts whose rows these are, each part in its order: `RESULT_SCHEMA`, a row for each part."""
+    number = -1
+    replay: Replay | None = None
+    for batch in batches:
+        parts = batch.column("part").to_numpy()
+        begin = 0
+        while begin < len(parts):
+            end = begin + int((parts[begin:] != parts[begin]).argmax()) if parts[-1] != parts[begin] else len(parts)
+            if parts[begin] != number:
+                if replay is not None:
+                    yield _result(number, replay)
+                number = int(parts[begin])
+                replay = plan.replay_of(number)
+            assert replay is not None  # it was made with the first number
+            replay.take(_columns(batch.slice(begin, end - begin)))
+            begin = end
+    if replay is not None:
+        yield _result(number, replay)
+
+
+def _columns(batch: pa.RecordBatch) -> Mapping[str, list[Any]]:
+    return {name: batch.column(name).to_pylist() for name in Row._fields}
+
+
+def _result(number: int, replay: Replay) -> pa.RecordBatch:
+    data = msgspec.json.encode(replay.result)
+    return pa.RecordBatch.from_arrays([pa.array([number], pa.int64()), pa.array([data])], schema=RESULT_SCHEMA)

@@ -1,0 +1,335 @@
+"""The replay of one unit: requests in the order in which the broker chose, the changes of its table in between.
+
+    order       1  2       3  4            choices of the broker, as the records number them
+    ended            1  2        4         a request was over after so many choices; by `seq` among its like
+    choices       J        L               a route joined, left …; likewise
+
+Every request is chosen for by the world's own dice and loads. Where it falls on the route that really had it, it ends
+when it really did; on another route it takes as long as that one's requests do, on average (`Speeds`), and ends by the
+clock. What cannot be replayed is taken as it was, and counted.
+
+Reads rows by name from Arrow batches; a worker of Spark and a test call the same function.
+"""
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from broker.events import ROUTE_SEEN
+from broker.routing.health.loads import BAD, GOOD, NEITHER
+from broker.routing.table import Route
+from broker.routing.targets import Target
+from rsocket_wire.wire.frames import SHARD
+from spark_sink.what_if.addresses import Addresses
+from spark_sink.what_if.history import COMES, WHOLE, Change, Epoch
+from spark_sink.what_if.question import Question, TagValues, copy_id
+from spark_sink.what_if.results import Compared, RouteLoad, ShardMoves, UnitResult
+from spark_sink.what_if.routing_model import World, method_name
+from spark_sink.what_if.settings import RunSettings
+
+NO_ADDRESS: Final = "no ADDRESS: it was longer than 2048 bytes, or could not be read"
+ANONYMOUS_STICKY: Final = "a sticky choice by caller, of one without a route: nobody tells such callers apart"
+BEFORE_SNAPSHOT: Final = "before the first snapshot of an epoch whose beginning is gone"
+
+_AWAITED: Final = "request_response"
+_VERDICTS: Final = {"completed": GOOD, "error": BAD}
+_UNANSWERED: Final = frozenset({"fire_and_forget", "metadata_push"})
+_CHOSEN_AGAIN: Final = frozenset({"no-route", "unhealthy", "draining"})  # refusals that another table could undo
+_LAST: Final = 1 << 62  # greater than any `seq`
+_NO_ROUTE: Final = "refused, no route"
+
+
+class Row(NamedTuple):
+    """A request, or `weight` requests of a flow."""
+
+    seq: int
+    started_us: int
+    duration_us: int
+    caller_route: str
+    route_id: str  # empty: none had it
+    service: str
+    model: str
+    routing: str
+    outcome: str
+    word: str
+    order: int
+    ended: int
+    branches: int
+    address_frame: str
+    weight: int
+
+
+class Speeds:
+    """How long requests of a model took at a route, on average, of one epoch."""
+
+    __slots__ = ("_means",)
+
+    def __init__(self, means: Mapping[tuple[str, str], float]) -> None:
+        """`means`: (route id, model) -> microseconds."""
+        self._means: Final = means
+
+    def duration_us(self, duration_us: int, model: str, real: str, other: str) -> int:
+        """How long a request would have taken at another route; as long as it did where one of them is not known.
+
+        A stream lasts as long as its caller wants, wherever it goes."""
+        if model != _AWAITED:
+            return duration_us
+        here = self._means.get((real, model), 0.0)
+        there = self._means.get((other, model), 0.0)
+        return int(duration_us * there / here) if here and there else duration_us
+
+
+class Ending:
+    """A request that is in flight: where it would have been, where it really was, or both."""
+
+    __slots__ = ("latency_us", "real", "row", "routes", "there")
+
+    def __init__(
+        self, row: Row, routes: list[Route], latency_us: int, there: "InFlight | None", real: "InFlight | None"
+    ) -> None:
+        self.row: Final = row
+        self.routes: Final = routes  # those of the replay that serve it
+        self.latency_us: Final = latency_us
+        self.there: Final = there
+        self.real: Final = real
+
+    def __lt__(self, other: "Ending") -> bool:
+        return False  # equals in a heap: rows of one flow that end at once
+
+
+class InFlight:
+    """Requests in flight at a route now."""
+
+    __slots__ = ("load", "now_n", "real_n")
+
+    def __init__(self, load: RouteLoad) -> None:
+        self.load: Final = load
+        self.now_n = 0
+        self.real_n = 0
+
+
+class Replay:
+    """One unit, from its first row to its last."""
+
+    def __init__(
+        self, epoch: Epoch, unit: str, question: Question, speeds: Speeds, *, by_time: bool, compares: bool
+    ) -> None:
+        """`by_time`: positions are microseconds and not numbers of choices, because the rows were made of flows.
+        `compares`: every choice is compared with the real one."""
+        settings = RunSettings(epoch.tags)
+        self._question: Final = question
+        self._world: Final = World(settings, question, unit)
+        self._changes: Final = epoch.changes_of(unit)
+        if unit != WHOLE:
+            self._world.know_zones(epoch.changes)
+        self._addresses: Final = Addresses(question, settings.strict_hints)
+        self._speeds: Final = speeds
+        self._by_time: Final = by_time
+        self._compares: Final = compares
+        self._begins_at: Final = self._position(epoch.begins_at) if epoch.begins_at is not None else -1
+        self._next = 0  # of the changes
+        self._change_at = self._next_change_at()
+        self._ends: list[tuple[int, int, Ending]] = []  # a heap by `ended` and `seq`; bounded by requests in flight
+        self._ends_by_time: list[tuple[int, int, Ending]] = []  # of those that went to another route
+        self._in_flight: dict[str, InFlight] = {}  # by Route Id
+        self.result: Final = UnitResult()
+
+    def take(self, columns: Mapping[str, list[Any]]) -> None:
+        """Rows, in the order of their positions, as a list for each field of `Row`."""
+        for row in map(Row._make, zip(*(columns[name] for name in Row._fields), strict=True)):
+            self._take(row)
+
+    def _take(self, row: Row) -> None:
+        result = self.result
+        result.rows += 1
+        weight = row.weight if self._is_counted(row) else 0
+        if weight:
+            result.requests += weight
+            result.first_us = min(result.first_us or row.started_us, row.started_us)
+            result.last_us = max(result.last_us, row.started_us)
+        order = row.order
+        if order:
+            self._advance(order - 1, _LAST, row.started_us)
+        else:
+            self._advance(row.ended, row.seq, row.started_us)
+        if (order or row.ended) <= self._begins_at:
+            _add(result.not_replayed, BEFORE_SNAPSHOT, weight)
+            return
+        raw = self._addresses.find(row.address_frame)
+        if not order and (not raw or row.word not in _CHOSEN_AGAIN):
+            _add(result.still_refused, row.word or row.outcome, weight)
+            return
+        if not raw:
+            self._take_as_it_was(row, weight, NO_ADDRESS)
+            return
+        target = self._world.resolve(raw)
+        if row.routing == "multicast":
+            self._to_all(row, weight, target)
+            return
+        if target.is_by_origin and target.is_sticky and not row.caller_route:
+            self._take_as_it_was(row, weight, ANONYMOUS_STICKY)
+            return
+        chosen = self._world.choose(target, row.caller_route, row.started_us) if target.refusal is None else None
+        if weight:
+            self._count(row, weight, target, chosen)
+        self._begin(row, chosen)
+
+    def _count(self, row: Row, weight: int, target: Target, chosen: Route | None) -> None:
+        """A request that was chosen for."""
+        result = self.result
+        route_id = row.route_id
+        is_same = (chosen.id_text if chosen is not None else "") == route_id
+        if self._compares:
+            name = method_name(target) if row.order else _NO_ROUTE
+            compared = result.compared.get(name)
+            if compared is None:
+                compared = result.compared[name] = Compared()
+            compared.choices += 1
+            compared.same += is_same
+        if route_id:
+            self._at(route_id, row.service).load.real_requests += weight
+        if chosen is not None:
+            self._at(chosen.id_text, chosen.service).load.requests += weight
+            if not route_id:
+                _add(result.newly_routed, chosen.service, weight)
+        elif route_id:
+            _add(result.unroutable.setdefault(row.service, {}), self._world.emptied_by(target), weight)
+        else:
+            _add(result.still_refused, row.word or row.outcome, weight)
+        if route_id and not is_same:
+            result.moved_requests += weight
+        if target.routing == SHARD and route_id:
+            moves = result.shards.get(row.service)
+            if moves is None:
+                moves = result.shards[row.service] = ShardMoves()
+            moves.requests += weight
+            moves.moved_requests += 0 if is_same else weight
+            moves.keys.add(target.shard_hash, is_moved=not is_same)
+
+    def _begin(self, row: Row, chosen: Route | None) -> None:
+        """The request is in flight: really, and as it would have been."""
+        if row.ended == row.order and row.model in _UNANSWERED:
+            return  # it was over at once
+        real = self._at(row.route_id, row.service) if row.route_id else None
+        if real is not None:
+            real.real_n += 1
+            real.load.real_peak = max(real.load.real_peak, real.real_n)
+        if chosen is None:
+            if real is not None:
+                heappush(self._ends, (row.ended, row.seq, Ending(row, [], 0, None, real)))
+            return
+        there = self._at(chosen.id_text, chosen.service)
+        chosen.load.began(row.model == _AWAITED)
+        there.now_n += 1
+        there.load.peak = max(there.load.peak, there.now_n)
+        if there is real:
+            heappush(self._ends, (row.ended, row.seq, Ending(row, [chosen], row.duration_us, there, real)))
+            return
+        if real is not None:
+            heappush(self._ends, (row.ended, row.seq, Ending(row, [], 0, None, real)))
+        latency_us = self._speeds.duration_us(row.duration_us, row.model, row.route_id, chosen.id_text)
+        heappush(
+            self._ends_by_time,
+            (row.started_us + latency_us, row.seq, Ending(row, [chosen], latency_us, there, None)),
+        )
+
+    def _to_all(self, row: Row, weight: int, target: Target) -> None:
+        """A multicast goes to all that match, whoever chooses."""
+        routes = self._world.query.members(target) if target.refusal is None else []
+        result = self.result
+        if weight:
+            result.multicast_requests += weight
+            result.real_branches += row.branches * weight
+            result.branches += len(routes) * weight
+        for route in routes:
+            route.load.began(row.model == _AWAITED)
+        if routes:
+            # Each branch has its own end, of which only the last one is recorded.
+            heappush(self._ends, (row.ended, row.seq, Ending(row, routes, 0, None, None)))
+
+    def _take_as_it_was(self, row: Row, weight: int, why: str) -> None:
+        """The request went where it really went, if that route is there."""
+        _add(self.result.not_replayed, why, weight)
+        route = self._world.find(row.route_id)
+        if row.route_id and weight:
+            load = self._at(row.route_id, row.service).load
+            load.real_requests += weight
+            load.requests += weight if route is not None else 0
+        if row.order and row.route_id:
+            self._begin(row, route)
+
+    def _advance(self, position: int, seq: int, now_us: int) -> None:
+        """Everything that happened before a request: up to this position, and up to `seq` of what has the same."""
+        by_time = self._ends_by_time
+        while by_time and by_time[0][0] <= now_us:
+            self._end(heappop(by_time)[2])
+        ends = self._ends
+        until = (position, seq)
+        while True:
+            if ends and ends[0] < self._change_at:
+                if ends[0] > until:
+                    return
+                self._end(heappop(ends)[2])
+            elif self._change_at <= until:
+                self._change()
+            else:
+                return
+
+    def _change(self) -> None:
+        """The next change of the table."""
+        change = self._changes[self._next]
+        self._world.apply(change)
+        if change.kind in COMES:
+            self._note(change)
+        self._next += 1
+        self._change_at = self._next_change_at()
+
+    def _next_change_at(self) -> tuple[int, int]:
+        if self._next == len(self._changes):
+            return (_LAST, 0)
+        change = self._changes[self._next]
+        return (self._position(change), change.seq)
+
+    def _end(self, ending: Ending) -> None:
+        row = ending.row
+        if ending.real is not None:
+            ending.real.real_n -= 1
+        if ending.there is not None:
+            ending.there.now_n -= 1
+        verdict = _VERDICTS.get(row.outcome, NEITHER)
+        ended_us = row.started_us + ending.latency_us
+        for route in ending.routes:
+            self._world.ended(route, row.model == _AWAITED, verdict, ending.latency_us, ended_us)
+
+    def _note(self, change: Change) -> None:
+        """A route is there, and its copies; also those that get no request count when loads are compared."""
+        tags = TagValues(change.tags)
+        load = self._at(change.route_id, change.service).load
+        load.was_there = True
+        load.is_there |= not self._question.is_without(tags)
+        if load.is_there:
+            for number in range(1, self._question.copies_n(tags) + 1):
+                copy = self._at(copy_id(change.route_id, number), change.service).load
+                copy.is_there = copy.is_copy = True
+
+    def _position(self, change: Change) -> int:
+        if change.kind == ROUTE_SEEN:
+            return 0  # of the snapshot that all begins with
+        return change.at_us if self._by_time else change.choices
+
+    def _is_counted(self, row: Row) -> bool:
+        question = self._question
+        if question.service and row.service != question.service:
+            return False
+        return question.since_us is None or row.started_us >= question.since_us
+
+    def _at(self, route_id: str, service: str) -> InFlight:
+        found = self._in_flight.get(route_id)
+        if found is None:
+            found = self._in_flight[route_id] = InFlight(self.result.route(route_id, service))
+        return found
+
+
+def _add(sums: dict[str, int], name: str, number: int) -> None:
+    if number:
+        sums[name] = sums.get(name, 0) + number

@@ -1,0 +1,180 @@
+"""The engine on Spark: a shuffle brings each part into its order, `mapInArrow` replays it where it lies.
+
+    records ─ mapInArrow(rows_of) ─ repartition(part) ─ sortWithinPartitions(position) ─ mapInArrow(replay_batches)
+
+Arrow batches and not pandas frames go to Python: the replay wants columns as lists, and pandas would be a second copy.
+A worker needs this package and `broker.routing`, compiled or not: both are there wherever the wheel is installed, or
+with `--py-files`. The plan, which has the routing tables' history, travels to each task whole.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from broker.events import ROUTE_SEEN
+from spark_sink.columns import Column, spark_ddl
+from spark_sink.errors import BadFolder, SinkError
+from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.layout import ARCHIVE, archived_folders, paths_for_spark
+from spark_sink.event_files.store import copies_among
+from spark_sink.schema import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.session import nothing, reason_of
+from spark_sink.tables import COLUMNS as TABLE_COLUMNS
+from spark_sink.tables import LIFECYCLE, ROUTES, table_files
+from spark_sink.tables import REQUESTS as REQUEST_TABLE
+from spark_sink.what_if.history import KINDS
+from spark_sink.what_if.local import LIFECYCLE_NAMES
+from spark_sink.what_if.parts import Plan, replay_batches
+from spark_sink.what_if.question import Question
+from spark_sink.what_if.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of
+from spark_sink.what_if.totals import TOTAL_KEYS, TOTALS, TOTALS_SQL
+
+MAX_TASKS: Final = 64  # of the replay
+ROWS_PER_TASK: Final = 100_000  # some seconds of work; a task for each part would be too many small ones
+# Of segments: rows that the name of their file tells; a copy under another name is none.
+OWN: Final = "startswith(_metadata.file_name, concat(broker_id, '-', epoch, '-'))"
+_KINDS: Final = ", ".join(str(kind) for kind in sorted(KINDS))
+_LIFECYCLE_SQL: Final = {"at_us": "unix_micros(at) AS at_us", "choices": "coalesce(choices, 0L) AS choices"}
+_SEEN_SQL: Final = {
+    "kind": f"{ROUTE_SEEN}L AS kind",
+    "at_us": "unix_micros(seen_at) AS at_us",
+    "choices": "0L AS choices",
+    "reason": "'' AS reason",
+    "detail": "'' AS detail",
+}
+
+
+class OnSpark:
+    """Events or tables, read and replayed by a Spark session."""
+
+    def __init__(self, session: Any, *, events: str, tables: str, question: Question) -> None:
+        """One of the two folders, a path here or a URI that Spark knows; the other one empty."""
+        self._session: Final = session
+        self._events: Final = events
+        self._tables: Final = tables
+        self._until_us: Final = question.until_us
+        self.problems: list[str] = []  # sentences: files that were passed over
+        self._known: Any = None  # the DataFrame of records, once somebody has asked
+
+    def lifecycle(self) -> pa.Table:
+        if self._events:
+            events = self._segments(LIFECYCLES)
+        else:
+            events = self._table(LIFECYCLE)
+        rows = events.where(f"kind IN ({_KINDS})").selectExpr(*_select(_LIFECYCLE_SQL))
+        if self._tables:
+            rows = rows.unionByName(self._table(ROUTES).selectExpr(*_select(_SEEN_SQL)))
+        return self._collected(rows)
+
+    def totals(self) -> pa.Table:
+        from pyspark.sql import functions as F  # optional: the extra spark
+
+        made = {"sum": F.sum, "max": F.max}
+        sums = [made[how](name).alias(f"{name}_{how}") for name, how in TOTALS]
+        rows = self._records().selectExpr("*", *(f"{sql} AS {name}" for name, sql in TOTALS_SQL.items()))
+        return self._collected(rows.groupBy(*TOTAL_KEYS).agg(F.count("*").alias("count_all"), *sums))
+
+    def replay(self, plan: Plan) -> pa.Table:
+        places = plan.places
+        rows = self._records().mapInArrow(Prepare(places), _ddl(ROW_SCHEMA))
+        tasks = min(MAX_TASKS, len(plan.parts), 1 + plan.rows // ROWS_PER_TASK)
+        shuffled = rows.repartition(tasks, "part").sortWithinPartitions("part", "position", "seq")
+        return self._collected(shuffled.mapInArrow(Run(plan), _ddl(RESULT_SCHEMA)))
+
+    def _records(self) -> Any:
+        """The requests of all epochs that have some, and the flows of the others."""
+        if self._known is None:
+            if self._tables:
+                records = self._table(REQUEST_TABLE).selectExpr(*records_sql(REQUEST_SQL))
+            else:
+                requests = self._segments(REQUESTS).selectExpr(*records_sql(REQUEST_SQL))
+                flows = self._segments(FLOWS).selectExpr(*records_sql(FLOW_SQL))
+                keys = requests.select("broker_id", "epoch").distinct()
+                records = requests.unionByName(flows.join(keys, ["broker_id", "epoch"], "left_anti"))
+            if self._until_us is not None:
+                records = records.where(f"started_us < {self._until_us}L")
+            self._known = records
+        return self._known
+
+    def _segments(self, source: str) -> Any:
+        """The segments of a source, also those in the archive."""
+        columns = COLUMNS[source]
+        if "://" not in self._events:
+            root = Path(self._events).absolute()
+            listing = list_folder(root, (source,))
+            wrong = [f"{root / place} is passed over: it is not named like a segment" for place in listing.foreign]
+            copies = copies_among(root, listing.files)
+            wrong += [f"{path} is passed over: {why}" for path, why in copies.items()]
+            self.problems.extend(each for each in wrong if each not in self.problems)
+            folders = [root / source, *archived_folders(root, (source,))]
+            paths = [path for folder in folders if folder.is_dir() for path in paths_for_spark(folder, copies)]
+            return self._read(columns, [f"file://{path}" for path in paths], OWN)
+        # Other file systems do not tell what is below a folder without Spark.
+        live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)
+        below = f"{OWN} AND _metadata.file_path LIKE '%/{source}/%'"
+        return live.unionByName(self._try(columns, f"{self._events.rstrip('/')}/{ARCHIVE}", below, is_deep=True))
+
+    def _table(self, table: str) -> Any:
+        columns = TABLE_COLUMNS[table]
+        if "://" in self._tables:
+            return self._try(columns, f"{self._tables.rstrip('/')}/{table}", is_deep=True)
+        folder = Path(self._tables).absolute() / table
+        table_files(folder.parent, table)  # or Spark waits for what is no file
+        return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
+
+    def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:
+        """`only`: rows for which this holds."""
+        if not paths:
+            return nothing(self._session, columns)
+        reader = self._session.read.schema(spark_ddl(columns)).option("pathGlobFilter", "*.parquet")
+        return reader.option("recursiveFileLookup", str(is_deep).lower()).parquet(*paths).where(only)
+
+    def _try(self, columns: Sequence[Column], path: str, only: str = "true", *, is_deep: bool = False) -> Any:
+        """Empty where there is no such folder."""
+        from pyspark.errors import AnalysisException  # optional: the extra spark
+
+        try:
+            return self._read(columns, [path], only, is_deep=is_deep)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise BadFolder(f"{path} cannot be read: {reason_of(error)}") from error
+            return nothing(self._session, columns)
+
+    def _collected(self, frame: Any) -> pa.Table:
+        try:
+            return frame.toArrow()
+        except Exception as error:  # py4j's errors have no tree of their own
+            raise SinkError(f"Spark could not replay: {reason_of(error)}") from error
+
+
+class Prepare:
+    """What a task does with records: `rows_of`."""
+
+    def __init__(self, places: Any) -> None:
+        self._places: Final = places
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for rows in rows_of(pa.Table.from_batches([batch]), self._places):
+                yield from rows.to_batches()
+
+
+class Run:
+    """What a task does with the rows of its parts: `replay_batches`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan: Final = plan
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replay_batches(batches, self._plan)
+
+
+def _select(sql: dict[str, str]) -> list[str]:
+    return [sql.get(name, name) for name in LIFECYCLE_NAMES]
+
+
+def _ddl(schema: pa.Schema) -> str:
+    kinds = {pa.int64(): "bigint", pa.string(): "string", pa.binary(): "binary"}
+    return ", ".join(f"`{field.name}` {kinds[field.type]}" for field in schema)

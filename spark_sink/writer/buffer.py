@@ -1,0 +1,97 @@
+"""Frames that are not in the log yet: while the folder cannot be written they wait in memory, up to a bound.
+
+Beyond it the newest are dropped; as soon as there is room one EventsDropped event tells how many records are missing.
+Knows no file.
+"""
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from broker.events import EVENTS_DROPPED, LifecycleEvent
+from spark_sink.writer.batches import FrameRows
+from spark_sink.writer.frames import decode_rows
+
+SECONDS_PER_HOUR: Final = 3600
+
+
+class HeldFrame:
+    """A frame that came, and what is in it."""
+
+    __slots__ = ("frame", "hour", "number", "records", "rows")
+
+    def __init__(self, number: int, frame: bytes, records: int, rows: FrameRows, wall_s: float) -> None:
+        self.number: Final = number
+        self.frame: Final = frame
+        self.records: Final = records  # of the broker; 0: it tells a gap
+        self.rows: Final = rows
+        self.hour: Final = int(wall_s // SECONDS_PER_HOUR)  # wall clock hours since the epoch when it came
+
+
+class Gap:
+    """Records that were dropped and not told yet."""
+
+    __slots__ = ("first_seq", "last_number", "last_seq", "records", "requests")
+
+    def __init__(self, first_seq: int) -> None:
+        self.records = 0
+        self.requests = 0
+        self.first_seq: Final = first_seq
+        self.last_seq = first_seq
+        self.last_number = 0
+
+    def add(self, dropped: HeldFrame) -> None:
+        """One more frame of them."""
+        self.records += dropped.records
+        self.requests += dropped.rows.requests
+        self.last_seq = max(self.last_seq, dropped.rows.last_seq)
+        self.last_number = dropped.number
+
+    def told(self, wall_s: float) -> HeldFrame:
+        """One EventsDropped event in a frame; it takes the place, and the number, of the last record that it tells."""
+        event = LifecycleEvent(
+            EVENTS_DROPPED,
+            self.last_seq,
+            int(wall_s * 1000),
+            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
+            reason="folder-unwritable",
+            detail=f"{self.records} records did not fit into memory while the events folder could not be written",
+            requests=self.requests,
+        )
+        frame = msgspec.msgpack.encode([event.row()])
+        return HeldFrame(self.last_number, frame, 0, FrameRows(decode_rows(frame), {}), wall_s)
+
+
+class Held:
+    """In the order in which they came."""
+
+    __slots__ = ("_frames", "_max_bytes", "bytes", "gap")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes: Final = max_bytes
+        self._frames: Final[deque[HeldFrame]] = deque()
+        self.bytes = 0  # of the frames
+        self.gap: Gap | None = None  # behind the frames, since the bound was reached; None: nothing was dropped
+
+    def add(self, frame: HeldFrame) -> None:
+        """It is the newest. While a gap is open everything is dropped, so that one event tells one gap."""
+        if self.gap is None and self.bytes + len(frame.frame) <= self._max_bytes:
+            self._frames.append(frame)
+            self.bytes += len(frame.frame)
+            return
+        if self.gap is None:
+            self.gap = Gap(frame.rows.first_seq)
+        self.gap.add(frame)
+
+    def oldest(self) -> HeldFrame | None:
+        """The one that goes into the log next."""
+        return self._frames[0] if self._frames else None
+
+    def remove_oldest(self) -> None:
+        """It is in the log."""
+        self.bytes -= len(self._frames.popleft().frame)
+
+    def flow_numbers(self) -> set[int]:
+        """That the frames name."""
+        return {number for frame in self._frames for number in frame.rows.flow_numbers}

@@ -1,0 +1,394 @@
+"""Frames in, segments out: what the writer process does, as a machine without a clock.
+
+    frame ──> checked ──> waiting ──append──> log (open) ──roll──> logs (closed) ──seal──> segments, one of each source
+                          memory, bounded     <events>/_tmp                               then the log is removed
+
+A frame is safe when it is in the log. A log is closed when it is `roll_s` old, `roll_bytes` large or the wall clock's
+hour changes; it becomes at most one segment per source, of its number. It is removed only after the next log is
+there, whose head says what came before: so a writer that was killed at any point leaves on disk what it had taken and
+nothing twice, and the next writer, which begins with the logs that it finds, knows which frames it need not take again.
+
+Of other brokers, several of which may share the folder, a writer takes only logs that nobody has had for a while.
+
+What cannot be written waits and is tried again at growing pauses: frames in memory (`held`), closed logs on the disk
+(`closed`).
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from broker.events import BROKER_STOPPED
+from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, next_number, recover
+from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
+from spark_sink.schema import COLUMNS
+from spark_sink.writer.batches import FrameRows
+from spark_sink.writer.broker_died import died_frame
+from spark_sink.writer.buffer import Held, HeldFrame
+from spark_sink.writer.closed_logs import ClosedLog, foreign_files, foreign_logs, found_logs, own_logs
+from spark_sink.writer.frames import Header, decode_rows
+from spark_sink.writer.retention import Keep, Retention
+from spark_sink.writer.state import MAX_ERROR_TEXT, Settings, WriterState
+
+FIRST_RETRY_S: Final = 0.5
+LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
+MAX_DEFINITIONS: Final = 200_000  # of flows; three times what a broker has in use, the longest unused are forgotten
+ADOPT_S: Final = 300.0  # between looks for logs of others; ten tries of a broker to start a new writer
+NEXT_ORPHAN_S: Final = 1.0
+LOOK_S: Final = 30.0  # between looks at what need not be kept
+MAX_NAMED: Final = 5  # files that are named in one sentence
+NEVER: Final = float("inf")
+KEEP_ALL: Final = Keep()
+
+
+class _Retry:
+    """Pauses between tries of one thing that fails."""
+
+    __slots__ = ("at", "pause_s")
+
+    def __init__(self) -> None:
+        self.at = NEVER  # monotonic; inf: it does not fail
+        self.pause_s = 0.0
+
+    def failed(self, now: float) -> None:
+        self.pause_s = min(max(FIRST_RETRY_S, self.pause_s * 2), LAST_RETRY_S)
+        self.at = now + self.pause_s
+
+    def succeeded(self) -> None:
+        self.at, self.pause_s = NEVER, 0.0
+
+
+class Writer:
+    """Time comes in as parameters (`now` monotonic, `wall_s` since the epoch, seconds)."""
+
+    def __init__(
+        self,
+        events: Path,
+        header: Header,
+        *,
+        disk: Disk,
+        say: Callable[[str], None],
+        settings: Settings,
+        keep: Keep = KEEP_ALL,
+        say_well: Callable[[str], None] | None = None,
+    ) -> None:
+        """`say` takes sentences for people, `say_well` those of what is well again (None: `say`). Call `begin` before
+        the first frame."""
+        self._events: Final = events
+        self._header: Final = header
+        self._disk: Final = disk
+        self._say: Final = say
+        self._say_well: Final = say_well or say
+        self._settings: Final = settings
+        self._came = header.first_frame - 1  # number of the last frame that came
+        self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
+        self._forget_above = 2 * MAX_DEFINITIONS  # of them, where no log can be closed
+        self._held: Final = Held(settings.max_held_bytes)
+        self._has_stopped = False  # the broker has said BrokerStopped
+        self._ended_at_s: float | None = None  # when the input ended without it, wall clock; None: it has not
+        self._wal: Wal | None = None  # None: there is no open log
+        self._frames: list[FrameRows] = []  # in the open log
+        self._ledger = Ledger()  # of the open log alone
+        self._hour = 0  # of the first frame in the open log
+        self._roll_at = NEVER  # when the first frame in the open log is roll_s old
+        self._sync_at = NEVER  # monotonic; inf: the log has nothing that is not on the disk
+        self._closed: Final[deque[ClosedLog]] = deque()
+        self._foreign: dict[Path, int] = {}  # logs of other runs at the last look, and when they were changed, ns
+        self._orphans: list[Path] = []  # those that nobody comes for; a living writer may have them all the same
+        self._adopt_at = NEVER  # monotonic; inf: `begin` was not called
+        self._total = Ledger()  # of the epoch, up to the end of the open log
+        self._retention: Final = Retention(events, keep, disk, say, self._say_well)
+        self._look_at = 0.0 if keep.is_bounded else NEVER  # monotonic
+        self._appending: Final = _Retry()
+        self._sealing: Final = _Retry()
+        self._dropped = 0  # told since the failure began
+        self._failing_since = 0.0  # monotonic, meaningful while state.error says something
+        self._state: Final = WriterState(next_number=self._first_number())
+
+    @property
+    def state(self) -> WriterState:
+        """As it is when it is asked for; the same object each time."""
+        unsealed = Ledger()
+        unsealed.add(self._ledger)
+        for closed in self._closed:
+            if closed.is_own:
+                unsealed.add(closed.ledger)
+        state, total, gap = self._state, self._total, self._held.gap
+        state.held_bytes = self._held.bytes
+        state.frames = total.frames
+        state.sealed = total.records - unsealed.records
+        state.sealed_requests = total.requests - unsealed.requests
+        state.dropped = total.dropped + (gap.records if gap is not None else 0)
+        state.dropped_requests = total.dropped_requests + (gap.requests if gap is not None else 0)
+        state.wal_bytes = self._ledger_bytes() + sum(closed.wal_bytes for closed in self._closed)
+        return state
+
+    # In
+
+    def begin(self, now: float, wall_s: float) -> None:
+        """Find what writers that were killed left behind, and make segments of it."""
+        for source in COLUMNS:
+            recover(self._events / source, f"{self._header.broker_id}-", wall_s, self._disk)
+        self._find(own_logs(self._events, self._header))
+        self._adopt_at = now + ADOPT_S
+        self._total.frames = max(self._total.frames, self._came)
+        self._seal_closed(now)
+        self._tell_foreign_files()
+
+    def take(self, frame: bytes, now: float, wall_s: float) -> None:
+        """A frame of rows. BadFrame: it is none; nothing of it is kept. One that an earlier writer took is passed over,
+        one of definitions alone has no number."""
+        rows = FrameRows(decode_rows(frame), self._known)
+        if len(self._known) > self._forget_above:  # else they are forgotten with the next log
+            self._forget_unused(rows.flow_numbers)
+        if rows.records == 0:
+            return
+        if any(row.kind == BROKER_STOPPED for row in rows.lifecycles):
+            self._has_stopped = True
+        self._came += 1
+        if self._came <= self._total.frames:
+            return
+        self._held.add(HeldFrame(self._came, frame, rows.records, rows, wall_s))
+        if self._appending.at == NEVER:
+            self._append_all(now, wall_s)
+
+    def tick(self, now: float, wall_s: float) -> None:
+        """Time passed: do what is due."""
+        if now >= self._appending.at:
+            self._append_all(now, wall_s)
+        if now >= self._roll_at and self._sealing.at == NEVER:
+            self._roll()
+            self._seal_closed(now)
+        elif now >= self._sealing.at:
+            self._seal_closed(now)
+        if now >= self._adopt_at:
+            self._adopt(now)
+        if now >= self._look_at:
+            self._retention.look(wall_s, self._state)
+            self._look_at = now + LOOK_S
+        if now >= self._sync_at and self._wal is not None:
+            self._sync(self._wal, now)
+
+    def next_deadline(self) -> float:
+        """When to tick at the latest, monotonic; inf: nothing waits."""
+        roll_at = self._roll_at if self._sealing.at == NEVER else NEVER
+        return min(roll_at, self._appending.at, self._sealing.at, self._sync_at, self._look_at, self._adopt_at)
+
+    def seal_all(self, now: float, wall_s: float) -> bool:
+        """Make segments of all that came, and tell a gap. False: it cannot be done now."""
+        is_done = self._append_all(now, wall_s)
+        self._roll()
+        return self._seal_closed(now) and is_done
+
+    def tell_died(self, now: float, wall_s: float) -> None:
+        """There is no more input. A broker that has not said BrokerStopped by now has died, and that is the last event.
+        One that said nothing at all was never there."""
+        if not self._has_stopped:
+            self._ended_at_s = wall_s
+        self._append_all(now, wall_s)
+
+    def end(self) -> None:
+        """After `seal_all` said True: remove the log, which has nothing in it."""
+        if self._wal is not None:
+            try:
+                self._disk.remove(self._wal.path)
+            finally:
+                self._disk.close(self._wal.handle)
+                self._wal = None
+
+    # Waiting -> log
+
+    def _append_all(self, now: float, wall_s: float) -> bool:
+        """Write what waits into the log, then tell a gap. False: the log cannot be written."""
+        try:
+            while (frame := self._held.oldest()) is not None:
+                self._append(frame, now)
+                self._held.remove_oldest()
+            if (gap := self._held.gap) is not None:
+                self._append(gap.told(wall_s), now)
+                self._dropped += gap.records
+                self._held.gap = None
+            if self._ended_at_s is not None and self._total.seq and not self._total.is_over:
+                told = died_frame(self._total.seq + 1, self._ended_at_s)
+                self._append(HeldFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
+        except OSError as error:
+            self._appending.failed(now)
+            self._failed(error, now)
+            return False
+        self._appending.succeeded()
+        self._healed(now)
+        return True
+
+    def _append(self, frame: HeldFrame, now: float) -> None:
+        if self._frames and (frame.hour != self._hour or self._ledger_bytes() >= self._settings.roll_bytes):
+            self._roll()
+            if self._sealing.at == NEVER:
+                self._seal_closed(now)
+        self._leave_room(len(frame.frame))
+        wal = self._open_wal()
+        defined = {row.flow for row in frame.rows.definitions}
+        needed = [self._known[number] for number in frame.rows.flow_numbers.difference(wal.defined, defined)]
+        data = encode_wal_frame(frame.number, frame.records, frame.frame)
+        if needed:
+            data = encode_wal_frame(0, 0, msgspec.msgpack.encode(needed)) + data
+        wal.append(data)
+        wal.defined.update(defined, (row.flow for row in needed))
+        if not self._frames:
+            self._hour = frame.hour
+            self._roll_at = now + self._settings.roll_s
+        if self._settings.sync_s and self._sync_at == NEVER:
+            self._sync_at = now + self._settings.sync_s
+        self._frames.append(frame.rows)
+        added = ledger_of(frame.number, frame.records, frame.rows)
+        self._ledger.add(added)
+        self._total.add(added)
+
+    def _leave_room(self, size: int) -> None:
+        least = self._settings.min_free_bytes
+        if least and (free := self._disk.free_bytes(_existing(self._events))) < least + size:
+            raise OSError(f"{free >> 20} MiB are free, {least >> 20} MiB are left to others")
+
+    def _open_wal(self) -> Wal:
+        while self._wal is None:
+            number = self._state.next_number
+            name = wal_name(self._header.broker_id, self._header.epoch, number)
+            head = WalHead(self._header, self._total)
+            with contextlib.suppress(FileExistsError, BlockingIOError):  # then the number is somebody's
+                self._wal = Wal(self._events / LOG_FOLDER / name, head, self._disk)
+            self._state.next_number += 1
+        return self._wal
+
+    def _sync(self, wal: Wal, now: float) -> None:
+        try:
+            wal.sync()
+        except OSError as error:
+            self._say(f"{wal.path} cannot be synced to the disk ({error})")
+        self._sync_at = NEVER
+
+    def _ledger_bytes(self) -> int:
+        return self._wal.bytes if self._wal is not None else 0
+
+    def _roll(self) -> None:
+        """Close the log, if anything is in it."""
+        if self._wal is None or not self._frames:
+            return
+        wal, self._wal = self._wal, None
+        number = log_parts_of(wal.path.name)[1]
+        frames = None if self._closed else self._frames  # others wait before it: it is read again when its turn comes
+        self._closed.append(
+            ClosedLog(wal.path, wal.handle, number, self._header, wal.before, self._ledger, wal.bytes, frames)
+        )
+        self._frames = []
+        self._ledger = Ledger()
+        self._roll_at = self._sync_at = NEVER
+        self._forget_unused()
+
+    # Log -> segments
+
+    def _seal_closed(self, now: float) -> bool:
+        """Make segments of the closed logs. False: one cannot be written now."""
+        while self._closed:
+            closed = self._closed[0]
+            try:
+                made = closed.seal(self._events, self._known, self._disk)
+                self._open_wal()  # its head says what came before, which nothing else does once the log is gone
+                self._disk.remove(closed.path)
+            except OSError as error:
+                closed.frames = None  # what waits for a disk waits on it
+                self._sealing.failed(now)
+                self._failed(error, now)
+                return False
+            self._disk.close(closed.handle)
+            self._closed.popleft()
+            self._state.segments += made
+            if closed.is_own:
+                self._state.sealed_seq = max(self._state.sealed_seq, closed.ledger.seq)
+        self._sealing.succeeded()
+        self._healed(now)
+        with contextlib.suppress(OSError):
+            self._state.free_bytes = self._disk.free_bytes(_existing(self._events))
+        return True
+
+    # What others left
+
+    def _adopt(self, now: float) -> None:
+        """A log of another run that nobody has touched for a whole pause: no writer of its broker comes for it any
+        more. One that came would miss the counts in it, and would take again what is there already. One log at a time,
+        so that the pipe has not to wait for long."""
+        if not self._orphans:
+            found = foreign_logs(self._events, self._header)
+            self._orphans = [path for path, changed in found.items() if self._foreign.get(path) == changed]
+            self._foreign = found
+        if self._orphans:
+            self._find([self._orphans.pop(0)])
+        self._adopt_at = now + (NEXT_ORPHAN_S if self._orphans else ADOPT_S)
+        if self._sealing.at == NEVER:
+            self._seal_closed(now)
+
+    def _find(self, paths: Sequence[Path]) -> None:
+        for log, before in found_logs(paths, self._header, self._disk, self._say):
+            self._found(log, before)
+
+    def _found(self, log: ClosedLog, before: Ledger) -> None:
+        self._closed.append(log)
+        self._state.recovered += log.ledger.records
+        self._state.torn_bytes += log.torn_bytes
+        if log.is_own:
+            self._total = Ledger()
+            self._total.add(before)
+            self._total.add(log.ledger)
+            self._state.next_number = max(self._state.next_number, log.number + 1)
+
+    def _tell_foreign_files(self) -> None:
+        names = [str(path.relative_to(self._events)) for path in foreign_files(self._events)]
+        if names:
+            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+            self._say(f"{self._events} holds files that are none of ours: {', '.join(names[:MAX_NAMED])}{more}")
+
+    def _first_number(self) -> int:
+        """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""
+        in_folder = (next_number(self._events / one, self._header.broker_id, self._header.epoch) for one in COLUMNS)
+        return max(self._header.first_number, *in_folder)
+
+    # Counts and sentences
+
+    def _forget_unused(self, coming: Iterable[int] = ()) -> None:
+        """`coming`: flows that the frame names that is just being taken."""
+        if len(self._known) <= MAX_DEFINITIONS:
+            return
+        used = self._held.flow_numbers()
+        used.update(coming)
+        used.update(number for frame in self._frames for number in frame.flow_numbers)
+        for closed in self._closed:
+            used.update(number for frame in closed.frames or () for number in frame.flow_numbers)
+        for number in used:
+            self._known[number] = self._known.pop(number)
+        for number in list(self._known)[: len(self._known) - max(MAX_DEFINITIONS, len(used))]:
+            del self._known[number]
+        self._forget_above = len(self._known) + MAX_DEFINITIONS
+
+    def _failed(self, error: OSError, now: float) -> None:
+        is_new = not self._state.error
+        self._state.error = str(error)[:MAX_ERROR_TEXT]
+        if is_new:  # said once per failure, not per try
+            self._failing_since = now
+            held = f"at most {self._settings.max_held_bytes >> 20} MiB of records wait in memory"
+            self._say(f"{self._events} cannot be written ({error}); {held} and it is tried again")
+
+    def _healed(self, now: float) -> None:
+        if self._state.error and self._appending.at == NEVER and self._sealing.at == NEVER:
+            self._state.error = ""
+            lost = f"{self._dropped} records were dropped" if self._dropped else "nothing was lost"
+            self._say_well(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
+            self._dropped = 0
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder

@@ -1,0 +1,172 @@
+"""How long segments are kept, and the readers that must have read them before.
+
+    <events>/_readers/<name>.json     {"archives": true}                          it has read what lies in the archive
+                                      {"read": {"flows/<broker>-<epoch>": 41}}    or each stream up to this number
+
+A reader declares itself with such a file and writes it again as it goes on; when it was written last is when the reader
+was heard last. A segment is removed when it is too old, or the oldest while all together are too large; never while a
+declared reader has not read it. Where nobody declares himself, age and size alone decide.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from spark_sink.errors import NoFile
+from spark_sink.event_files.layout import Disk, archived_folders, open_file, parts_of, seal
+from spark_sink.schema import COLUMNS
+from spark_sink.writer.state import WriterState
+
+READERS: Final = "_readers"
+READER_SUFFIX: Final = ".json"
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """What is kept. 0 is no bound."""
+
+    keep_s: float = 0.0  # of a segment, since it was sealed
+    keep_bytes: int = 0  # of all segments, the archive included
+    reader_timeout_s: float = 86_400.0  # after which a reader that says nothing is told of
+    ignores_silent: bool = False  # such a reader keeps nothing any more
+
+    @property
+    def is_bounded(self) -> bool:
+        """Is anything ever removed?"""
+        return self.keep_s > 0 or self.keep_bytes > 0
+
+
+class Reading(msgspec.Struct, forbid_unknown_fields=True):
+    """What a reader says of itself, in its file."""
+
+    archives: bool = False  # it moves what it has read into the archive
+    read: dict[str, int] = {}  # "<source>/<broker>-<epoch>" -> all segments up to this number
+
+
+class Reader:
+    """A declared reader."""
+
+    __slots__ = ("heard_s", "name", "reading")
+
+    def __init__(self, name: str, reading: Reading, heard_s: float) -> None:
+        self.name: Final = name
+        self.reading: Final = reading
+        self.heard_s: Final = heard_s  # wall time, seconds since the epoch
+
+    def has_read(self, segment: "Segment") -> bool:
+        """Will it never want this segment again?"""
+        return segment.is_archived or self.reading.read.get(segment.stream, 0) >= segment.number
+
+
+class Segment:
+    """A sealed file."""
+
+    __slots__ = ("is_archived", "number", "path", "sealed_s", "size", "stream")
+
+    def __init__(self, path: Path, source: str, sealed_s: float, size: int, *, is_archived: bool) -> None:
+        stream, self.number = parts_of(path.name)
+        self.path: Final = path
+        self.stream: Final = f"{source}/{stream}"
+        self.sealed_s: Final = sealed_s
+        self.size: Final = size
+        self.is_archived: Final = is_archived
+
+
+def declare(events: Path, name: str, reading: Reading) -> None:
+    """Say, as a reader, what is read; also when nothing is new, as a sign of life. OSError: it is not said."""
+    seal(events / READERS, f"{name}{READER_SUFFIX}", msgspec.json.encode(reading), Disk())
+
+
+class Retention:
+    """Looks through the folders when it is told to, and removes what need not be kept."""
+
+    def __init__(
+        self,
+        events: Path,
+        keep: Keep,
+        disk: Disk,
+        say: Callable[[str], None],
+        say_well: Callable[[str], None] | None = None,
+    ) -> None:
+        """`say` and `say_well` as of the Writer."""
+        self._events: Final = events
+        self._keep: Final = keep
+        self._disk: Final = disk
+        self._say: Final = say
+        self._say_well: Final = say_well or say
+        self._silent: set[str] = set()  # readers that were told of
+        self._bad: set[str] = set()  # files that were told of
+
+    def look(self, wall_s: float, state: WriterState) -> None:
+        """Remove what is due; `state` gets the counts. `wall_s`: seconds since the epoch."""
+        readers = self._respected(wall_s)
+        segments = sorted(self._segments(), key=lambda segment: (segment.sealed_s, segment.path.name))
+        total = sum(segment.size for segment in segments)
+        state.unread_bytes = 0
+        for segment in segments:
+            is_old = self._keep.keep_s > 0 and wall_s - segment.sealed_s > self._keep.keep_s
+            if not is_old and not 0 < self._keep.keep_bytes < total:
+                break  # those that follow are younger
+            if all(reader.has_read(segment) for reader in readers):
+                try:
+                    self._disk.remove(segment.path)
+                except OSError as error:
+                    if segment.path.name not in self._bad:
+                        self._say(f"{segment.path} is to be removed and cannot be: {error}")
+                        self._bad.add(segment.path.name)
+                    continue
+                total -= segment.size
+                state.removed += 1
+            else:
+                state.unread_bytes += segment.size
+        state.silent_readers = len(self._silent)
+
+    def _respected(self, wall_s: float) -> list[Reader]:
+        readers = list(self._readers())
+        silent = {one.name for one in readers if wall_s - one.heard_s > self._keep.reader_timeout_s}
+        for name in sorted(silent - self._silent):
+            does = "it keeps nothing any more" if self._keep.ignores_silent else "what it has not read is kept"
+            self._say(f"the reader {name} has said nothing for {self._keep.reader_timeout_s:.0f} s; {does}")
+        for name in sorted(self._silent - silent):
+            self._say_well(f"the reader {name} is heard again, or gone")
+        self._silent = silent
+        return [one for one in readers if not (self._keep.ignores_silent and one.name in silent)]
+
+    def _readers(self) -> Iterator[Reader]:
+        for path in sorted((self._events / READERS).glob(f"[!.]*{READER_SUFFIX}")):
+            try:
+                with open_file(path) as opened:
+                    heard_s = os.fstat(opened.fileno()).st_mtime
+                    reading = msgspec.json.decode(opened.read(), type=Reading)
+            except FileNotFoundError:
+                continue
+            except (OSError, NoFile, msgspec.MsgspecError, UnicodeDecodeError) as error:
+                reading, heard_s = Reading(), 0.0  # somebody wants something: nothing of it is read
+                if path.name not in self._bad:
+                    self._say(f"{path} does not say what is read, so all is kept for it: {error}")
+                    self._bad.add(path.name)
+            yield Reader(path.stem, reading, heard_s)
+
+    def _segments(self) -> Iterator[Segment]:
+        for source in COLUMNS:
+            yield from _in_folder(self._events / source, source, is_archived=False)
+        for folder in archived_folders(self._events, COLUMNS):
+            yield from _in_folder(folder, folder.name, is_archived=True)
+
+
+def _in_folder(folder: Path, source: str, *, is_archived: bool) -> Iterator[Segment]:
+    try:
+        entries = os.scandir(folder)
+    except OSError:
+        return  # there is none
+    with entries:
+        for entry in entries:
+            if not parts_of(entry.name)[1] or not entry.is_file(follow_symlinks=False):
+                continue
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # a reader has moved it meanwhile
+            yield Segment(folder / entry.name, source, found.st_mtime, found.st_size, is_archived=is_archived)

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from broker.events import DEFINITION_FIELDS, FLOW_FIELDS, KIND_NAMES, LIFECYCLE_FIELDS, REQUEST_FIELDS
+from spark_sink import schema, tables
+from spark_sink.columns import Column, markdown_table
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns", [*schema.COLUMNS.values(), *tables.COLUMNS.values()])
+def test_document_shows_the_columns_of_every_file_and_table(columns: tuple[Column, ...]) -> None:
+    assert markdown_table(columns) in DOCUMENT
+
+
+def test_document_names_every_kind_of_event() -> None:
+    assert all(f"| {number} | {name} |" in DOCUMENT for number, name in KIND_NAMES.items())
+
+
+@pytest.mark.parametrize(
+    "fields, columns_of, columns",
+    [
+        (FLOW_FIELDS, schema.FLOW_FIELD_COLUMNS, schema.FLOW_COLUMNS),
+        (LIFECYCLE_FIELDS, schema.LIFECYCLE_FIELD_COLUMNS, schema.LIFECYCLE_COLUMNS),
+    ],
+)
+def test_every_field_of_a_record_has_its_columns_once(
+    fields: tuple[str, ...],
+    columns_of: dict[str, tuple[Column, ...]],
+    columns: tuple[Column, ...],
+) -> None:
+    expected = [column.name for name in fields for column in columns_of[name]]
+    assert sorted(column.name for column in columns) == sorted(["broker_id", "broker_name", "epoch", *expected])
+
+
+def test_every_field_of_a_request_and_of_its_flow_has_a_column() -> None:
+    made = {"started_at_us": "started_at", "flow": "service"}  # a flow becomes the columns of its definition
+    names = {made.get(name, name) for name in (*REQUEST_FIELDS, *DEFINITION_FIELDS)}
+    assert {column.name for column in schema.REQUEST_COLUMNS} == names | {
+        *("broker_id", "broker_name", "epoch", "at", "weight")
+    }
+
+
+def test_a_column_has_one_type_in_all_files() -> None:
+    kinds = {(column.name, column.kind) for columns in schema.COLUMNS.values() for column in columns}
+    assert len(kinds) == len({name for name, _ in kinds})
+
+
+@pytest.mark.parametrize("source", [schema.FLOWS, schema.LIFECYCLES, schema.REQUESTS])
+def test_every_number_is_a_bigint_and_every_time_is_utc_in_microseconds(source: str) -> None:
+    kinds = {str(field.type) for field in schema.ARROW_SCHEMAS[source]}
+    assert kinds <= {
+        "string",
+        "int64",
+        "timestamp[us, tz=UTC]",
+        "list<item: int64>",
+        "list<element: int64>",
+        str(pa.map_(pa.string(), pa.string())),
+    }
+
+
+def test_spark_and_arrow_name_the_same_columns_in_the_same_order() -> None:
+    for source, columns in schema.ARROW_SCHEMAS.items():
+        assert [column.split(" ")[0] for column in schema.SPARK_SCHEMAS[source].split(", ")] == columns.names

@@ -1,0 +1,46 @@
+"""Tables with the lifecycle events of histories, as the pipeline makes them."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.events import ROUTE_SEEN, LifecycleEvent
+from spark_sink.event_files.layout import Disk, seal
+from spark_sink.publishing import by_day, table_bytes
+from spark_sink.schema import LIFECYCLES
+from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, date_folder, table_schema
+from spark_sink.writer.batches import FrameRows, tables_of
+from spark_sink.writer.frames import decode_rows
+from tests.spark_sink.time_travel.histories import History, frame_of
+
+
+def write_tables(tables: Path, *histories: History, batch_rows: int = 500) -> None:
+    """In batches of so many rows."""
+    batch = 0
+    for history in histories:
+        rows = [row for row in history.rows if isinstance(row, LifecycleEvent)]
+        for start in range(0, len(rows), batch_rows):
+            known: dict[int, Any] = {}
+            frame = FrameRows(decode_rows(frame_of(rows[start : start + batch_rows])), known)
+            lifecycle = tables_of(history.header, [frame], known)[LIFECYCLES]
+            seen = lifecycle.filter(pc.equal(lifecycle["kind"], ROUTE_SEEN))
+            name = f"0-{batch:010d}.parquet"
+            publish(tables, LIFECYCLE, name, lifecycle.filter(pc.not_equal(lifecycle["kind"], ROUTE_SEEN)))
+            publish(tables, ROUTES, name, seen.append_column("seen_at", seen["at"]))
+            batch += 1
+
+
+def write_gap(tables: Path, history: History, reason: str, detail: str) -> None:
+    """A row of the table of gaps."""
+    row: dict[str, Any] = dict.fromkeys(table_schema(GAPS).names, 0)
+    row |= {"broker_id": history.header.broker_id, "broker_name": history.header.broker_name}
+    row |= {"epoch": history.header.epoch, "at": history.at_ms * 1000, "reason": reason, "detail": detail}
+    publish(tables, GAPS, "0-gap.parquet", pa.Table.from_pylist([row], schema=table_schema(GAPS)))
+
+
+def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
+    """The rows in the table, one sealed file `name` per day."""
+    for day, part in by_day(table, rows).items():
+        seal(date_folder(tables, table, day), name, table_bytes(table, part), Disk())

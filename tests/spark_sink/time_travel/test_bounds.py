@@ -1,0 +1,69 @@
+"""What happens at the bounds of time travel: the answer is the same, or says what is left out."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spark_sink.event_files import logs
+from spark_sink.event_files.listing import MAX_NAMED
+from spark_sink.time_travel import rebuild, records, segment_reader, table_at
+from spark_sink.time_travel.records import Numbers
+from spark_sink.time_travel.segment_reader import SegmentReader
+from spark_sink.time_travel.values import EQUAL
+from spark_sink.timestamps import moment_at
+from tests.spark_sink.time_travel.histories import random_history, write_segments
+
+
+@pytest.mark.parametrize("module, name, bound", [(logs, "MAX_KEPT", 20), (segment_reader, "MAX_PIECES", 1)])
+def test_answers_do_not_depend_on_what_is_kept_or_on_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: object, name: str, bound: int
+) -> None:
+    history = random_history(5, 150, snapshot_ms=20_000)
+    write_segments(tmp_path, history)
+    monkeypatch.setattr(module, name, bound)
+    reader = SegmentReader(tmp_path)
+    for row in history.rows[::15]:
+        table = table_at(reader, moment_at(row.at_ms * 1000))
+        assert (table.digest, table.verdict) == (history.digest_at(row.at_ms), EQUAL)
+
+
+def test_what_is_kept_is_forgotten_when_it_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = random_history(5, 150)
+    write_segments(tmp_path, history, roll_ms=500)
+    monkeypatch.setattr(logs, "MAX_KEPT", 20)
+    reader = SegmentReader(tmp_path)
+    [run] = reader.runs()
+    for number in reader.logs.known(run).tolist():
+        reader.logs.places(run, number)
+        last = len(reader.logs._places[run.stream, number]) + len(reader.logs._records.get((run.stream, number), ()))
+        assert reader.logs._kept_n <= 20 + last
+
+
+def test_gaps_beyond_the_bound_are_one_that_covers_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "MAX_GAPS", 3)
+    history = random_history(6, 100, snapshot_ms=0)
+    lost = list(range(5, 61, 5))
+    write_segments(tmp_path, history, [row for row in history.rows if row.seq not in lost])
+    gaps = table_at(tmp_path, moment_at(history.at_ms * 1000)).gaps
+    assert [(gap.first_seq, gap.last_seq, gap.records) for gap in gaps] == [(5, 5, 1), (10, 10, 1), (15, 60, 10)]
+    assert gaps[-1].detail == "10 gaps"
+
+
+def test_ranges_beyond_the_bound_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_RANGES", 4)
+    numbers = Numbers()
+    for number in (9, 1, 2, 3, 8, 5, 4):
+        numbers.add(np.array([number]), np.array([number]))
+        assert numbers._ranges <= 4
+    assert numbers.missing(1, 10) == [(6, 7), (10, 10)]
+
+
+def test_foreign_files_beyond_the_bound_are_counted(tmp_path: Path) -> None:
+    history = random_history(7, 20)
+    write_segments(tmp_path, history)
+    for number in range(MAX_NAMED + 3):
+        (tmp_path / "lifecycle" / f"copy {number}.parquet").touch()
+    problems = table_at(tmp_path, moment_at(history.at_ms * 1000)).problems
+    assert len(problems) == MAX_NAMED + 1
+    assert problems[-1] == "3 more files are not named like segments"
