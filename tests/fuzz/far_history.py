@@ -30,8 +30,8 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, SHARD, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY
+from tests.broker.forwarding.brokers import caller_mimes
 from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
-from tests.forwarding.brokers import caller_mimes
 from tests.fuzz.history import MODELS, Ask, Caller, History, Member
 from tests.topology import LINKED_S, End, Net
 

@@ -38,8 +38,8 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
+from tests.broker.forwarding.brokers import SECTION, caller_mimes, section
 from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
-from tests.forwarding.brokers import SECTION, caller_mimes, section
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.play import Life
 from tests.invariants import check_masks

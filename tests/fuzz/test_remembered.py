@@ -39,8 +39,8 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY, Key
+from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
 from tests.fakes import Frame, Wire, address, addressed, composite, route_id, tags_of
-from tests.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
 
 DEADLINE = Key.text("deadline_ms")
 MODELS = (REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_FNF)

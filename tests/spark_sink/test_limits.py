@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 
 import spark_sink
-from tests.test_limits import number, rows
+from tests.broker.test_limits import number, rows
 
 PACKAGE = Path(spark_sink.__file__).parent
 WRITER = ("writer/*.py",)

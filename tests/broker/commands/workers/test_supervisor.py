@@ -1,0 +1,134 @@
+"""The order of starting and stopping: real processes that are no brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.commands.workers import supervisor as module
+from broker.commands.workers.supervisor import Supervisor
+from broker.commands.workers.worker_process import ENDED, READY, Keeper
+from broker.config.load import load
+from rsocket_wire.errors import BrokerError
+from tests.broker.commands.workers.test_worker_process import READS, SAYS_READY, WAITS
+from tests.system.waits import soon, until
+
+ID = "6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"
+COUNTS = """
+import signal, sys, time
+seen = []
+def take(number, frame):
+    seen.append(number)
+    if len(seen) == 2:
+        sys.exit(0)
+signal.signal(signal.SIGTERM, take)
+signal.signal(signal.SIGINT, take)
+"""
+IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+# Short sleeps: a signal that comes between one and the next is taken all the same.
+FOR_EVER = "import time\nwhile True: time.sleep(0.02)\n"
+Supervise = Callable[..., Supervisor]
+
+
+@pytest.fixture
+async def supervise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Supervise]:
+    """`supervise(PROGRAM)`: two workers that run it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    made: list[Supervisor] = []
+
+    def make(program: str, **options: object) -> Supervisor:
+        variables = {f"RSB_{key.upper()}": str(value) for key, value in options.items()}
+        config = load(None, variables, {"server.listen": ("tcp://127.0.0.1:0",), "admin.listen": "off"})
+        supervisor = Supervisor(config, 2, [sys.executable, "-c", program])
+        made.append(supervisor)
+        return supervisor
+
+    yield make
+    for supervisor in made:
+        for keeper in supervisor._keepers:
+            keeper.kill()
+        await soon(supervisor.stop())
+
+
+async def test_all_are_ready_before_anybody_is_told_where(supervise: Supervise) -> None:
+    supervisor = supervise(SAYS_READY + WAITS, broker__id=ID)
+    assert (supervisor.is_ready, supervisor.listeners) == (False, [])
+    await soon(supervisor.start())
+    assert [(each.number, each.state) for each in supervisor.states()] == [(1, READY), (2, READY)]
+    assert (supervisor.is_ready, supervisor.is_stopping, supervisor.broker_id) == (True, False, ID)
+    assert [url.rpartition(":")[0] for url in supervisor.listeners] == ["tcp://127.0.0.1"]
+    assert not supervisor.listeners[0].endswith(":0")
+    folder = os.path.dirname(supervisor.admin_path(1))
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+
+
+async def test_nothing_is_left_when_all_have_stopped(supervise: Supervise) -> None:
+    supervisor = supervise(SAYS_READY + WAITS)
+    await soon(supervisor.start())
+    folder = os.path.dirname(supervisor.admin_path(1))
+    waiting = asyncio.create_task(supervisor.wait_for_wish())
+    supervisor.wish_stop()
+    await soon(waiting)
+    assert supervisor.is_stopping
+    assert await soon(supervisor.stop())
+    assert [each.state for each in supervisor.states()] == [ENDED, ENDED]
+    assert not os.path.exists(folder)
+
+
+async def test_nothing_is_left_even_where_a_worker_was_kept_by_a_mistake_of_ours(
+    supervise: Supervise, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(self: Keeper) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Keeper, "_live", fail)
+    supervisor = supervise(SAYS_READY + WAITS)
+    starting = asyncio.create_task(supervisor.start())
+    await until(lambda: len(caplog.records) == 2)
+    starting.cancel()
+    supervisor.wish_stop()
+    assert not await soon(supervisor.stop())
+    assert list(tmp_path.iterdir()) == []
+    assert {each.message for each in caplog.records} == {"a worker is not started again, by a mistake of the broker"}
+
+
+async def test_who_cannot_start_is_told_and_all_end(supervise: Supervise) -> None:
+    supervisor = supervise(READS + 'print(\'{"error":"no such certificate"}\', flush=True); sys.exit(1)')
+    with pytest.raises(BrokerError, match="no such certificate"):
+        await soon(supervisor.start())
+    assert not await soon(supervisor.stop())
+    assert [each.pid for each in supervisor.states()] == [0, 0]
+
+
+async def test_a_wish_to_stop_while_they_are_starting_ends_them_in_order(supervise: Supervise) -> None:
+    supervisor = supervise(READS + WAITS)
+    starting = asyncio.create_task(supervisor.start())
+    await until(lambda: len(supervisor.states()) == 2 and all(each.pid for each in supervisor.states()))
+    supervisor.wish_stop()
+    with pytest.raises(BrokerError):
+        await soon(starting)
+    assert await soon(supervisor.stop())
+
+
+async def test_the_second_wish_to_stop_is_passed_on(supervise: Supervise) -> None:
+    supervisor = supervise(COUNTS + SAYS_READY + FOR_EVER)
+    await soon(supervisor.start())
+    supervisor.wish_stop()
+    stopping = asyncio.create_task(supervisor.stop())
+    supervisor.wish_stop()
+    assert await soon(stopping)
+
+
+async def test_a_worker_that_does_not_end_is_killed(supervise: Supervise, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STOP_EXTRA_S", 0.1)
+    supervisor = supervise(IGNORES + SAYS_READY + FOR_EVER, server__stop_grace_s=0)
+    await soon(supervisor.start())
+    assert not await soon(supervisor.stop())
+    assert [each.state for each in supervisor.states()] == [ENDED, ENDED]

@@ -1,0 +1,309 @@
+"""Multicast by the rules of the specification: who gets the request, fire_and_forget, request_response."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import CoreSettings
+from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.rsocket.frames import (
+    COMPLETE,
+    FOLLOWS,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    encode_cancel,
+    encode_error,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+)
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
+from rsocket_wire.wire.keys import Key
+from tests.broker.forwarding.crowds import ALL, Crowd, asked_of, items
+from tests.broker.forwarding.pairs import ANSWERED, MODELS
+from tests.fakes import (
+    Frame,
+    World,
+    address,
+    addressed,
+    cancelled,
+    error,
+    fragments,
+    moved,
+)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("framed", [True, False])
+def test_all_routes_get_the_request_with_its_id_rewritten(kind: int, framed: bool) -> None:
+    crowd = Crowd(framed=framed)
+    raw = crowd.caller.request(kind, 1, ALL, b"hi", 6)
+    assert crowd.received() == [[asked_of(raw, 2)]] * 3
+
+
+def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
+    world = World()
+    one = world.service("orders", 1, region="eu")
+    two = world.service("orders", 2, region="us")
+    both = world.service("orders", 3, region="eu")
+    raw = both.request(REQUEST_FNF, 1, address(MULTICAST, service="orders", region="eu"))
+    assert (one.received(), two.received(), both.received()) == ([moved(raw, 2)], [], [moved(raw, 2)])
+    assert world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_without_a_route_it_is_rejected(kind: int) -> None:
+    caller = World().caller()
+    caller.request(kind, 1, ALL)
+    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_cancel_of_the_caller_cancels_all(kind: int) -> None:
+    crowd = Crowd()
+    crowd.open(kind)
+    crowd.caller.cancel(1)
+    assert crowd.received() == [[cancelled(2)]] * 3
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_lost_caller_cancels_all(kind: int) -> None:
+    crowd = Crowd()
+    crowd.open(kind)
+    crowd.caller.lose()
+    assert crowd.received() == [[cancelled(2)]] * 3
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_routes_that_join_later_get_nothing(kind: int) -> None:
+    crowd = Crowd(1)
+    crowd.open(kind)
+    late = crowd.world.service("orders", 9)
+    crowd.caller.send(encode_payload(1, NEXT, b"more"))
+    assert late.received() == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_each_route_gets_metadata_that_it_can_read(kind: int) -> None:
+    world = World()
+    composite_route = world.service("orders", 1)
+    plain_route = world.service("orders", 2, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    raw = caller.request(kind, 1, ALL, b"hi", 10)
+    assert composite_route.received() == [asked_of(raw, 5)]
+    assert plain_route.received() == [Frame(encode_request(kind, 2, b"hi", ALL, 5))]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_fragments_of_the_request_reach_all(kind: int) -> None:
+    metadata = addressed(ALL)
+    for cut in (5, 40, len(metadata) - 1, len(metadata) + 3):
+        crowd = Crowd()
+        pieces = fragments(kind, 1, metadata, b"0123456789", [cut, len(metadata) + 5])
+        crowd.caller.send(*pieces)
+        assert crowd.received() == [[asked_of(pieces[0], 2), *[moved(raw, 2) for raw in pieces[1:]]]] * 3
+        assert (1 in crowd.caller.peer.streams) == (kind != REQUEST_FNF)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_fragmented_request_is_gathered_whole_when_one_route_reads_another_mime_type(kind: int) -> None:
+    world = World()
+    composite_route = world.service("orders", 1)
+    plain_route = world.service("orders", 2, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    metadata = addressed(ALL)
+    pieces = fragments(kind, 1, metadata, b"data", [10, len(metadata) - 1])
+    caller.send(*pieces)
+    assert composite_route.received() == [Frame(encode_request(kind, 2, b"data", metadata, 4))]
+    assert plain_route.received() == [Frame(encode_request(kind, 2, b"data", ALL, 4))]
+
+
+# fire_and_forget
+
+
+def test_a_fire_and_forget_to_all_leaves_nothing_behind() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_FNF)
+    assert crowd.world.left_over() == []
+    crowd.services[0].fail(2, 0x201, "no")
+    crowd.services[1].answer(2, b"why")
+    assert crowd.caller.received() == []
+    assert crowd.received() == [[], [], []]
+
+
+def test_a_route_that_refuses_the_fragments_of_a_fire_and_forget_gets_no_more_of_them() -> None:
+    crowd = Crowd()
+    pieces = fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90, 92])
+    crowd.caller.send(pieces[0])
+    crowd.services[0].fail(2, 0x201, "too long")
+    crowd.services[1].lose()
+    crowd.caller.send(*pieces[1:])
+    assert crowd.caller.received() == []
+    assert crowd.received() == [[moved(pieces[0], 2)], [moved(pieces[0], 2)], [moved(raw, 2) for raw in pieces]]
+    assert crowd.world.left_over() == []
+
+
+def test_a_fire_and_forget_whose_routes_are_all_lost_ends() -> None:
+    crowd = Crowd(2)
+    crowd.caller.send(fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90])[0])
+    for service in crowd.services:
+        service.lose()
+    assert crowd.caller.received() == []
+    assert crowd.world.left_over() == []
+
+
+# request_response: "The broker will only reply to client with the FIRST message that returns. This includes an error."
+
+
+def test_the_first_answer_wins_and_the_others_are_cancelled() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    raw = encode_payload(2, NEXT | COMPLETE, b"first", b"metadata")
+    crowd.services[1].send(raw)
+    assert crowd.caller.received() == [moved(raw, 1)]
+    assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
+    crowd.services[0].answer(2, b"second")
+    crowd.services[2].fail(2, 0x201, "third")
+    assert crowd.caller.received() == []
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("code", [0x201, 0x202, 0x301])
+def test_an_error_is_an_answer(code: int) -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    raw = encode_error(2, code, "no")
+    crowd.services[2].send(raw)
+    assert crowd.caller.received() == [moved(raw, 1)]
+    assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
+    assert crowd.world.left_over() == []
+
+
+def test_the_first_fragment_decides_which_answer_wins() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    pieces = [encode_payload(2, NEXT | FOLLOWS, b"one "), encode_payload(2, NEXT | FOLLOWS, b"two ")]
+    crowd.services[0].send(pieces[0])
+    assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
+    crowd.services[1].answer(2, b"whole")
+    crowd.services[0].send(pieces[1])
+    last = encode_payload(2, NEXT | COMPLETE, b"three")
+    crowd.services[0].send(last)
+    assert crowd.caller.received() == [moved(raw, 1) for raw in [*pieces, last]]
+    assert crowd.received() == [[], [], []]
+    assert crowd.world.left_over() == []
+
+
+def test_an_error_in_the_middle_of_the_winning_answer_reaches_the_caller() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].answer(2, b"one ", NEXT | FOLLOWS)
+    crowd.services[0].fail(2, 0x201, "broken")
+    assert crowd.caller.received()[1:] == [error(1, 0x201, "broken")]
+    assert crowd.world.left_over() == []
+
+
+def test_an_answer_without_complete_ends_the_request() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].answer(2, b"x", NEXT)
+    assert crowd.caller.received() == items(b"x")
+    assert crowd.world.left_over() == []
+
+
+def test_routes_that_are_lost_leave_the_answer_to_the_others() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].lose()
+    crowd.services[2].lose()
+    assert crowd.caller.received() == []
+    crowd.services[1].answer(2, b"x")
+    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
+    assert crowd.world.left_over() == []
+
+
+def test_when_all_routes_are_lost_the_caller_is_told() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    for service in crowd.services:
+        service.lose()
+    text = "route-lost: every route that could have answered went away before one did"
+    assert crowd.caller.received() == [error(1, CANCELED, text)]
+    assert crowd.world.left_over() == []
+
+
+def test_frames_that_are_no_answer_do_not_decide() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].send(encode_request_n(2, 3), encode_cancel(2))
+    crowd.caller.send(encode_request_n(1, 3), encode_payload(1, NEXT, b"x"), encode_error(1, 0x201, "no"))
+    assert crowd.caller.received() == []
+    assert crowd.received() == [[], [], []]
+
+
+def test_a_winner_that_is_lost_in_the_middle_of_its_answer_ends_the_request() -> None:
+    crowd = Crowd()
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].answer(2, b"one ", NEXT | FOLLOWS)
+    crowd.services[0].lose()
+    text = "route-lost: every route that could have answered went away before one did"
+    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | FOLLOWS, b"one ")), error(1, CANCELED, text)]
+    assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
+    assert crowd.world.left_over() == []
+
+
+# D-14, for the models that it says nothing about
+
+
+@pytest.mark.parametrize("on_leave", ["ignore", "error"])
+def test_a_route_that_leaves_a_request_response_leaves_the_answer_to_the_others(on_leave: str) -> None:
+    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
+    crowd.open(REQUEST_RESPONSE)
+    crowd.services[0].lose()
+    crowd.services[1].answer(2, b"x")
+    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("on_leave", ["ignore", "error"])
+def test_a_route_that_leaves_a_fire_and_forget_leaves_the_fragments_to_the_others(on_leave: str) -> None:
+    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
+    pieces = fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90])
+    crowd.caller.send(pieces[0])
+    crowd.services[0].lose()
+    crowd.caller.send(pieces[1])
+    assert crowd.received() == [[moved(pieces[0], 2)], [moved(raw, 2) for raw in pieces]]
+    assert crowd.caller.received() == []
+    assert crowd.world.left_over() == []
+
+
+# Deadlines (D-41)
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_deadline_ends_the_call_at_the_caller_and_at_all_routes(kind: int) -> None:
+    crowd = Crowd()
+    crowd.caller.request(kind, 1, address(MULTICAST, hints=[(Key.text("deadline_ms"), "1500")], service="orders"))
+    crowd.received()
+    crowd.services[1].lose()
+    crowd.world.advance(1.4)
+    assert crowd.caller.received() == []
+    crowd.world.advance(0.1)
+    text = "deadline: 2 routes have not ended the request within 1.500 s"
+    assert crowd.caller.received() == [error(1, CANCELED, text)]
+    assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
+    assert crowd.world.left_over() == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_call_that_has_ended_has_no_deadline_any_more(kind: int) -> None:
+    crowd = Crowd(1)
+    raw_address = address(MULTICAST, hints=[(Key.text("deadline_ms"), "1500")], service="orders")
+    crowd.caller.request(kind, 1, raw_address, flags=COMPLETE if kind == REQUEST_CHANNEL else 0)
+    crowd.services[0].answer(2, b"x")
+    assert crowd.world.core.engine.timers.take_due(1e9) is None
+    assert crowd.world.left_over() == []

@@ -1,0 +1,362 @@
+"""Multicast channels: the caller's items go to every branch that listens, at the pace of the slowest (D-14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import CoreSettings
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket.frames import (
+    COMPLETE,
+    FOLLOWS,
+    MAX_N,
+    NEXT,
+    REQUEST_CHANNEL,
+    encode_error,
+    encode_payload,
+)
+from tests.broker.forwarding.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
+from tests.fakes import addressed, asked, cancelled, completed, error, fragments, moved
+
+
+def test_items_of_the_caller_reach_all_and_its_completion_too() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    for service in crowd.services:
+        service.ask(2, 10)
+    crowd.caller.received()
+    sent = [
+        encode_payload(1, NEXT, b"item", b"metadata"),
+        encode_payload(1, NEXT | FOLLOWS, b"it"),
+        encode_payload(1, NEXT, b"em"),
+        encode_payload(1, COMPLETE),
+    ]
+    crowd.caller.send(*sent, encode_payload(1, NEXT, b"too late"))
+    assert crowd.received() == [[moved(raw, 2) for raw in sent]] * 2
+    for service in crowd.services:
+        service.answer(2, b"bye")
+    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
+    assert crowd.received() == [[], []]
+    assert crowd.world.left_over() == []
+
+
+def test_the_caller_may_send_as_much_as_the_slowest_branch_asked_for() -> None:
+    crowd = Crowd(3)
+    crowd.open(REQUEST_CHANNEL)
+    one, two, three = crowd.services
+    one.ask(2, 10)
+    two.ask(2, 3)
+    assert crowd.caller.received() == []
+    three.ask(2, 5)
+    assert crowd.caller.received() == [asked(1, 3)]
+    two.ask(2, 1)
+    assert crowd.caller.received() == [asked(1, 1)]
+    two.ask(2, MAX_N)
+    assert crowd.caller.received() == [asked(1, 1)]
+    three.ask(2, 100)
+    assert crowd.caller.received() == [asked(1, 5)]
+
+
+def test_a_branch_that_listens_no_more_slows_nobody() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].ask(2, 10)
+    crowd.services[1].cancel(2)
+    assert crowd.caller.received() == [asked(1, 10)]
+    raw = encode_payload(1, NEXT, b"item")
+    crowd.caller.send(raw)
+    assert crowd.received() == [[moved(raw, 2)], []]
+    crowd.services[1].answer(2, b"still talking", NEXT)
+    assert crowd.caller.received() == items(b"still talking")
+
+
+def test_a_branch_that_leaves_slows_nobody() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].ask(2, 10)
+    crowd.services[1].lose()
+    assert crowd.caller.received() == [asked(1, 10)]
+
+
+def test_credit_of_a_branch_counts_up_to_31_bits() -> None:
+    """What a branch has asked for and not got is at most 2^31-1 items, however it asks; so is what the caller may."""
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    one, two = crowd.services
+    for _ in range(3):
+        one.ask(2, MAX_N)
+    two.ask(2, 7)
+    assert crowd.caller.received() == [asked(1, 7)]
+    two.ask(2, MAX_N)
+    assert crowd.caller.received() == [asked(1, MAX_N - 7)]
+    two.ask(2, MAX_N)
+    assert crowd.caller.received() == []
+    for number in range(2):  # what has passed makes room for as much
+        crowd.caller.send(encode_payload(1, NEXT, b"%d" % number))
+    for service in crowd.services:
+        service.ask(2, MAX_N)
+    assert crowd.caller.received() == [asked(1, 2)]
+
+
+def test_when_nobody_listens_the_caller_is_asked_to_stop_once() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    for service in crowd.services:
+        service.cancel(2)
+    assert crowd.caller.received() == [cancelled(1)]
+    crowd.caller.send(encode_payload(1, NEXT | COMPLETE, b"nobody hears"))
+    assert crowd.received() == [[], []]
+    for service in crowd.services:
+        service.answer(2, b"", COMPLETE)
+    assert crowd.caller.received() == [completed(1)]
+    assert crowd.world.left_over() == []
+
+
+def test_a_channel_ends_when_the_branches_completed_and_then_the_caller() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    for service in crowd.services:
+        service.answer(2, b"", COMPLETE)
+    assert crowd.caller.received() == [completed(1)]
+    raw = encode_payload(1, COMPLETE)
+    crowd.caller.send(raw)
+    assert crowd.received() == [[moved(raw, 2)]] * 2
+    assert crowd.world.left_over() == []
+
+
+def test_a_channel_whose_first_frame_completes_ends_with_its_branches() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL, flags=COMPLETE)
+    for service in crowd.services:
+        service.answer(2, b"bye")
+    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
+    assert crowd.received() == [[], []]
+    assert crowd.world.left_over() == []
+
+
+def test_a_channel_of_one_item_in_fragments_ends_with_its_branches() -> None:
+    crowd = Crowd(2)
+    pieces = fragments(REQUEST_CHANNEL, 1, addressed(ALL), b"0123456789", [90, 92], flags=COMPLETE)
+    crowd.caller.send(*pieces)
+    for service in crowd.services:
+        service.answer(2, b"bye")
+    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
+    assert crowd.received() == [[asked_of(pieces[0], 4), *[moved(raw, 2) for raw in pieces[1:]]]] * 2
+    assert crowd.world.left_over() == []
+
+
+def test_an_error_of_the_caller_reaches_all_that_listen_and_ends_all() -> None:
+    crowd = Crowd(4)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[1].cancel(2)
+    crowd.services[2].answer(2, b"", COMPLETE)
+    crowd.services[3].lose()
+    raw = encode_error(1, 0x201, "of the caller")
+    crowd.caller.send(raw)
+    assert crowd.received() == [[moved(raw, 2)], [cancelled(2)], [moved(raw, 2)], []]
+    assert crowd.caller.received() == []
+    assert crowd.world.left_over() == []
+
+
+def test_an_error_of_the_caller_reaches_no_branch_whose_connection_is_gone() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL, n=1)
+    for service in crowd.services:
+        service.answer(2, b"x", NEXT)
+    crowd.services[1].lose()  # its item still waits
+    raw = encode_error(1, 0x201, "of the caller")
+    crowd.caller.send(raw)
+    assert crowd.received() == [[moved(raw, 2)], []]
+    assert crowd.world.core.take_writes() == []
+    assert crowd.world.left_over() == []
+
+
+def test_an_error_of_a_branch_cancels_all() -> None:
+    crowd = Crowd(3)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[2].answer(2, b"", COMPLETE)  # its other half is open
+    crowd.services[0].fail(2, 0x201, "no")
+    assert crowd.caller.received() == [error(1, 0x201, "no")]
+    assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
+    assert crowd.world.left_over() == []
+
+
+def test_an_error_of_a_branch_behind_its_completion_ends_its_other_half_only() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].answer(2, b"", COMPLETE)
+    crowd.services[0].fail(2, 0x201, "late")
+    crowd.services[1].ask(2, 4)
+    assert crowd.caller.received() == [asked(1, 4)]
+    crowd.services[1].answer(2, b"", COMPLETE)
+    crowd.services[1].fail(2, 0x201, "late")
+    assert crowd.caller.received() == [completed(1), cancelled(1)]
+    assert crowd.world.left_over() == []
+
+
+def test_a_route_lost_behind_the_last_item_is_no_second_end() -> None:
+    crowd = Crowd(1, CoreSettings(multicast_on_leave="error"))
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].answer(2, b"", COMPLETE)
+    crowd.services[0].lose()
+    assert crowd.caller.received() == [completed(1), cancelled(1)]
+    assert crowd.world.left_over() == []
+
+
+def test_a_cancel_of_the_caller_ends_the_open_halves_only() -> None:
+    crowd = Crowd(3)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].answer(2, b"", COMPLETE)
+    crowd.services[1].cancel(2)
+    crowd.services[2].cancel(2)
+    crowd.services[2].answer(2, b"", COMPLETE)
+    crowd.caller.cancel(1)
+    assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
+    assert crowd.world.left_over() == []
+
+
+# What the caller sends beyond its grant
+
+
+def said(*texts: bytes) -> list[bytes]:
+    """Items of the caller."""
+    return [encode_payload(1, NEXT, text) for text in texts]
+
+
+def test_items_beyond_the_grant_are_held_until_every_branch_has_asked_for_them() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    one, two = crowd.services
+    one.ask(2, 10)
+    two.ask(2, 1)
+    sent = [*said(b"1", b"2", b"3"), encode_payload(1, COMPLETE)]
+    crowd.caller.send(*sent)
+    assert crowd.received() == [[moved(sent[0], 2)]] * 2
+    two.ask(2, 1)
+    assert crowd.received() == [[moved(sent[1], 2)]] * 2
+    two.ask(2, 5)
+    assert crowd.received() == [[moved(sent[2], 2), moved(sent[3], 2)]] * 2
+    assert crowd.caller.received() == [asked(1, 1)]  # it has completed before the second grant
+    for service in crowd.services:
+        service.answer(2, b"", COMPLETE)
+    assert crowd.caller.received() == [completed(1)]
+    assert crowd.world.left_over() == []
+
+
+def test_a_held_item_in_fragments_needs_one_credit_and_stays_together() -> None:
+    crowd = Crowd(1)
+    crowd.open(REQUEST_CHANNEL)
+    sent = [
+        encode_payload(1, NEXT | FOLLOWS, b"1a"),
+        encode_payload(1, NEXT | FOLLOWS, b"1b"),
+        encode_payload(1, NEXT, b"1c"),
+        encode_payload(1, NEXT | FOLLOWS, b"2a"),
+    ]
+    crowd.caller.send(*sent)
+    assert crowd.received() == [[]]
+    crowd.services[0].ask(2, 1)
+    assert crowd.received() == [[moved(raw, 2) for raw in sent[:3]]]
+    crowd.services[0].ask(2, 1)
+    last = encode_payload(1, NEXT, b"2b")
+    crowd.caller.send(last)
+    assert crowd.received() == [[moved(sent[3], 2), moved(last, 2)]]
+
+
+def test_a_completion_needs_no_credit() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    raw = encode_payload(1, COMPLETE)
+    crowd.caller.send(raw)
+    assert crowd.received() == [[moved(raw, 2)]] * 2
+
+
+def test_a_branch_that_listens_no_more_lets_the_held_items_go() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].ask(2, 2)
+    sent = said(b"1", b"2")
+    crowd.caller.send(*sent)
+    crowd.services[1].cancel(2)
+    assert crowd.received() == [[moved(raw, 2) for raw in sent], []]
+
+
+def test_held_items_are_forgotten_when_nobody_listens() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.caller.send(*said(b"1", b"2"))
+    for service in crowd.services:
+        service.cancel(2)
+    assert crowd.caller.received() == [cancelled(1)]
+    assert crowd.caller.peer.merging_bytes == 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "lose", "error"])
+def test_held_items_are_forgotten_when_the_caller_ends_the_call(how: str) -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL)
+    crowd.caller.send(*said(b"1", b"2"))
+    raw = encode_error(1, 0x201, "of the caller")
+    if how == "cancel":
+        crowd.caller.cancel(1)
+    elif how == "lose":
+        crowd.caller.lose()
+    else:
+        crowd.caller.send(raw)
+    assert crowd.received() == [[moved(raw, 2) if how == "error" else cancelled(2)]] * 2
+    assert crowd.world.left_over() == []
+
+
+def test_items_that_are_held_are_bounded_in_bytes() -> None:
+    limit = 2 * HEAD_BYTES + 10
+    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=limit))
+    crowd.open(REQUEST_CHANNEL)
+    crowd.caller.send(*said(bytes(5), bytes(5)))
+    assert crowd.caller.peer.merging_bytes == limit
+    assert crowd.caller.received() == []
+    crowd.caller.send(encode_payload(1, COMPLETE))
+    text = f"over-limit: more than {limit} bytes of items wait that not every route has asked for "
+    text += "(limits.multicast_buffer_bytes)"
+    assert crowd.caller.received() == [error(1, CANCELED, text)]
+    assert crowd.received() == [[cancelled(2)]] * 2
+    assert crowd.world.left_over() == []
+
+
+def test_no_branch_gets_more_than_it_asked_for_and_none_less_than_the_slowest() -> None:
+    crowd = Crowd(3)
+    crowd.open(REQUEST_CHANNEL)
+    for service, n in zip(crowd.services, (3, 7, 5), strict=True):
+        service.ask(2, n)
+    sent = said(*[b"%d" % number for number in range(9)])
+    crowd.caller.send(*sent)
+    assert crowd.received() == [[moved(raw, 2) for raw in sent[:3]]] * 3
+
+
+@pytest.mark.parametrize("on_leave", ["ignore", "error"])
+def test_a_branch_of_a_channel_that_leaves_counts_as_complete_or_ends_it(on_leave: str) -> None:
+    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
+    crowd.open(REQUEST_CHANNEL)
+    crowd.services[0].answer(2, b"half", NEXT | FOLLOWS)
+    crowd.services[0].lose()
+    if on_leave == "error":
+        text = "route-lost: a connection of orders went away in the middle of the multicast"
+        assert crowd.caller.received() == [error(1, CANCELED, text)]
+        assert crowd.received() == [[], [cancelled(2)]]
+    else:
+        raw = encode_payload(1, COMPLETE)
+        crowd.caller.send(raw)
+        assert crowd.received() == [[], [moved(raw, 2)]]
+        crowd.services[1].answer(2, b"x", NEXT | COMPLETE)
+        assert crowd.caller.received() == [*items(b"x"), completed(1)]
+    assert crowd.world.left_over() == []
+
+
+def test_too_much_that_is_held_after_all_have_completed_cancels_only_the_callers_half() -> None:
+    crowd = Crowd(2, CoreSettings(multicast_buffer_bytes=1000))
+    crowd.open(REQUEST_CHANNEL)
+    for service in crowd.services:
+        service.send(encode_payload(2, COMPLETE))
+    assert crowd.caller.received() == [completed(1)]
+    crowd.caller.send(encode_payload(1, NEXT, bytes(2000)))
+    assert crowd.caller.received() == [cancelled(1)]
+    assert crowd.received() == [[cancelled(2)]] * 2
+    assert crowd.world.left_over() == []

@@ -1,0 +1,333 @@
+"""D-16, row by row: what a route gets when it cannot read the caller's metadata as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.forwarding.settings import Settings
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID
+from rsocket_wire.rsocket.frames import (
+    NEXT,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Setup,
+    encode_error,
+    encode_metadata_push,
+    encode_payload,
+    encode_request,
+)
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, decode_frame
+from rsocket_wire.wire.ints import u24_bytes
+from tests.broker.forwarding.pairs import MODELS
+from tests.fakes import World, address, addressed, composite, error, moved, route_id, tags_of
+
+PLAIN = address(service="orders")
+WRAPPING = address(wrapped=b"what was there before", service="orders")
+ROUTING = ("message/x.rsocket.routing.v0", b"\x05route")
+DATA_MIME_JSON = encode_well_known_entry(0x7A, b"\x85")
+DATA_MIME_OWN = encode_well_known_entry(0x7A, bytes([12]) + b"application/x"[:13])
+
+
+def translated(
+    metadata: bytes,
+    caller_mime: str,
+    route_mime: str,
+    caller_data: str = "text/plain",
+    route_data: str = "text/plain",
+    kind: int = REQUEST_RESPONSE,
+) -> bytes | None:
+    """The metadata that the route gets; everything else must have stayed as it was."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=route_mime, data_mime=route_data)
+    caller = world.caller(metadata_mime=caller_mime, data_mime=caller_data)
+    caller.send(encode_request(kind, 1, b"the data", metadata, 8))
+    frame = service.one()
+    assert frame == moved(encode_request(kind, 1, b"the data", frame.metadata, 8), 2)
+    return frame.metadata
+
+
+BOTH = addressed(PLAIN, ROUTING, ("text/plain", b"x"))
+REST = composite(ROUTING, ("text/plain", b"x"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "expected"),
+    [
+        (BOTH, COMPOSITE_MIME, COMPOSITE_MIME, BOTH),
+        (addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE, PLAIN),
+        (addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE_V0, PLAIN),
+        (BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=REST, service="orders")),
+        (
+            composite(ROUTING) + BOTH,
+            COMPOSITE_MIME,
+            MIME_TYPE,
+            address(wrapped=composite(ROUTING) + REST, service="orders"),
+        ),
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, MIME_TYPE, WRAPPING),
+        (PLAIN, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, PLAIN))),
+        (PLAIN, MIME_TYPE_V0, COMPOSITE_MIME, composite((MIME_TYPE_V0, PLAIN))),
+        (WRAPPING, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, WRAPPING))),
+        (PLAIN, MIME_TYPE, MIME_TYPE, PLAIN),
+        (WRAPPING, MIME_TYPE, MIME_TYPE_V0, WRAPPING),
+    ],
+)
+def test_brokers_own_mime_types_are_wrapped_and_unwrapped(
+    metadata: bytes, caller_mime: str, route_mime: str, expected: bytes
+) -> None:
+    assert translated(metadata, caller_mime, route_mime) == expected
+
+
+def test_a_null_at_the_end_of_an_address_that_something_is_wrapped_into_becomes_an_empty_value() -> None:
+    """D-07: it is not the last thing any more."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE, region="")
+    metadata = addressed(address(service="orders", region=None), ROUTING)
+    world.caller().send(encode_request(REQUEST_RESPONSE, 1, b"the data", metadata))
+    assert service.one().metadata == address(wrapped=composite(ROUTING), service="orders", region="")
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "expected"),
+    [
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, "text/plain", b"what was there before"),
+        (WRAPPING, MIME_TYPE, "application/json", b"what was there before"),
+        (BOTH, COMPOSITE_MIME, "text/plain", b"x"),
+        (BOTH, COMPOSITE_MIME, "message/x.rsocket.routing.v0", b"\x05route"),
+        (addressed(PLAIN) + encode_well_known_entry(0x7E, b"\x02ok"), COMPOSITE_MIME, ROUTING[0], b"\x02ok"),
+        (BOTH, COMPOSITE_MIME, "application/json", None),
+        (PLAIN, MIME_TYPE, "application/json", None),
+    ],
+)
+def test_a_route_of_another_mime_type_gets_what_it_can_read_or_nothing(
+    kind: int, metadata: bytes, caller_mime: str, route_mime: str, expected: bytes | None
+) -> None:
+    world = World()
+    # A connection whose metadata is of another mime type cannot announce a route; it did before, in its other life.
+    service = world.service("orders", 1)
+    service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
+    caller = world.caller(metadata_mime=caller_mime)
+    caller.send(encode_request(kind, 1, b"the data", metadata, 8))
+    assert service.received() == [moved(encode_request(kind, 1, b"the data", expected, 8), 2)]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "lost_n"),
+    [
+        (BOTH, COMPOSITE_MIME, MIME_TYPE, 0),
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, MIME_TYPE, 1),
+        (addressed(WRAPPING, ROUTING, ROUTING), COMPOSITE_MIME, MIME_TYPE, 2),
+        (addressed(WRAPPING), COMPOSITE_MIME, MIME_TYPE, 0),
+        (addressed(WRAPPING, ROUTING), COMPOSITE_MIME, "text/plain", 1),
+        (BOTH, COMPOSITE_MIME, "text/x", 2),
+        (BOTH, COMPOSITE_MIME, "message/x.rsocket.routing.v0", 1),
+        (BOTH, COMPOSITE_MIME, COMPOSITE_MIME, 0),
+        (WRAPPING, MIME_TYPE, "text/plain", 0),
+    ],
+)
+def test_entries_that_a_route_cannot_be_given_are_counted(
+    metadata: bytes, caller_mime: str, route_mime: str, lost_n: int
+) -> None:
+    """D-70: an ADDRESS that wraps metadata passes as it is, and what the caller says beside it has no place."""
+    world = World()
+    service = world.service("orders", 1)
+    service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
+    caller = world.caller(metadata_mime=caller_mime)
+    caller.send(encode_request(REQUEST_RESPONSE, 1, b"the data", metadata, 8))
+    assert len(service.received()) == 1
+    assert world.core.engine.lost_entries_n == lost_n
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "caller_data", "expected"),
+    [
+        (BOTH, COMPOSITE_MIME, "application/json", BOTH + DATA_MIME_JSON),
+        (BOTH, COMPOSITE_MIME, "application/x", BOTH + DATA_MIME_OWN),
+        (BOTH + DATA_MIME_JSON, COMPOSITE_MIME, "text/html", BOTH + DATA_MIME_JSON),
+        (
+            addressed(PLAIN, ("message/x.rsocket.mime-type.v0", b"\x85")),
+            COMPOSITE_MIME,
+            "text/html",
+            addressed(PLAIN, ("message/x.rsocket.mime-type.v0", b"\x85")),
+        ),
+        (PLAIN, MIME_TYPE, "application/json", composite((MIME_TYPE, PLAIN)) + DATA_MIME_JSON),
+        (BOTH, COMPOSITE_MIME, "", BOTH),
+    ],
+)
+def test_a_composite_route_is_told_the_mime_type_of_the_data_where_it_differs(
+    metadata: bytes, caller_mime: str, caller_data: str, expected: bytes
+) -> None:
+    assert translated(metadata, caller_mime, COMPOSITE_MIME, caller_data, "text/plain") == expected
+
+
+def test_a_route_that_reads_no_composite_metadata_is_not_told_the_mime_type_of_the_data() -> None:
+    assert translated(PLAIN, MIME_TYPE, MIME_TYPE_V0, "application/json", "text/plain") == PLAIN
+    assert translated(addressed(PLAIN), COMPOSITE_MIME, MIME_TYPE, "application/json", "text/plain") == PLAIN
+
+
+def test_the_credit_of_a_stream_stays_where_it_was() -> None:
+    assert translated(BOTH, COMPOSITE_MIME, MIME_TYPE, kind=REQUEST_STREAM) == address(wrapped=REST, service="orders")
+
+
+def test_answers_are_not_translated() -> None:
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, PLAIN)
+    raw = encode_payload(2, NEXT, b"answer", b"any metadata")
+    service.send(raw)
+    assert caller.received() == [moved(raw, 1)]
+
+
+def test_a_request_that_would_be_too_large_for_its_route_is_refused() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    room = 0xFFFFFF - len(encode_request(REQUEST_RESPONSE, 1, b"", addressed(PLAIN)))
+    caller.request(REQUEST_RESPONSE, 1, PLAIN, bytes(room + 1))
+    text = "too-large: the request would have 16777216 bytes with metadata that orders can read"
+    assert (caller.received(), service.received()) == ([error(1, INVALID, text)], [])
+    caller.request(REQUEST_RESPONSE, 3, PLAIN, bytes(room))
+    assert [len(frame.raw) for frame in service.received()] == [0xFFFFFF]
+
+
+def test_metadata_that_grows_beyond_what_its_length_can_say_is_refused() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    wrapping = address(
+        wrapped=bytes(0xFFFFFF - len(encode_request(REQUEST_RESPONSE, 1, b"", PLAIN)) - 2), service="orders"
+    )
+    caller.request(REQUEST_RESPONSE, 1, wrapping, b"")
+    (refused,) = caller.received()
+    assert refused.text.startswith("too-large: the request would have 16777")
+    assert service.received() == []
+
+
+def test_what_is_wrapped_goes_with_the_address_of_its_own_caller() -> None:
+    """Two callers share what is known of an address, but neither origin nor what is wrapped."""
+    world = World()
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    for number in (1, 2):
+        caller = world.caller()
+        raw = Address(route_id(number), tags_of({"service": "orders"})).encode()
+        caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ("text/x", b"%d" % number))))
+        got = decode_frame(service.one().metadata or b"")
+        assert isinstance(got, Address)
+        assert (got.origin_route_id, got.wrapped) == (route_id(number), composite(("text/x", b"%d" % number)))
+
+
+def pairs(world: World) -> int:
+    return len(world.core.engine.mimes)
+
+
+def test_pairs_of_mime_types_are_known_as_long_as_a_connection_uses_them() -> None:
+    """4,096 of them once kept all later clients with a new one out, until the broker ended."""
+    world = World(Settings(max_connections=10_000))
+    first = pairs(world)
+    for number in range(5000):
+        world.caller(data_mime=f"application/x-{number}").lose()
+    assert pairs(world) == first
+    callers = [world.caller(data_mime=f"application/x-{number % 4500}") for number in range(5000)]
+    assert pairs(world) == first + 4500
+    assert not any(caller.is_closed for caller in callers)
+    for caller in callers[:4500]:
+        caller.lose()
+    assert pairs(world) == first + 500
+
+
+@pytest.mark.parametrize("how", ["left", "refused", "failed", "ended"])
+def test_pairs_are_forgotten_however_a_connection_ends(how: str) -> None:
+    world = World()
+    first = pairs(world)
+    service = world.service("orders", 1, data_mime="application/x-1")
+    if how == "left":
+        service.lose()
+    elif how == "refused":
+        service.send(b"\x00\x00\x00\x00\x3d\x00")  # no frame of RSocket
+    elif how == "failed":
+        service.send(encode_error(0, CONNECTION_ERROR, "tired"))
+    else:
+        world.core.stop("over", world.now)
+    world.pump()
+    assert pairs(world) == first
+    service.lose()
+    assert (pairs(world), service.peer.mimes) == (first, -1)
+
+
+def test_a_request_that_waits_is_translated_by_the_pair_of_its_caller() -> None:
+    """Also when pairs have come and gone since it came."""
+    world = World(Settings(no_route="wait"))
+    gone = world.caller(data_mime="application/x-1")
+    caller = world.caller(data_mime="application/xml")
+    caller.request(REQUEST_RESPONSE, 1, PLAIN)
+    gone.lose()
+    world.caller(data_mime="application/x-2")
+    service = world.service("orders", 1)
+    got = service.received()[-1]
+    assert got.metadata == addressed(PLAIN) + encode_well_known_entry(0x7A, bytes([0x80 | 0x0A]))
+
+
+def push(metadata: bytes, caller_mime: str, route_mime: str, caller_data: str = "text/plain") -> bytes | None:
+    world = World()
+    service = world.service("orders", 1)
+    service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
+    caller = world.caller(metadata_mime=caller_mime, data_mime=caller_data)
+    caller.push(metadata)
+    frames = service.received()
+    if not frames:
+        return None
+    assert frames == [moved(encode_metadata_push(frames[0].data), 0)]
+    return frames[0].data
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller_mime", "route_mime", "expected"),
+    [
+        (BOTH, COMPOSITE_MIME, COMPOSITE_MIME, BOTH),
+        (BOTH, COMPOSITE_MIME, MIME_TYPE, address(wrapped=REST, service="orders")),
+        (PLAIN, MIME_TYPE, COMPOSITE_MIME, composite((MIME_TYPE, PLAIN))),
+        (WRAPPING, MIME_TYPE, "text/plain", b"what was there before"),
+        (PLAIN, MIME_TYPE, "text/plain", None),  # nothing in it that the route could read
+    ],
+)
+def test_a_push_is_translated_like_a_request(
+    metadata: bytes, caller_mime: str, route_mime: str, expected: bytes | None
+) -> None:
+    assert push(metadata, caller_mime, route_mime) == expected
+
+
+def test_a_push_has_no_data_and_so_no_mime_type_of_it() -> None:
+    assert push(BOTH, COMPOSITE_MIME, COMPOSITE_MIME, "application/json") == BOTH
+
+
+def test_an_address_that_cannot_be_written_again_is_refused() -> None:
+    """D-21: the JS client may write values of over 127 bytes, which only it can say."""
+    world = World()
+    value = "v" * 200
+    announced = bytes.fromhex("0000 1c01 0400") + (1).to_bytes(16, "big") + b"\x06orders"
+    service = world.connect()
+    service.send(Setup(MIME_TYPE, "text/plain", 20_000, 90_000, announced + js_tag(0x0A, value)).encode())
+    assert not service.is_closed
+    caller = world.caller()
+    raw = bytes.fromhex("0000 1c01 1480") + bytes(16) + js_tag(0x0A, value)
+    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ROUTING)))
+    frames = caller.received()
+    assert [(frame.code, frame.text.split(":")[0]) for frame in frames] == [(INVALID, "bad-address")]
+    caller.send(encode_request(REQUEST_RESPONSE, 3, b"", addressed(raw)))
+    assert [frame.metadata for frame in service.received()] == [raw]
+
+
+def js_tag(key: int, value: str) -> bytes:
+    return bytes([key, len(value)]) + value.encode()
+
+
+def test_lengths_of_metadata_are_written_anew() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller(metadata_mime=MIME_TYPE)
+    caller.request(REQUEST_STREAM, 1, PLAIN, b"d", 3)
+    metadata = composite((MIME_TYPE, PLAIN))
+    expected = bytes.fromhex("00000002 1900 00000003") + u24_bytes(len(metadata)) + metadata + b"d"
+    assert [frame.raw for frame in service.received()] == [expected]

@@ -1,0 +1,631 @@
+"""Requests that wait for a route (D-10, D-40): they are held as they came, and every wait has an end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.core import CoreSettings
+from broker.forwarding.pending import LOOKED_AT
+from broker.forwarding.reassembly import MAX_FRAMES
+from broker.routing.policies import Policy
+from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
+from rsocket_wire.rsocket.frames import (
+    COMPLETE,
+    FOLLOWS,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    Setup,
+    encode_error,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+)
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.resumption import FRAME_COST
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.wire.keys import SHARD_KEY, Key
+from rsocket_wire.wire.tags import Tag
+from tests.broker.forwarding.pairs import ANSWERED, MODELS
+from tests.fakes import (
+    Frame,
+    Wire,
+    World,
+    address,
+    addressed,
+    asked,
+    cancelled,
+    composite,
+    error,
+    fragments,
+    moved,
+    route_id,
+    tags_of,
+)
+
+ORDERS = address(service="orders")
+DEADLINE = Key.text("deadline_ms")
+IN_VAIN = "no-route: no route has service=orders, after 5.0 s of waiting"
+
+
+def waiting_world(**limits: int) -> World:
+    return World(CoreSettings(no_route="wait", **limits))  # type: ignore[arg-type]
+
+
+def held(world: World) -> tuple[int, int]:
+    """Requests that wait, and their bytes."""
+    return world.core.engine.waiting.size, world.core.engine.waiting.bytes_n
+
+
+def nothing_left(world: World) -> bool:
+    waiting = world.core.engine.waiting
+    rests = [(wire.peer.waiting_n, wire.peer.waiting_bytes) for wire in world.wires.values()]
+    return not world.left_over() and waiting.size == waiting.bytes_n == 0 and set(rests) <= {(0, 0)}
+
+
+def leased(world: World, number: int, **tags: str) -> Wire:
+    """A service that grants its requests."""
+    raw = RouteSetup(route_id(number), "orders", tags_of({**tags})).encode()
+    wire = world.connect()
+    wire.send(
+        Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw)), wants_lease=True).encode()
+    )
+    wire.received()  # what the broker grants
+    return wire
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_request_waits_until_its_route_joins_and_arrives_as_it_was_sent(kind: int) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    raw = caller.request(kind, 1, ORDERS, b"data")
+    assert held(world) == (1, len(raw))
+    world.advance(4.9)
+    assert caller.received() == []
+    service = world.service("orders", 1)
+    assert service.received() == [moved(raw, 2)]
+    assert held(world) == (0, 0)
+    if kind in ANSWERED:
+        service.answer(2, b"yes")
+        assert [frame.data for frame in caller.received()] == [b"yes"]
+        if kind == REQUEST_CHANNEL:
+            caller.answer(1, b"", COMPLETE)
+    assert nothing_left(world)
+
+
+def test_without_the_option_a_request_is_refused_at_once() -> None:
+    world = World()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
+
+
+def test_all_that_wait_go_on_in_the_order_in_which_they_came() -> None:
+    world = waiting_world()
+    callers = [world.caller() for _ in range(3)]
+    eu = address(service="orders", region="eu")
+    for stream_id in (1, 3, 5):
+        for number, caller in enumerate(callers):
+            caller.request(REQUEST_FNF, stream_id, eu if number == 1 else ORDERS, b"%d of %d" % (stream_id, number))
+    service = world.service("orders", 1, region="eu")
+    expected = [b"%d of %d" % (stream_id, number) for stream_id in (1, 3, 5) for number in range(3)]
+    assert [frame.data for frame in service.received()] == expected
+    assert nothing_left(world)
+
+
+def test_a_route_that_does_not_match_lets_nobody_go_on() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"))
+    near = [world.service("orders", 1, region="us"), world.service("stock", 2, region="eu")]
+    assert [wire.received() for wire in near] == [[], []]
+    right = world.service("orders", 3, region="eu")
+    assert [frame.name for frame in right.received()] == ["REQUEST_RESPONSE"]
+
+
+def test_tags_that_change_let_those_go_on_that_match_now() -> None:
+    world = waiting_world()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"))
+    raw = RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()
+    service.push(composite((MIME_TYPE, raw)))
+    assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE"]
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_wait_that_lasts_too_long_is_rejected_and_names_the_tag(kind: int) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(kind, 1, ORDERS)
+    world.advance(4.999)
+    assert caller.received() == []
+    world.advance(0.001)
+    assert caller.received() == [error(1, REJECTED, IN_VAIN)]
+    assert nothing_left(world)
+    world.service("orders", 1)
+    assert caller.received() == []
+
+
+def test_a_fire_and_forget_that_waited_in_vain_is_counted_and_nothing_is_said() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_FNF, 1, ORDERS)
+    world.advance(5)
+    assert caller.received() == []
+    flows = [flow for flow in world.flows() if flow.requests]
+    assert [(flow.outcome, flow.word, flow.service, flow.requests) for flow in flows] == [
+        ("rejected", "no-route", "orders", 1)
+    ]
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_cancel_ends_the_wait(kind: int) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(kind, 1, ORDERS)
+    caller.cancel(1)
+    assert nothing_left(world)
+    service = world.service("orders", 1)
+    world.advance(10)
+    assert (caller.received(), service.received()) == ([], [])
+    assert [key[:1] + key[3:] for key in world.core.engine.flows.totals] == [("orders", "cancelled", "")]
+
+
+def test_an_error_of_the_caller_ends_the_wait_of_its_channel() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS)
+    caller.send(encode_error(1, APPLICATION_ERROR, "never mind"))
+    assert nothing_left(world)
+    assert caller.received() == []
+
+
+def test_the_loss_of_the_caller_ends_the_wait() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_STREAM, 3, ORDERS)
+    caller.lose()
+    assert nothing_left(world)
+    assert world.service("orders", 1).received() == []
+
+
+@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+def test_credit_that_comes_meanwhile_is_not_lost(kind: int) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    raw = caller.request(kind, 1, ORDERS, n=3)
+    caller.ask(1, 4)
+    caller.ask(1, 0x7FFFFFFF)
+    caller.send(encode_request_n(1, 0))  # it is none
+    service = world.service("orders", 1)
+    assert service.received() == [moved(raw, 2), asked(2, 0x7FFFFFFF)]
+
+
+@pytest.mark.parametrize("metadata_mime", [COMPOSITE_MIME, MIME_TYPE])
+def test_a_channel_whose_caller_completes_meanwhile_is_complete_for_its_route(metadata_mime: str) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS)
+    last = encode_payload(1, COMPLETE)
+    caller.send(last)
+    service = world.service("orders", 1, metadata_mime=metadata_mime)
+    assert service.received()[1:] == [moved(last, 2)]
+    service.answer(2, b"", COMPLETE)
+    assert nothing_left(world)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_fragments_that_come_meanwhile_follow_in_order(kind: int) -> None:
+    metadata = addressed(ORDERS)
+    frames = fragments(kind, 1, metadata, b"0123456789", [len(metadata) + 2, len(metadata) + 5])
+    for waited in range(1, len(frames) + 1):
+        world = waiting_world()
+        caller = world.caller()
+        caller.send(*frames[:waited])
+        assert held(world) == (1, sum(len(raw) for raw in frames[:waited]))
+        service = world.service("orders", 1)
+        caller.send(*frames[waited:])
+        assert service.received() == [moved(raw, 2) for raw in frames]
+
+
+@pytest.mark.parametrize("cut", [8, 40])
+def test_a_request_whose_address_is_cut_waits_when_it_is_whole(cut: int) -> None:
+    world = waiting_world()
+    caller = world.caller()
+    frames = fragments(REQUEST_RESPONSE, 1, addressed(ORDERS), b"data", [cut])
+    caller.send(frames[0])
+    assert held(world) == (0, 0)
+    caller.send(frames[1])
+    assert held(world)[0] == 1
+    service = world.service("orders", 1)
+    assert service.received() == [moved(raw, 2) for raw in frames]
+    assert caller.peer.gathered_bytes == 0
+
+
+def test_a_request_that_waited_is_translated_for_the_route_that_came() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS, b"data")
+    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+    (frame,) = service.received()
+    assert (frame.metadata, frame.data) == (ORDERS, b"data")
+
+
+@pytest.mark.parametrize("flags", [0, COMPLETE])
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_came_in_fragments_is_whole_after_its_translation(kind: int, flags: int) -> None:
+    """Metadata becomes one piece; the data behind it follows as it came."""
+    metadata = addressed(ORDERS, ("text/plain", b"more"))
+    is_channel = kind == REQUEST_CHANNEL
+    cuts = [50, len(metadata) + 2, len(metadata) + 5]
+    frames = fragments(kind, 1, metadata, b"0123456789", cuts, 8, 0, NEXT | (flags if is_channel else 0))
+    for waited in range(2, len(frames) + 1):
+        world = waiting_world()
+        caller = world.caller()
+        caller.send(*frames[:waited])
+        service = world.service("orders", 1, metadata_mime=MIME_TYPE)
+        caller.send(*frames[waited:])
+        got = service.received()
+        assert [frame.data for frame in got] == [b"01", b"234", b"56789"], waited
+        assert got[0].metadata == address(wrapped=composite(("text/plain", b"more")), service="orders")
+        assert [frame.flags & (FOLLOWS | COMPLETE) for frame in got] == [FOLLOWS, FOLLOWS, flags if is_channel else 0]
+
+
+def test_a_multicast_waits_for_its_first_member() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, address(MULTICAST, service="orders"))
+    first, second = world.service("orders", 1), world.service("orders", 2)
+    assert [len(first.received()), len(second.received())] == [1, 0]
+
+
+def test_a_shard_request_waits_for_any_route_of_its_selectors() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, address(SHARD, [(SHARD_KEY, "user")], service="orders", user="7"))
+    assert len(world.service("orders", 1).received()) == 1
+
+
+def test_a_push_never_waits() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.push(addressed(ORDERS))
+    assert held(world) == (0, 0)
+    assert world.service("orders", 1).received() == []
+
+
+# At the bounds
+
+
+def test_no_more_requests_wait_than_may() -> None:
+    world = waiting_world(max_waiting=3)
+    callers = [world.caller() for _ in range(2)]
+    for stream_id in (1, 3):
+        for caller in callers:
+            caller.request(REQUEST_RESPONSE, stream_id, ORDERS)
+    text = "over-limit: no route has service=orders, and 3 requests wait already, limits.max_waiting is 3"
+    refused = error(3, REJECTED, text)
+    assert [caller.received() for caller in callers] == [[], [refused]]
+    callers[0].cancel(1)
+    callers[1].request(REQUEST_RESPONSE, 5, ORDERS)
+    assert callers[1].received() == []
+
+
+def test_no_more_requests_of_one_connection_wait_than_may() -> None:
+    world = waiting_world(max_waiting_per_connection=1)
+    callers = [world.caller() for _ in range(2)]
+    for caller in callers:
+        caller.request(REQUEST_RESPONSE, 1, ORDERS)
+        caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    text = "over-limit: no route has service=orders, and 1 requests of this connection wait already, "
+    text += "limits.max_waiting_per_connection is 1"
+    assert [caller.received() for caller in callers] == [[error(3, REJECTED, text)]] * 2
+
+
+def test_no_more_bytes_of_one_connection_wait_than_may() -> None:
+    size = len(encode_request(REQUEST_RESPONSE, 1, b"x" * 100, addressed(ORDERS)))
+    cost = size + FRAME_COST
+    world = waiting_world(max_waiting_bytes=2 * cost)
+    caller = world.caller()
+    for stream_id in (1, 3, 5):
+        caller.request(REQUEST_RESPONSE, stream_id, ORDERS, b"x" * 100)
+    waits = f"{2 * cost} bytes of requests of this connection wait already"
+    text = f"over-limit: no route has service=orders, and {waits}, {cost} more would pass "
+    text += f"limits.max_waiting_bytes: {2 * cost}"
+    assert caller.received() == [error(5, REJECTED, text)]
+    assert held(world) == (2, 2 * size)
+
+
+def test_a_request_that_grows_beyond_the_bytes_that_may_wait_is_refused() -> None:
+    world = waiting_world(max_waiting_bytes=1000)
+    caller = world.caller()
+    caller.request(REQUEST_FNF, 3, ORDERS)
+    caller.request(REQUEST_RESPONSE, 1, ORDERS, b"x" * 400, flags=FOLLOWS)
+    assert held(world)[0] == 2
+    caller.send(encode_payload(1, NEXT | FOLLOWS, b"x" * 600))
+    text = "over-limit: the connection's requests that wait for a route have more bytes than "
+    text += "limits.max_waiting_bytes: 1000"
+    assert caller.received() == [error(1, REJECTED, text)]
+    assert held(world)[0] == 1
+    caller.send(encode_payload(1, NEXT, b"late"))
+    assert caller.received() == []
+
+
+def test_a_small_frame_that_waits_costs_more_than_its_bytes() -> None:
+    first = len(encode_request(REQUEST_CHANNEL, 1, b"", addressed(ORDERS), 1)) + FRAME_COST
+    item = encode_payload(1, NEXT)
+    world = waiting_world(max_waiting_bytes=first + 3 * (len(item) + FRAME_COST))
+    caller = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, ORDERS, b"")
+    for _ in range(3):
+        caller.send(item)
+    assert held(world)[0] == 1
+    assert caller.received() == []
+    caller.send(item)
+    assert [frame.text.partition(":")[0] for frame in caller.received()] == ["over-limit"]
+    assert nothing_left(world)
+
+
+def test_a_request_in_too_many_fragments_is_refused() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS, flags=FOLLOWS)
+    for _ in range(MAX_FRAMES - 1):
+        caller.send(encode_payload(1, NEXT | FOLLOWS, b"x"))
+    assert held(world)[0] == 1
+    caller.send(encode_payload(1, NEXT | FOLLOWS, b"x"))
+    assert [frame.name for frame in caller.received()] == ["ERROR"]
+    assert nothing_left(world)
+
+
+# Deadlines (D-41)
+
+
+def in_time(milliseconds: str) -> bytes:
+    return address(hints=[(DEADLINE, milliseconds)], service="orders")
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_deadline_that_passes_ends_the_request_on_both_sides(kind: int) -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(kind, 1, in_time("1500"))
+    service.received()
+    world.advance(1.499)
+    assert (caller.received(), service.received()) == ([], [])
+    world.advance(0.001)
+    text = "deadline: orders has not ended the request within 1.500 s"
+    assert caller.received() == [error(1, 0x203, text)]
+    assert service.received() == [cancelled(2)]
+    assert not world.left_over()
+    service.answer(2, b"late")
+    assert caller.received() == []
+
+
+def test_a_route_that_has_completed_its_half_leaves_only_the_callers_to_cancel() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_CHANNEL, 1, in_time("1500"))
+    service.send(encode_payload(2, COMPLETE))
+    service.received()
+    caller.received()
+    world.advance(1.5)
+    assert (caller.received(), service.received()) == ([cancelled(1)], [cancelled(2)])
+    assert not world.left_over()
+
+
+def test_routes_that_have_all_completed_leave_only_the_callers_half_to_cancel() -> None:
+    world = World()
+    services, caller = [world.service("orders", number) for number in (1, 2)], world.caller()
+    caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, [(DEADLINE, "1500")], service="orders"))
+    for service in services:
+        service.send(encode_payload(2, COMPLETE))
+    caller.received()
+    world.advance(1.5)
+    assert caller.received() == [cancelled(1)]
+    assert not world.left_over()
+
+
+def test_a_fire_and_forget_in_fragments_gets_no_error_when_its_deadline_passes() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.send(encode_request(REQUEST_FNF, 1, b"x", addressed(in_time("1000")), 0, FOLLOWS))
+    world.advance(60)
+    caller.send(encode_payload(1, NEXT, b"y"))
+    assert caller.received() == []
+    assert [frame.data for frame in service.received()] == [b"x", b"y"]
+
+
+def test_an_answer_in_time_is_the_end_of_the_deadline() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, in_time("1000"))
+    service.received()
+    world.advance(0.999)
+    service.answer(2, b"just in time")
+    world.advance(100 / 1000)
+    assert [frame.data for frame in caller.received()] == [b"just in time"]
+    assert service.received() == []
+    assert world.core.engine.timers.take_due(1e9) is None
+
+
+def test_a_deadline_of_nothing_is_over_at_once() -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, in_time("0"))
+    assert caller.received() == [error(1, REJECTED, "deadline: the request came with no time left")]
+    assert service.received() == []
+
+
+@pytest.mark.parametrize("value", ["", "-5", "1.5", "soon", "٣", "99999999999"])
+def test_a_deadline_that_is_no_number_of_milliseconds_is_ignored(value: str) -> None:
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, in_time(value))
+    assert len(service.received()) == 1
+    world.advance(60)
+    assert caller.received() == []
+
+
+def test_a_deadline_shortens_the_wait_for_a_route() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, in_time("700"))
+    world.advance(0.7)
+    text = "deadline: no route has service=orders, after 0.7 s of waiting"
+    assert caller.received() == [error(1, REJECTED, text)]
+
+
+def test_a_long_deadline_does_not_lengthen_the_wait() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, in_time("60000"))
+    world.advance(5)
+    assert caller.received() == [error(1, REJECTED, IN_VAIN)]
+
+
+def test_the_time_of_waiting_counts() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_RESPONSE, 1, in_time("3000"))
+    world.advance(2)
+    service = world.service("orders", 1)
+    service.received()
+    world.advance(0.999)
+    assert service.received() == []
+    world.advance(0.001)
+    assert service.received() == [cancelled(2)]
+    assert [frame.code for frame in caller.received()] == [0x203]
+
+
+def test_a_deadline_of_a_multicast_ends_all_its_branches() -> None:
+    world = World()
+    services = [world.service("orders", number) for number in (1, 2)]
+    caller = world.caller()
+    for kind, stream_id in ((REQUEST_RESPONSE, 1), (REQUEST_STREAM, 3), (REQUEST_CHANNEL, 5)):
+        caller.request(kind, stream_id, address(MULTICAST, [(DEADLINE, "1000")], service="orders"))
+    for service in services:
+        service.received()
+    world.advance(1)
+    assert [(frame.stream_id, frame.code) for frame in caller.received()] == [(1, 0x203), (3, 0x203), (5, 0x203)]
+    assert [[frame.name for frame in service.received()] for service in services] == [["CANCEL"] * 3] * 2
+    assert not world.left_over()
+
+
+# What else is waited for
+
+
+def test_a_request_waits_for_a_lease() -> None:
+    world = waiting_world()
+    service, caller = leased(world, 1), world.caller()
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    assert service.received() == []
+    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    assert [frame.stream_id for frame in service.received()] == [2]
+    world.advance(5)
+    (frame,) = caller.received()
+    assert (frame.stream_id, frame.code) == (3, REJECTED)
+    assert frame.text.endswith(", after 5.0 s of waiting")
+
+
+def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_full() -> None:
+    world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
+    service, caller = leased(world, 1), world.caller()
+    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(REQUEST_RESPONSE, 3, ORDERS)
+    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
+    assert [frame.stream_id for frame in service.received()] == [2]
+    service.answer(2, b"done")
+    world.advance(1)
+    assert [frame.stream_id for frame in service.received()] == [4]
+
+
+def test_those_that_wait_are_all_looked_at_however_many_wait_before_them() -> None:
+    world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
+    service, caller = leased(world, 1), world.caller()
+    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    for number in range(LOOKED_AT):
+        caller.request(REQUEST_RESPONSE, 3 + 2 * number, address(service="stock"))
+    caller.request(REQUEST_RESPONSE, 3 + 2 * LOOKED_AT, ORDERS)
+    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
+    service.received()
+    service.answer(2, b"done")
+    world.advance(2)
+    assert [frame.stream_id for frame in service.received()] == [4]
+
+
+def test_a_request_that_only_draining_routes_match_waits_for_a_new_one() -> None:
+    world = waiting_world()
+    old, caller = world.service("orders", 1), world.caller()
+    world.core.drains.drain_route(route_id(1), 10, 0, False, world.now)
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    assert old.received() == []
+    assert len(world.service("orders", 2).received()) == 1
+
+
+def test_a_request_waits_until_its_route_is_in_service_again() -> None:
+    world = waiting_world()
+    service, caller = world.service("orders", 1, region="eu"), world.caller()
+    world.core.drains.drain_tag(Tag.of("region", "eu"), 10, 0, False, world.now)
+    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    assert service.received() == []
+    assert world.core.drains.undrain_tag(Tag.of("region", "eu"), world.now)
+    world.pump()
+    assert len(service.received()) == 1
+
+
+@given(st.lists(st.sampled_from(["ask", "join", "leave", "cancel", "wait", "lose", "answer"]), max_size=40))
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_every_request_that_may_wait_ends_exactly_once(steps: list[str]) -> None:
+    world = waiting_world(max_waiting=4)
+    caller = world.caller()
+    services: list[Wire] = []
+    ended: dict[int, list[Frame]] = {}
+    opened: set[int] = set()
+    given_up: set[int] = set()
+    open_at: dict[int, tuple[Wire, int]] = {}
+
+    def look() -> None:
+        for service in services:
+            for frame in service.received():
+                if frame.name == "REQUEST_RESPONSE":
+                    open_at[int(frame.data)] = (service, frame.stream_id)
+        for frame in caller.received():
+            ended.setdefault(frame.stream_id, []).append(frame)
+
+    for number, step in enumerate(steps):
+        if step == "ask":
+            stream_id = 2 * number + 1
+            opened.add(stream_id)
+            caller.request(REQUEST_RESPONSE, stream_id, ORDERS, str(stream_id).encode())
+        elif step == "join":
+            services.append(world.service("orders", number))
+        elif step in ("leave", "lose") and services:
+            services.pop(0).lose()
+        elif step == "wait":
+            world.advance(2.5)
+        elif step == "cancel" and opened - set(ended):
+            stream_id = min(opened - set(ended))
+            if stream_id not in given_up:
+                given_up.add(stream_id)
+                caller.cancel(stream_id)
+        elif step == "answer" and open_at:
+            service, stream_id = open_at.pop(min(open_at))
+            service.answer(stream_id, b"")
+        look()
+    world.advance(6)
+    for service, stream_id in open_at.values():
+        service.answer(stream_id, b"")
+    look()
+    assert {stream_id: len(frames) for stream_id, frames in ended.items()} == dict.fromkeys(set(ended), 1)
+    assert set(ended) | given_up == opened
+    assert not set(ended) & given_up
+    assert nothing_left(world)

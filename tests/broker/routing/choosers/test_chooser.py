@@ -1,0 +1,248 @@
+"""Order and chance: round robin and random, routes that warm up, and the names of all choosers."""
+
+from collections import Counter
+
+import pytest
+
+from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Random, RoundRobin, Turn, plain_name
+from broker.routing.choosers.least_busy import EXACT, LeastBusy, PowerOfTwo
+from broker.routing.choosers.peak_ewma import PeakEwma
+from broker.routing.choosers.registry import ROUND_ROBIN, Methods
+from broker.routing.choosers.weighted import Weighted
+from broker.routing.choosers.zone_first import ZoneFirst
+from broker.routing.health.loads import GOOD
+from broker.routing.policies import Policy
+from broker.routing.rng import Dice
+from broker.routing.table import Table
+from tests.broker.routing.made import all_of, counted, is_likely, joined, number_of, picks, table_of
+
+WARM = Policy(slow_start_s=100.0)
+
+
+def test_round_robin_takes_each_in_turn() -> None:
+    found = picks(RoundRobin(), all_of(table_of(3)), 7)
+    assert sorted(found[:3]) == [1, 2, 3]
+    assert found[3:6] == found[:3]
+
+
+def test_round_robin_begins_where_the_dice_fell() -> None:
+    """Or addresses that are met only once would all meet the first route."""
+    dice = Dice(5)
+    among = all_of(table_of(4))
+    firsts = Counter(picks(RoundRobin(), among, 1, dice=dice)[0] for _ in range(400))
+    assert is_likely(firsts, {1: 1, 2: 1, 3: 1, 4: 1})
+
+
+def test_round_robin_counts_by_turn_and_never_for_all() -> None:
+    chooser, one, other = RoundRobin(), Turn(), Turn()
+    among = all_of(table_of(2))
+    one.position = other.position = 0
+    found = [picks(chooser, among, 1, turn=turn)[0] for turn in (one, other) * 4]
+    assert found == [1, 1, 2, 2, 1, 1, 2, 2]
+
+
+def test_round_robin_goes_on_when_candidates_come_and_go() -> None:
+    turn = Turn()
+    turn.position = 0
+    assert picks(RoundRobin(), all_of(table_of(2)), 1, turn=turn) == [1]
+    assert picks(RoundRobin(), all_of(table_of(4)), 3, turn=turn) == [2, 3, 4]
+    assert picks(RoundRobin(), all_of(table_of(2)), 3, turn=turn) == [1, 2, 1]
+    assert picks(RoundRobin(), all_of(table_of(1)), 2, turn=turn) == [1, 1]
+
+
+def test_random_takes_each_about_as_often_and_the_same_for_the_same_seed() -> None:
+    among = all_of(table_of(4))
+    found = picks(Random(), among, 2000, dice=Dice(3))
+    assert is_likely(Counter(found), {1: 1, 2: 1, 3: 1, 4: 1})
+    assert picks(Random(), among, 2000, dice=Dice(3)) == found
+
+
+# Slow start
+
+
+@pytest.mark.parametrize("age_s, share", [(0.0, 0.1), (50.0, 0.55), (100.0, 1.0), (500.0, 1.0)])
+def test_share_of_a_new_route_grows_evenly_from_a_tenth_to_the_whole(age_s: float, share: float) -> None:
+    load = joined(table_of(0, policy=WARM), 1, now=1000.0).load
+    assert load.share(1000.0 + age_s) == pytest.approx(share)
+
+
+def test_without_slow_start_a_new_route_has_its_full_share_at_once() -> None:
+    load = joined(table_of(0), 1, now=1000.0).load
+    assert [load.share(now) for now in (0.0, 1000.0, 1001.0)] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("chooser", [Random(), Weighted()])
+def test_new_route_is_passed_over_in_proportion_to_what_it_lacks(chooser: Chooser) -> None:
+    """Two old ones and a new one that is half warm: 1 : 1 : 0.55."""
+    table = table_of(2, policy=WARM)
+    joined(table, 3, now=1000.0)
+    found = counted(chooser, all_of(table), 6000, now=1050.0)
+    assert is_likely(found, {1: 100, 2: 100, 3: 55})
+
+
+def test_round_robin_passes_a_new_route_over_and_goes_on_with_the_next() -> None:
+    """It takes a tenth of its turns, and the others go on in turn."""
+    table = table_of(2, policy=WARM)
+    joined(table, 3, now=1000.0)
+    found = counted(RoundRobin(), all_of(table), 6300, now=1000.0)
+    assert abs(found[1] - found[2]) <= 1
+    assert is_likely(found, {1: 10, 2: 10, 3: 1})
+
+
+@pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted(), LeastBusy(), PowerOfTwo(), PeakEwma()])
+def test_where_all_routes_are_new_all_have_the_same_share(chooser: Chooser) -> None:
+    table = table_of(0, policy=WARM)
+    for number in (1, 2, 3):
+        joined(table, number, now=1000.0)
+    assert is_likely(counted(chooser, all_of(table), 3000, now=1000.0), {1: 1, 2: 1, 3: 1})
+
+
+def one_by_one(chooser: Chooser, table: Table, now: float, count: int = 6000) -> Counter[int]:
+    """Who gets requests that come one at a time, and take 5 ms each."""
+    among, turn, dice = all_of(table), Turn(), Dice(1)
+    found: Counter[int] = Counter()
+    for _ in range(count):
+        route = chooser.choose(among, turn, dice, b"", now)
+        route.load.began(True)
+        route.load.ended(True, GOOD, 5000, now)
+        found[number_of(route)] += 1
+    return found
+
+
+@pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted(), LeastBusy(), PowerOfTwo(), PeakEwma()])
+@pytest.mark.parametrize("age_s, percent", [(0.0, 10), (50.0, 55), (100.0, 100)])
+def test_new_route_gets_its_share_also_of_requests_that_come_one_at_a_time(
+    chooser: Chooser, age_s: float, percent: int
+) -> None:
+    """Of two idle ones: share / (1 + share)."""
+    table = table_of(1, policy=WARM)
+    joined(table, 2, now=1000.0)
+    for route in table.routes():
+        route.load.is_measured = True
+        route.load.began(True)
+        route.load.ended(True, GOOD, 5000, 1000.0 + age_s)
+    assert is_likely(one_by_one(chooser, table, 1000.0 + age_s), {1: 100, 2: percent})
+
+
+@pytest.mark.parametrize("count", [5, EXACT + 8])
+def test_least_busy_of_many_gives_a_new_route_its_share(count: int) -> None:
+    table = table_of(count, policy=WARM)
+    joined(table, 99, now=1000.0)
+    parts = {**dict.fromkeys(range(1, count + 1), 100), 99: 10}
+    assert is_likely(one_by_one(LeastBusy(), table, 1000.0, 20_000), parts)
+
+
+def test_new_route_that_is_the_busier_one_waits_and_the_less_busy_one_does_not_get_all() -> None:
+    """While the old one is busy, the new one gets its share twice: drawn first, or left in when the other was."""
+    table = table_of(1, policy=WARM)
+    old, new = table.routes()[0], joined(table, 2, now=1000.0)
+    old.load.began(True)
+    for chooser in (LeastBusy(), PowerOfTwo()):
+        assert is_likely(counted(chooser, all_of(table), 6000, now=1000.0), {1: 90, 2: 20})
+    new.load.began(True)
+    new.load.began(True)
+    for chooser in (LeastBusy(), PowerOfTwo()):
+        assert set(picks(chooser, all_of(table), 200, now=1000.0)) == {1}
+
+
+def test_least_busy_of_old_ones_is_chosen_while_another_warms_up() -> None:
+    """Equals among them by chance."""
+    table = table_of(4, policy=WARM)
+    for route in table.routes()[:2]:
+        route.load.began(True)
+    joined(table, 9, now=1000.0).load.began(True)
+    assert is_likely(counted(LeastBusy(), all_of(table), 4000, now=1000.0), {3: 1, 4: 1})
+
+
+def test_only_so_many_are_passed_over_whatever_the_dice_say() -> None:
+    """The work is bounded: the last one drawn gets the request, however cold it is."""
+    table = table_of(0, policy=WARM)
+    for number in range(1, 101):
+        joined(table, number, now=1000.0)
+    among = all_of(table)
+    turn = Turn()
+    dice = Dice(1)
+    steps = []
+    for _ in range(100):
+        turn.position = 0
+        picks(RoundRobin(), among, 1, turn=turn, dice=dice, now=1000.0)
+        steps.append(turn.position)
+    assert (min(steps), max(steps)) == (1, MAX_DRAWS)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name", ["roundrobin", "RoundRobin", "round_robin", "round-robin", "ROUND_ROBIN", "round robin"]
+)
+def test_method_has_one_plain_name(name: str) -> None:
+    assert plain_name(name) == ROUND_ROBIN
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("round_robin", RoundRobin),
+        ("rr", RoundRobin),
+        ("random", Random),
+        ("weighted", Weighted),
+        ("least_busy", LeastBusy),
+        ("least-connections", LeastBusy),
+        ("power_of_two", PowerOfTwo),
+        ("p2c", PowerOfTwo),
+        ("least_request", PowerOfTwo),
+        ("peak_ewma", PeakEwma),
+        ("ewma", PeakEwma),
+        ("WeightedStats", PeakEwma),
+    ],
+)
+def test_chooser_is_known_by_its_names_and_by_those_of_others(name: str, kind: type[Chooser]) -> None:
+    method = Methods().find(name, "random")
+    assert method is not None
+    assert (type(method.chooser), method.is_sticky) == (kind, False)
+
+
+@pytest.mark.parametrize(
+    "name, service, inner",
+    [
+        ("zone_first", "round_robin", RoundRobin),
+        ("zone", "peak_ewma", PeakEwma),
+        ("zone-aware", "sticky", RoundRobin),
+        ("zone_first", "zone_first:random", Random),
+        ("zone_first:power_of_two", "random", PowerOfTwo),
+        ("ZoneFirst:p2c", "random", PowerOfTwo),
+    ],
+)
+def test_within_a_zone_the_named_chooser_decides_or_the_services(name: str, service: str, inner: type[Chooser]) -> None:
+    """D-35."""
+    method = Methods().find(name, service)
+    assert method is not None
+    assert isinstance(method.chooser, ZoneFirst)
+    assert (type(method.chooser.inner), method.is_sticky) == (inner, False)
+
+
+@pytest.mark.parametrize(
+    "name, service, kind",
+    [
+        ("sticky", "round_robin", RoundRobin),
+        ("sticky", "sticky", RoundRobin),
+        ("sticky", "peak_ewma", PeakEwma),
+        ("sticky:random", "peak_ewma", Random),
+        ("sticky:zone_first", "peak_ewma", ZoneFirst),
+    ],
+)
+def test_first_sticky_choice_is_made_by_the_named_chooser_or_the_services(
+    name: str, service: str, kind: type[Chooser]
+) -> None:
+    """D-35."""
+    method = Methods().find(name, service)
+    assert method is not None
+    assert (type(method.chooser), method.is_sticky) == (kind, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "fastest", "random:random", "zone_first:fastest", "zone_first:sticky", "sticky:sticky", ":random"]
+)
+def test_name_that_nobody_knows_is_no_method(name: str) -> None:
+    assert Methods().find(name, "random") is None

@@ -1,0 +1,757 @@
+"""From the bytes of an ADDRESS to the routes that match it."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.routing.bitmaps import Slots
+from broker.routing.policies import Policies, Policy
+from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
+from broker.routing.sharding.hashes import key_hash
+from broker.routing.table import Route, Table
+from broker.routing.targets import MAX_LABEL, Target, label_of
+from rsocket_wire.errors import INVALID, REJECTED
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.tags import Tag
+from tests.broker.routing.made import (
+    AT_MS,
+    CALLER,
+    address,
+    chosen,
+    found,
+    joined,
+    numbers,
+    query_of,
+    resolve,
+    route,
+    route_id,
+    table_of,
+)
+
+
+def zoo() -> Table:
+    """orders: 1 eu, 2 us, 3 eu in zone b; billing: 4 eu."""
+    table = Table()
+    joined(table, 1, "orders", region="eu")
+    joined(table, 2, "orders", region="us")
+    joined(table, 3, "orders", region="eu", zone="b")
+    joined(table, 4, "billing", region="eu")
+    return table
+
+
+def hinted(flags: int = UNICAST, hints: list[tuple[Key, str | None]] | None = None, **tags: str | None) -> list[bytes]:
+    """The same request in both layouts: hints in the metadata map, and among the tags of a one-map ADDRESS."""
+    metadata = [Tag.of(key, value) for key, value in hints or []]
+    wanted = [Tag.of(key, value) for key, value in tags.items()]
+    sent = [Address(route_id(1), wanted, metadata, flags=flags), Address(route_id(1), metadata + wanted, flags=flags)]
+    return [each.encode() for each in sent]
+
+
+# What matches
+
+
+def test_tags_of_the_address_are_combined_by_and() -> None:
+    query = query_of(zoo())
+    assert found(query, address(service="orders")) == [1, 2, 3]
+    assert found(query, address(service="orders", region="eu")) == [1, 3]
+    assert found(query, address(service="orders", region="eu", zone="b")) == [3]
+    assert found(query, address(region="eu")) == [1, 3, 4]
+
+
+def test_both_layouts_mean_the_same() -> None:
+    """D-03: one map is the tags; two maps are metadata and tags, and metadata is not used for routing."""
+    query = query_of(zoo())
+    one_map = address(service="orders", region="eu")
+    two_maps = address(hints=[(Key.text("color"), "red"), (REGION, "mars")], service="orders", region="eu")
+    wrapped = address(wrapped=b"\x00anything", service="orders", region="eu")
+    assert len(one_map) < len(wrapped) < len(two_maps)
+    assert [found(query, raw) for raw in (one_map, two_maps, wrapped)] == [[1, 3]] * 3
+
+
+def test_service_and_route_id_are_tags_that_every_route_has() -> None:
+    query = query_of(zoo())
+    text = id_text(route_id(3))
+    for value in (text, f"Id{{{text}}}", text.upper()):  # D-18
+        assert found(query, address(route_id=value)) == [3]
+        assert found(query, address(service="orders", route_id=value)) == [3]
+
+
+def test_null_matches_null_and_empty() -> None:
+    """D-07."""
+    table = Table()
+    joined(table, 1, region=None)
+    joined(table, 2, region="")
+    joined(table, 3, region="eu")
+    assert found(query_of(table), address(region=None)) == [1, 2]
+    assert found(query_of(table), address(region="")) == [1, 2]
+
+
+def test_tag_given_twice_is_one_and_two_values_are_both_wanted() -> None:
+    table = zoo()
+    both = [Tag(REGION, b"eu"), Tag(REGION, b"us")]
+    table.join(Route(route_id(5), "orders", both, None), AT_MS)
+    query = query_of(table)
+    twice = Address(route_id(9), [both[0], both[0], Tag(SERVICE_NAME, b"orders")]).encode()
+    assert found(query, twice) == [1, 3, 5]
+    assert found(query, Address(route_id(9), both).encode()) == [5]
+
+
+@pytest.mark.parametrize("flags, name", [(0, "unicast"), (UNICAST, "unicast"), (MULTICAST, "multicast")])
+def test_routing_is_what_the_flag_says(flags: int, name: str) -> None:
+    target = resolve(query_of(zoo()), address(flags, service="orders", region="eu"))
+    assert (target.routing, target.routing_name, target.refusal) == (flags, name, None)
+    assert (target.service, target.label) == ("orders", "service=orders region=eu")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "flags", [UNICAST | MULTICAST, UNICAST | SHARD, MULTICAST | SHARD, UNICAST | MULTICAST | SHARD]
+)
+def test_more_than_one_routing_flag_is_refused(flags: int) -> None:
+    """D-11."""
+    target = resolve(query_of(zoo()), address(flags, [(SHARD_KEY, "region")], service="orders", region="eu"))
+    assert target.refusal is not None
+    assert (target.refusal.code, target.refusal.message) == (
+        INVALID,
+        f"bad-address: more than one of unicast, multicast and shard is set (flags 0x{flags:03x})",
+    )
+    assert target.routing_name == "unicast"
+
+
+def test_other_flags_do_not_matter() -> None:
+    assert found(query_of(zoo()), address(UNICAST | 0x11F, region="us")) == [2]
+
+
+def test_address_without_tags_is_refused() -> None:
+    message = "bad-address: the ADDRESS names no tag to route by"
+    query = query_of(zoo())
+    assert found(query, address()) == message
+    assert found(query, address(hints=[(LB_METHOD, "random")])) == message
+    assert found(query, Address(route_id(1), [Tag(LB_METHOD, b"random")]).encode()) == message
+
+
+@pytest.mark.parametrize(
+    "raw, kind",
+    [
+        (RouteSetup(route_id(1), "orders", []).encode(), 1),
+        (RouteAdd(route_id(1), route_id(2), 1, "orders", []).encode(), 2),
+        (RouteRemove(route_id(1), route_id(2), 1).encode(), 3),
+        (BrokerInfo(route_id(1), 1, []).encode(), 4),
+    ],
+)
+def test_other_broker_frames_are_refused(raw: bytes, kind: int) -> None:
+    assert found(query_of(zoo()), raw) == (
+        f"bad-address: the request carries a broker frame of kind {kind}, not an ADDRESS"
+    )
+
+
+def test_other_major_version_is_refused_with_both_numbers() -> None:
+    """D-04."""
+    raw = b"\x00\x01\x00\x05" + address(service="orders")[4:]
+    assert found(query_of(zoo()), raw) == "bad-address: version 1.5 is not spoken here, 0.1 is"
+    assert found(query_of(zoo()), b"\x00\x00\x00\x05" + address(region="us")[4:]) == [2]
+
+
+def test_no_route_names_the_tag_that_emptied_the_result() -> None:
+    query = query_of(zoo())
+    target = resolve(query, address(service="orders", region="mars"))
+    assert target.refusal is not None
+    assert (target.refusal.code, target.refusal.message) == (REJECTED, "no-route: no route has region=mars")
+    assert found(query, address(service="billing", region="eu", zone="b")) == (
+        "no-route: no route has all: 1 have service=billing region=eu, 1 have zone=b"
+    )
+    assert found(query, address(region="us", service="orders", user=None)) == "no-route: no route has user"
+
+
+def test_address_cut_anywhere_is_refused_and_what_it_lacks_is_right() -> None:
+    query = query_of(zoo())
+    raw = address(hints=[(LB_METHOD, "random")], service="orders", region="eu")
+    for size in range(len(raw)):
+        message = found(query, raw[:size])
+        if size < 6:
+            assert message == f"bad-address: header: needs 6 bytes, {size} are there"
+        elif size < 22:
+            needs = f"ADDRESS origin route id: needs 16 bytes at offset 6, {size - 6} are left"
+            assert message == f"bad-address: {needs}"
+        else:  # the metadata alone would be the tags, and a key alone has a null value
+            assert str(message).startswith(("bad-address: ADDRESS ", "bad-address: the ADDRESS names no", "no-route: "))
+    assert found(query, raw) == [1, 3]
+
+
+def test_address_that_is_cut_spoils_no_other() -> None:
+    """A short one may look like another without the bytes that are not compared."""
+    query = query_of(zoo())
+    raw = address(region="us")
+    assert "needs 16 bytes" in str(found(query, raw[:6] + raw[22:]))
+    assert found(query, raw) == [2]
+    assert "needs 16 bytes" in str(found(query, raw[:6]))
+    assert found(query, address()) == "bad-address: the ADDRESS names no tag to route by"
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 255), st.sampled_from([UNICAST, SHARD, MULTICAST]))
+def test_any_bytes_give_a_target(junk: bytes, at: int, byte: int, flags: int) -> None:
+    """Bytes behind a good header, and a good address with one byte changed."""
+    query = query_of(zoo())
+    good = address(flags, [(SHARD_KEY, "region"), (LB_METHOD, "random")], b"wrapped", service="orders", region="eu")
+    at %= len(good)
+    for raw in (junk, good[:22] + junk, good[:at] + bytes([byte]) + good[at + 1 :]):
+        target = resolve(query, raw)
+        assert (target.refusal is None) == (target.candidates is not None)
+        if target.candidates is not None:
+            query.choose(target, b"", CALLER, 0.0)
+        assert len(target.label) <= MAX_LABEL
+
+
+# Hints
+
+
+def test_hints_are_read_from_either_map_and_do_not_take_part_in_the_and() -> None:
+    """D-12."""
+    table = Table(Policies(Policy(chooser="random"), {}))
+    for number in (1, 3, 4):
+        joined(table, number, region="eu")
+    query = query_of(table)
+    for raw in hinted(hints=[(LB_METHOD, "round-robin"), (STICKY_ROUTE_KEY, "x"), (SHARD_METHOD, "y")], region="eu"):
+        assert found(query, raw) == [1, 3, 4]
+        picks = chosen(query, raw, 6)
+        assert sorted(picks[:3]) == [1, 3, 4]
+        assert picks[3:] == picks[:3]
+    assert query.unknown_methods == 0
+
+
+def test_hints_among_the_tags_of_two_maps_are_tags() -> None:
+    """Who writes a metadata map can say hints there."""
+    raw = address(hints=[(Key.text("x"), "y")], lb_method="random", service="orders")
+    assert found(query_of(zoo()), raw) == "no-route: no route has lb_method=random"
+
+
+def test_strict_hints_among_the_tags_take_part_in_the_and() -> None:
+    """D-12: then they are still hints, and tags like any other as well."""
+    table = zoo()
+    joined(table, 5, "orders", lb_method="random")
+    query = query_of(table, strict_hints=True)
+    in_metadata, in_tags = hinted(hints=[(LB_METHOD, "random")], service="orders")
+    assert found(query, in_metadata) == [1, 2, 3, 5]
+    assert found(query, in_tags) == [5]
+    shard = Address(route_id(9), [Tag.of("service", "orders"), Tag(SHARD_KEY, b"service")], flags=SHARD).encode()
+    assert found(query, shard) == "no-route: no route has shard_key=service"
+
+
+def test_hints_among_the_tags_are_tags_where_a_metadata_map_is_there() -> None:
+    """D-12: whoever writes the specification's layout could have said them in the metadata, were it empty."""
+    head = Address(route_id(9), []).encode()
+    tags = Address(route_id(9), [Tag(LB_METHOD, b"random"), Tag.of("service", "orders")]).encode()[22:]
+    assert found(query_of(zoo()), head + tags) == [1, 2, 3]
+    assert found(query_of(zoo()), head + b"\x80\x00" + tags) == "no-route: no route has lb_method=random"
+
+
+def test_method_that_nobody_knows_is_counted_and_the_default_is_taken() -> None:
+    query = query_of(zoo())
+    for raw in hinted(hints=[(LB_METHOD, "fastest")], service="orders"):
+        picks = chosen(query, raw, 6)
+        assert sorted(picks[:3]) == [1, 2, 3]
+        assert picks[3:] == picks[:3]
+    assert query.unknown_methods == 2  # once for each address, not for each request
+
+
+@pytest.mark.parametrize("name", ["random", "Random", "RANDOM"])
+def test_method_of_the_hint_wins_over_the_default(name: str) -> None:
+    query = query_of(zoo())
+    raw = address(hints=[(LB_METHOD, name)], service="orders")
+    picks = chosen(query, raw, 60)
+    assert set(picks) == {1, 2, 3}
+    assert picks[:30] != picks[3:33]
+    assert query.unknown_methods == 0
+
+
+# Shard
+
+
+def test_shard_request_without_a_key_is_refused() -> None:
+    """ "One or more instances of the metadata io.rsocket.routing.ShardKey MUST be present"."""
+    target = resolve(query_of(zoo()), address(SHARD, service="orders"))
+    assert target.refusal is not None
+    assert (target.refusal.code, target.refusal.message) == (
+        INVALID,
+        "bad-shard-key: a shard request needs at least one ShardKey",
+    )
+
+
+def test_shard_key_that_names_no_tag_of_the_request_is_refused() -> None:
+    query = query_of(zoo())
+    message = "bad-shard-key: ShardKey 'user' names no tag of the ADDRESS"
+    for raw in hinted(SHARD, [(SHARD_KEY, "user")], service="orders"):
+        assert found(query, raw) == message
+    assert found(query, address(SHARD, [(SHARD_KEY, "service"), (SHARD_KEY, "user")], service="orders")) == message
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"\xff" * 127, b"x" * 127, b"\x00"])
+def test_shard_key_that_no_key_can_have_is_refused(raw: bytes | None) -> None:
+    """Hints are any bytes: what cannot be a key's name is an answer and no exception."""
+    sent = Address(route_id(9), [Tag.of("service", "orders")], [Tag(SHARD_KEY, raw)], b"w", SHARD)
+    if raw is None:
+        sent = Address(route_id(9), [Tag.of("service", "orders"), Tag(SHARD_KEY, None)], flags=SHARD)
+    message = str(found(query_of(zoo()), sent.encode()))
+    assert message.startswith("bad-shard-key: ShardKey '")
+    assert message.endswith("' names no tag of the ADDRESS")
+
+
+def test_shard_key_beyond_127_bytes_of_the_js_client_is_refused() -> None:
+    """D-21: its values have up to 255 bytes."""
+    raw = b"\x00\x00\x1c\x01\x14\x20" + route_id(9) + b"\x1b\xff" + b"k" * 255 + b"\x01\x06orders"
+    assert str(found(query_of(zoo()), raw)).startswith("bad-shard-key: ShardKey 'kkk")
+
+
+@pytest.mark.parametrize("name", ["region", "Region", "io.rsocket.routing.Region", "io.rsocket.broker.Region"])
+def test_shard_key_may_be_spelt_in_any_way(name: str) -> None:
+    query = query_of(zoo())
+    target = resolve(query, address(SHARD, [(SHARD_KEY, name)], service="orders", region="eu"))
+    assert target.refusal is None
+    assert (target.shard_hash, target.label) == (key_hash([b"eu"]), "service=orders")
+
+
+def test_shard_key_finds_a_text_tag_of_a_well_known_name() -> None:
+    text_region = Tag(Key.text("region"), b"eu")
+    sent = Address(route_id(9), [Tag.of("service", "orders"), text_region], [Tag(SHARD_KEY, b"region")], b"", SHARD)
+    target = resolve(query_of(zoo()), sent.encode())
+    assert (target.shard_hash, target.label) == (key_hash([b"eu"]), "service=orders")
+
+
+def test_several_shard_keys_hash_in_their_order() -> None:
+    query = query_of(zoo())
+    one = address(SHARD, [(SHARD_KEY, "user"), (SHARD_KEY, "item")], service="orders", user="7", item="9")
+    other = address(SHARD, [(SHARD_KEY, "item"), (SHARD_KEY, "user")], service="orders", user="7", item="9")
+    assert resolve(query, one).shard_hash == key_hash([b"7", b"9"])
+    assert resolve(query, other).shard_hash == key_hash([b"9", b"7"])
+    assert resolve(query, one).label == "service=orders"
+
+
+def test_order_of_the_tags_does_not_change_the_shard() -> None:
+    query = query_of(zoo())
+    one = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="7")
+    other = address(SHARD, [(SHARD_KEY, "user")], user="7", service="orders")
+    assert resolve(query, one).shard_hash == resolve(query, other).shard_hash
+
+
+def test_shard_key_named_again_counts_once_however_it_is_spelt() -> None:
+    """The work is bounded by the tags, not by the tags times the hints."""
+    tags = [Tag.of("user", str(number)) for number in range(127)] + [Tag.of("service", "orders")]
+    spelt = [Tag(SHARD_KEY, name.encode()) for name in ("user", "user", "service", "Service", "serv-ice", "serv_ice")]
+    target = resolve(query_of(zoo()), Address(route_id(9), tags, spelt, b"", SHARD).encode())
+    assert target.shard_hash == key_hash([str(number).encode() for number in range(127)] + [b"orders"])
+    assert target.selectors == []
+
+
+def test_shard_key_with_a_null_value_hashes_as_empty() -> None:
+    sent = Address(route_id(9), [Tag.of("service", "orders"), Tag.of("user", None)], [Tag(SHARD_KEY, b"user")], b"")
+    raw = sent.encode()
+    target = resolve(query_of(zoo()), raw[:4] + b"\x14\x20" + raw[6:])
+    assert target.shard_hash == key_hash([b""])
+
+
+def test_shard_tag_that_no_route_has_does_not_select() -> None:
+    """D-22: a shard key is usually no route's tag."""
+    query = query_of(zoo())
+    for raw in hinted(SHARD, [(SHARD_KEY, "user")], service="orders", user="42"):
+        assert found(query, raw) == [1, 2, 3]
+
+
+def test_shard_tag_that_routes_have_selects() -> None:
+    """D-22: first the AND with all tags, as the specification says."""
+    table = zoo()
+    joined(table, 5, "orders", user="42")
+    query = query_of(table)
+    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
+    assert found(query, raw) == [5]
+    assert found(query, address(SHARD, [(SHARD_KEY, "user")], service="orders", user="43")) == [1, 2, 3, 5]
+
+
+def test_shard_tag_that_only_other_services_have_does_not_select() -> None:
+    table = zoo()
+    joined(table, 5, "billing", user="42")
+    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
+    assert found(query_of(table), raw) == [1, 2, 3]
+
+
+def test_shard_without_candidates_names_the_selecting_tag() -> None:
+    query = query_of(zoo())
+    raw = address(SHARD, [(SHARD_KEY, "user")], service="mail", user="42")
+    assert found(query, raw) == "no-route: no route has service=mail"
+    raw = address(SHARD, [(SHARD_KEY, "user")], user="42", service="billing", zone="b")
+    assert found(query, raw) == "no-route: no route has all: 1 have service=billing, 1 have zone=b"
+
+
+def test_shard_by_nothing_but_keys_needs_routes_that_have_them() -> None:
+    query = query_of(zoo())
+    assert found(query, address(SHARD, [(SHARD_KEY, "user")], user="42")) == "no-route: no route has user=42"
+    assert found(query, address(SHARD, [(SHARD_KEY, "region")], region="us")) == [2]
+
+
+def test_strict_hints_shard_among_routes_that_have_all_tags() -> None:
+    """D-22 is ours; with strict hints it is the specification's AND and no other."""
+    query = query_of(zoo(), strict_hints=True)
+    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
+    assert found(query, raw) == "no-route: no route has user=42"
+
+
+def test_owner_of_a_key_is_one_whoever_asks_and_however_the_routes_joined() -> None:
+    one, other = table_of(5), Table()
+    for number in (3, 5, 1, 4, 2):
+        joined(other, number)
+    for user in range(50):
+        raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user=str(user))
+        again = address(SHARD, [(SHARD_KEY, "user"), (LB_METHOD, "random")], origin=7, service="orders", user=str(user))
+        owners = chosen(query_of(one), raw, 3) + chosen(query_of(other), raw, 3) + chosen(query_of(other), again, 3)
+        assert len(set(owners)) == 1
+
+
+# Turns
+
+
+def test_round_robin_goes_by_address_and_never_by_one_counter() -> None:
+    """With one counter for all, two callers that alternate would each meet one instance for ever."""
+    table = table_of(2)
+    for number in (3, 4):
+        joined(table, number, "billing")
+    query = query_of(table)
+    one, other = address(service="orders"), address(service="billing")
+    picks = [chosen(query, raw, 1)[0] for _ in range(4) for raw in (one, other)]
+    assert sorted(picks[0:4:2]) == [1, 2]
+    assert sorted(picks[1:4:2]) == [3, 4]
+    assert picks[4:] == picks[:4]
+
+
+def test_callers_of_one_address_share_its_turn() -> None:
+    """The origin's Route Id does not take part."""
+    query = query_of(table_of(4))
+    raws = [address(origin=number, service="orders") for number in range(4)]
+    assert sorted(chosen(query, raw, 1)[0] for raw in raws) == [1, 2, 3, 4]
+    assert query.remembered() == 1
+
+
+def test_turn_of_an_address_survives_generations() -> None:
+    table = table_of(3)
+    query = query_of(table)
+    raw = address(service="orders")
+    first = chosen(query, raw, 3)
+    joined(table, 9, "billing")
+    assert chosen(query, raw, 2) == first[:2]
+    joined(table, 10, "billing")
+    assert chosen(query, raw, 1) == first[2:]
+
+
+def test_addresses_that_are_met_once_are_spread() -> None:
+    """Wrapped metadata with a trace id makes every request an address of its own."""
+    query = query_of(table_of(4))
+    picks = [chosen(query, address(wrapped=b"trace %d" % number, service="orders"), 1)[0] for number in range(400)]
+    assert all(75 <= picks.count(number) <= 125 for number in (1, 2, 3, 4))
+
+
+# What is remembered
+
+
+def test_answer_is_looked_up_once_for_a_generation() -> None:
+    table = zoo()
+    query = query_of(table)
+    raw = address(service="orders", region="eu")
+    target = resolve(query, raw)
+    candidates = target.candidates
+    assert [resolve(query, raw) is target for _ in range(3)] == [True] * 3
+    assert target.candidates is candidates
+    assert (query.hits, query.misses, query.remembered()) == (3, 1, 1)
+    joined(table, 9, "orders", region="eu")
+    assert resolve(query, raw) is target
+    assert target.candidates is not candidates
+    assert found(query, raw) == [1, 3, 9]
+
+
+def test_route_that_comes_and_goes_is_in_every_answer_at_once() -> None:
+    table = zoo()
+    query = query_of(table)
+    raw = address(service="mail")
+    assert found(query, raw) == "no-route: no route has service=mail"
+    made = joined(table, 9, "mail")
+    assert found(query, raw) == [9]
+    table.leave(made)
+    assert found(query, raw) == "no-route: no route has service=mail"
+
+
+def test_refusal_for_ever_survives_generations() -> None:
+    table = zoo()
+    query = query_of(table)
+    raw = address(UNICAST | MULTICAST, service="orders")
+    target = resolve(query, raw)
+    refusal = target.refusal
+    joined(table, 9)
+    assert resolve(query, raw) is target
+    assert refusal is not None
+    assert target.refusal is refusal
+
+
+def test_remembered_addresses_are_bounded() -> None:
+    query = query_of(zoo(), limit=10)
+    for number in range(95):
+        resolve(query, address(service="orders", region=str(number % 30)))
+        assert query.remembered() <= 10
+    assert found(query, address(region="us")) == [2]
+
+
+def test_addresses_that_are_forgotten_are_given_back_a_few_at_a_time() -> None:
+    """All at once would hold up everybody."""
+    query = query_of(zoo(), limit=10)
+    for number in range(11):  # the last one makes the others forgotten
+        resolve(query, address(service="orders", region=str(number)))
+    assert (query.remembered(), len(query._forgotten)) == (1, 10)
+    left = []
+    for number in range(5):
+        resolve(query, address(service="orders", region=f"new {number}"))
+        left.append(len(query._forgotten))
+    assert left == [10 - FORGOTTEN_N * each for each in range(1, 6)]
+
+
+def test_limit_of_zero_remembers_nothing() -> None:
+    query = query_of(zoo(), limit=0)
+    raw = address(service="orders", region="eu")
+    assert [found(query, raw), found(query, raw)] == [[1, 3], [1, 3]]
+    assert (query.remembered(), query.hits, query.misses) == (0, 0, 2)
+
+
+def test_long_addresses_are_not_remembered_but_answered() -> None:
+    query = query_of(zoo())
+    tags = [Tag.of("region", "us")]
+    hints = [Tag(Key.text(f"k{number:02}"), b"v" * 127) for number in range(15)]
+    short = Address(route_id(1), tags, hints).encode()
+    room = MAX_REMEMBERED_BYTES + 16 - len(short)
+    assert 2 < room <= 127
+    for size, remembered in ((room - 2, 0), (room - 3, 1)):
+        more = [*hints, Tag(Key.text("m"), b"v" * size)]
+        raw = Address(route_id(1), tags, more).encode()
+        assert len(raw) - 16 == MAX_REMEMBERED_BYTES + (1 - remembered)
+        assert found(query, raw) == [2]
+        assert query.remembered() == remembered
+
+
+def test_what_is_wrapped_does_not_make_another_address() -> None:
+    """A trace id in each request must not fill the memory, nor make a flow of its own of each."""
+    query = query_of(zoo())
+    raws = [address(wrapped=b"trace %d" % number, service="orders", region="us") for number in range(9)]
+    assert {query.resolve(raw, 0, len(raw)).number for raw in raws} == {1}
+    assert (query.remembered(), query.misses, query.hits) == (1, 9, 8)
+
+
+def test_addresses_of_many_tags_are_not_remembered_but_answered() -> None:
+    """A tag in memory is many times its bytes on the wire."""
+    query = query_of(zoo())
+    tags = [Tag.of("region", "us")] * (MAX_REMEMBERED_TAGS - 1)
+    hint = [Tag(LB_METHOD, b"random")]
+    assert found(query, Address(route_id(1), [*tags, tags[0]], hint).encode()) == [2]
+    assert query.remembered() == 0
+    assert found(query, Address(route_id(1), tags, hint).encode()) == [2]
+    assert query.remembered() == 1
+
+
+def test_label_of_many_tags_is_cut() -> None:
+    tags = [Tag.of("region", "us"), *[Tag.of(f"key-{number}", "v" * 100) for number in range(100)]]
+    label = resolve(query_of(zoo()), Address(route_id(1), tags).encode()).label
+    assert len(label) == MAX_LABEL
+    assert label.startswith("region=us key-0=vvv")
+    assert label.endswith("…")
+
+
+def test_targets_are_numbered_in_the_order_in_which_they_were_met() -> None:
+    query = query_of(zoo())
+    raws = [address(region="eu"), address(region="us"), address(region="eu")]
+    assert [resolve(query, raw).number for raw in raws] == [1, 2, 1]
+
+
+def test_label_is_made_of_short_names() -> None:
+    assert label_of([Tag.of("service", "orders"), Tag.of("user", ""), Tag.of("zone", None)]) == (
+        "service=orders user= zone"
+    )
+    assert label_of([]) == ""
+
+
+# The same AND for people
+
+
+def test_people_ask_by_any_of_several_tags_of_each_kind() -> None:
+    query = query_of(zoo())
+    eu, us, orders = Tag.of("region", "eu"), Tag.of("region", "us"), Tag.of("service", "orders")
+    assert numbers(query.matching([])) == [1, 2, 3, 4]
+    assert numbers(query.matching([[eu]])) == [1, 3, 4]
+    assert numbers(query.matching([[eu, us], [orders]])) == [1, 2, 3]
+    assert numbers(query.matching([[eu], [Tag.of("zone", "nowhere")]])) == []
+    assert numbers(query.matching([[Tag.of("route_id", f"Id{{{id_text(route_id(2))}}}")]])) == [2]
+
+
+# Any table, any churn, any question
+
+
+KEYS = ["service", "region", "zone", "user", "color"]
+VALUES = ["a", "b", "c"]
+TAGS = st.lists(st.tuples(st.sampled_from(KEYS[1:]), st.sampled_from([*VALUES, None])), max_size=5)
+WANTED = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from([*VALUES, ""])), min_size=1, max_size=4)
+
+
+class Churn(RuleBasedStateMachine):
+    """A table beside a dict of sets: what the index finds is what a plain AND finds, after any history."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table()
+        self.query: Query = query_of(self.table, limit=6)
+        self.routes: dict[int, Route] = {}
+        self.gone: list[Route] = []
+        self.carried: dict[int, set[tuple[str, str]]] = {}
+
+    @rule(number=st.integers(1, 8), service=st.sampled_from(VALUES), tags=TAGS)
+    def join(self, number: int, service: str, tags: list[tuple[str, str | None]]) -> None:
+        made = Route(route_id(number), service, [Tag.of(key, value) for key, value in tags], None)
+        replaced = self.table.join(made, AT_MS)
+        assert replaced is self.routes.get(number)
+        if replaced is not None:
+            self.gone.append(replaced)
+        self.routes[number] = made
+        self.carried[number] = {(key, value or "") for key, value in tags} | {("service", service)}
+
+    @rule(number=st.integers(1, 8))
+    def leave(self, number: int) -> None:
+        if number in self.routes:
+            self.gone.append(self.routes.pop(number))
+            del self.carried[number]
+            assert self.table.leave(self.gone[-1])
+
+    @rule()
+    def late_loss(self) -> None:
+        generation = self.table.generation
+        assert [self.table.leave(route) for route in self.gone] == [False] * len(self.gone)
+        assert self.table.generation == generation
+
+    @rule(wanted=WANTED, flags=st.sampled_from([UNICAST, MULTICAST]), is_long=st.booleans())
+    def ask(self, wanted: list[tuple[str, str]], flags: int, is_long: bool) -> None:
+        tags = [Tag.of(key, value) for key, value in wanted]
+        raw = Address(route_id(99), tags, flags=flags, wrapped=b"wrapped" if is_long else b"").encode()
+        expected = [number for number, carried in sorted(self.carried.items()) if carried.issuperset(wanted)]
+        answer = found(self.query, raw)
+        if expected:
+            assert answer == expected
+            assert chosen(self.query, raw, 1)[0] in expected
+        else:
+            assert str(answer).startswith("no-route: ")
+        assert sorted(numbers(self.query.matching([[tag] for tag in tags]))) == expected
+
+    @rule(wanted=WANTED, user=st.sampled_from(VALUES))
+    def shard(self, wanted: list[tuple[str, str]], user: str) -> None:
+        """D-22."""
+        raw = Address(
+            route_id(99),
+            [Tag.of(key, value) for key, value in [*wanted, ("user", user)]],
+            [Tag(SHARD_KEY, b"user")],
+            b"",
+            SHARD,
+        ).encode()
+        rest = [(key, value) for key, value in wanted if key != "user"]
+        expected = [n for n, carried in sorted(self.carried.items()) if carried.issuperset([*wanted, ("user", user)])]
+        if not expected and rest:
+            expected = [n for n, carried in sorted(self.carried.items()) if carried.issuperset(rest)]
+        answer = found(self.query, raw)
+        assert answer == expected if expected else str(answer).startswith("no-route: ")
+
+    @invariant()
+    def table_is_whole(self) -> None:
+        assert self.table.size() == len(self.routes)
+        assert {route.id: route for route in self.table.routes()} == {r.id: r for r in self.routes.values()}
+        slots = [route.slot for route in self.routes.values()]
+        assert len(set(slots)) == len(slots)
+        assert [self.table.route_at(route.slot) for route in self.routes.values()] == list(self.routes.values())
+        assert self.table.index.size() == len({token for route in self.routes.values() for token in route.tokens})
+        assert self.query.remembered() <= 6
+
+
+TestChurn = Churn.TestCase
+TestChurn.settings = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=40)
+
+
+def test_many_routes_are_found_as_a_plain_and_finds_them() -> None:
+    """A thousand steps with up to two hundred routes."""
+    dice = random.Random(4)
+    table = Table()
+    query = query_of(table)
+    carried: dict[int, set[tuple[str, str]]] = {}
+    for _ in range(1000):
+        number = dice.randrange(200)
+        old = table.find(route_id(number))
+        if old is not None and dice.random() < 0.4:
+            table.leave(old)
+            del carried[number]
+        else:
+            tags = {key: dice.choice(VALUES) for key in dice.sample(KEYS[1:], dice.randrange(4))}
+            table.join(route(number, dice.choice(VALUES), **tags), AT_MS)
+            made = table.find(route_id(number))
+            assert made is not None
+            carried[number] = {*tags.items(), ("service", made.service)}
+        wanted = {key: dice.choice(VALUES) for key in dice.sample(KEYS, 1 + dice.randrange(3))}
+        expected = sorted(number for number, has in carried.items() if has.issuperset(wanted.items()))
+        answer = found(query, Address(route_id(1), [Tag.of(key, value) for key, value in wanted.items()]).encode())
+        assert answer == expected if expected else str(answer).startswith("no-route: ")
+
+
+def test_target_begins_without_an_answer() -> None:
+    target = Target(3)
+    assert (target.number, target.generation, target.refusal, target.candidates) == (3, 0, None, None)
+    assert (target.service, target.label) == ("", "")
+
+
+# Instead of what was chosen (D-68)
+
+CHOOSERS = ["round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma"]
+
+
+@pytest.mark.parametrize("zone", [b"", b"a"])
+@pytest.mark.parametrize("method", CHOOSERS)
+def test_what_is_chosen_instead_leaves_no_trace(method: str, zone: bytes) -> None:
+    sticky = [(STICKY_ROUTE_KEY, "service")] if zone else []
+    raw = address(hints=[(LB_METHOD, method), *sticky], service="orders")
+    sequences: list[list[int]] = []
+    for is_disturbed in (False, True):
+        table = table_of(4)
+        joined(table, 5, "orders", zone="a", weight="3")
+        query = query_of(table, seed=7)
+        target = resolve(query, raw)
+        sequence: list[int] = []
+        for number in range(200):
+            route = query.choose(target, zone, CALLER, float(number))
+            assert route is not None
+            sequence += numbers([route])
+            if is_disturbed:
+                barred = Slots()
+                barred.add(route.slot)
+                other = query.choose_instead(target, barred, zone, float(number))
+                assert other is not None
+                assert other is not route
+        assert query.choices == 200
+        sequences.append(sequence)
+    assert sequences[0] == sequences[1]
+
+
+def test_nobody_is_chosen_instead_where_all_are_barred_or_masked() -> None:
+    table = table_of(2)
+    query = query_of(table)
+    target = resolve(query, address(service="orders"))
+    barred = Slots()
+    for each in table.routes():
+        barred.add(each.slot)
+    assert query.choose(target, b"", CALLER, 0.0) is not None
+    assert query.choose_instead(target, barred, b"", 0.0) is None
+    one = Slots()
+    one.add(table.routes()[0].slot)
+    table.masks.put(table.masks.draining, table.routes()[1].slot)
+    assert query.choose_instead(target, one, b"", 0.0) is None
