@@ -2,7 +2,7 @@
 
 It is made from the field tables of `broker.events`, so that a field added there is asked for here. Before them come
 the columns that say who tells it: broker id, broker name and epoch (one run of a broker); with `seq` they name a record
-in all the world. `docs/events.md` shows these columns and a test compares it with this module.
+in all the world. `docs/spark/events.md` shows these columns and a test compares it with this module.
 """
 
 from collections.abc import Sequence
