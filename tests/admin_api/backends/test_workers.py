@@ -26,7 +26,7 @@ from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import START_MS, address, route_id
-from tests.system.waits import until
+from tests.system.support.waits import until
 from tests.topology import Net
 
 JSON = dict[str, Any]
