@@ -10,7 +10,7 @@ from tests.system.support.processes import BrokerProcess
 from tests.system.support.sdk_load import Load
 
 SECRET = "only the brokers of this test know it"
-ALL_S = 38.0
+ALL_S = 120.0
 
 
 class Brokers:

@@ -14,9 +14,9 @@ from client_sdk.calls.retry import RetryBudget, RetryPolicy
 SERVICES = 3
 CALLERS = 2
 PLAIN_S = 2.0  # deadline of calls that are made once
-IDEMPOTENT_S = 12.0  # deadline of calls that are made until they succeed: more than any broker is away
-SLACK_S = 1.5  # for a call to end after its deadline, on a machine that starts brokers meanwhile
-BACK_S = 2.0  # for a service, after a broker listens
+IDEMPOTENT_S = 30.0  # deadline of calls that are made until they succeed: more than any broker is away
+SLACK_S = 5.0  # for a call to end after its deadline, on a machine that starts brokers meanwhile
+BACK_S = 6.0  # for a service, after a broker listens
 PAUSE_S = 0.005  # between two calls of one task: brokers want to start beside them
 FAILED_PAUSE_S = 0.03  # after one that failed
 ITEMS = 20
