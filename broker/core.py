@@ -878,7 +878,7 @@ class Core(Ends):
 
         A broken one is its sender's fault, so its sender's end: "the frame is invalid and the receiver MUST send an
         ERROR[CONNECTION_ERROR] frame and close the underlying transport connection on reception unless the frame's
-        IGNORE flag is set."
+        IGNORE flag is set." D-33
         """
         size = frame.end - frame.start
         if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):

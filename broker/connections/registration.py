@@ -70,6 +70,7 @@ class Offers:
             )
             return
         if not isinstance(setup, RouteSetup):
+            # D-20
             text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
             self._ends.end(peer, "no-cluster", text, now, code)
             return
