@@ -17,14 +17,14 @@ Addresses: `address` (one route), `multicast` (all routes), `shard` (the route t
 each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for tests.
 """
 
-from client_sdk.address import Address, address, multicast, shard
+from client_sdk.addresses import Address, address, multicast, shard
 from client_sdk.calls.gather_answers import Answer
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
 from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.client import Client
 from client_sdk.codecs import BYTES, JSON, Codec, json_codec
-from client_sdk.connect import Connecting, connect
+from client_sdk.connecting import Connecting, connect
 from client_sdk.errors import (
     ApplicationError,
     BadAddress,

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.gather_answers import GATHER_ENTRY
 from client_sdk.calls.hedge import Hedging

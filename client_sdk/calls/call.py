@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from client_sdk import tracing
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.calls.hedge import Hedging, hedged
 from client_sdk.calls.metadata_cache import Heads
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy

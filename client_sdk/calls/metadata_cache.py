@@ -8,7 +8,7 @@ A call that looks like an earlier one costs one look into a dict. Source: D-41 o
 import math
 from typing import Final
 
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.metadata import entry_bytes, route_bytes
 
 MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from client_sdk.address import route_tags
+from client_sdk.addresses import route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.services.responder import ServiceResponder

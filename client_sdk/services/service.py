@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from client_sdk.address import route_tags
+from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec
 from client_sdk.services.handlers import handler_of
 from client_sdk.services.health import Check, Health

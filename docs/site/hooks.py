@@ -26,9 +26,9 @@ READ_FIRST: Final = (
     "tracing.md",
 )
 FIRST: Final = (
-    "connect",
+    "connecting",
     "client",
-    "address",
+    "addresses",
     "gathering",
     "retries",
     "states",
@@ -37,11 +37,15 @@ FIRST: Final = (
     "serving",
 )  # pages of the reference
 TOGETHER: Final = {  # modules on the page of another one
-    "gathers": "gathering",
+    "gather_answers": "gathering",
+    "scatter_gather": "gathering",
     "group": "serving",
-    "hedges": "retries",
-    "requests": "service",
-    "running": "serving",
+    "run": "serving",
+    "hedge": "retries",
+    "retry": "retries",
+    "request": "service",
+    "state": "states",
+    "streams": "flows",
 }
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME

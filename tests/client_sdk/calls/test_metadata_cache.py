@@ -3,7 +3,7 @@
 import pytest
 
 from client_sdk import address, multicast, shard
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.calls.metadata_cache import MAX_DEADLINE_MS, MAX_HEADS, Heads
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE, decode_frame
