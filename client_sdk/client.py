@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
+from client_sdk import rsocket_py
 from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.gather_answers import GATHER_ENTRY
@@ -23,7 +24,6 @@ from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.manager import Keeper
 from client_sdk.reconnect.state import Change, Changes, State
-from client_sdk.rsocket_py.adapter import ClientRSocket
 from client_sdk.services.advertisement import Offer
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.streams import DEFAULT_WINDOW_N, Flow
@@ -412,7 +412,7 @@ class Client:
         *,
         metadata: Mapping[str, bytes] | None = None,
         mime_type: str = COMPOSITE_MIME,
-    ) -> ClientRSocket:
+    ) -> "rsocket_py.ClientRSocket":
         """This client as an `rsocket.RSocket`, for what was written for rsocket-py (docs/sdk/rsocket-py.md).
 
         Each request carries `address` and the entries of `metadata` before its payload's own metadata; without an
@@ -425,7 +425,7 @@ class Client:
         b'order 42'
         """
         head = b"" if address is None else self._heads.of(address, None, None)
-        return ClientRSocket(self, self._keeper.connected, head + more_bytes(metadata), mime_type)
+        return rsocket_py.ClientRSocket(self, self._keeper.connected, head + more_bytes(metadata), mime_type)
 
     # helpers
 

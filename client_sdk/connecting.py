@@ -13,6 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from typing import Final
 
+from client_sdk import rsocket_py
 from client_sdk.calls.call import Calls, Defaults
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import Heads
@@ -26,7 +27,6 @@ from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
 from client_sdk.reconnect.manager import Keeper
-from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.services.advertisement import Offer
 from client_sdk.services.responder import ServiceResponder
@@ -73,7 +73,11 @@ class Connecting:
     """
 
     def __init__(
-        self, make: Callable[[], Client], stranger: RSocketPyResponder | None, has_route_id: bool, backoff: Backoff
+        self,
+        make: Callable[[], Client],
+        stranger: "rsocket_py.RSocketPyResponder | None",
+        has_route_id: bool,
+        backoff: Backoff,
     ) -> None:
         """`stranger` is told of the SETUP and of the connection. `make` has been tried: it does not raise."""
         self._make: Final = make
@@ -209,7 +213,7 @@ def connect(
         raise ValueError(error.text) from None
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
-    stranger = None if handler is None else RSocketPyResponder(handler)
+    stranger = None if handler is None else rsocket_py.RSocketPyResponder(handler)
     setup = Setup(
         COMPOSITE_MIME,
         OCTET_STREAM_MIME,

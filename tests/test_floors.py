@@ -67,6 +67,8 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "plotly",
     "hatchling",
     "rsocket",
+    "aiohttp",
+    "websockets",
     "reactivestreams",
 }
 

@@ -9,10 +9,6 @@ import logging
 import os
 from typing import Final
 
-from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidURI
-from websockets.uri import parse_uri
-
 from client_sdk.io.transport import CLOSE_S, SocketLink
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
@@ -29,6 +25,10 @@ class WebSocketLink(SocketLink):
 
     def __init__(self, url: str) -> None:
         """ConnectionError for a URL that is none of a WebSocket."""
+        from websockets.client import ClientProtocol
+        from websockets.exceptions import InvalidURI
+        from websockets.uri import parse_uri
+
         super().__init__()
         try:
             uri = parse_uri(url)

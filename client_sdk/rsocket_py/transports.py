@@ -11,13 +11,13 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from client_sdk.io.dial import StreamWire, Target, Wire, dial
 from client_sdk.rsocket_py.typing import TheirTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import aiohttp
 
 _HTTP_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -44,10 +44,12 @@ class BorrowedWire:
 
     is_framed = False
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: "aiohttp.ClientWebSocketResponse") -> None:
         self._socket: Final = socket
 
     async def receive(self) -> bytes:
+        import aiohttp  # whoever has such a socket has imported it
+
         while True:
             message = await self._socket.receive()
             if message.type is aiohttp.WSMsgType.BINARY:
