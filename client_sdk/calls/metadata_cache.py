@@ -15,7 +15,7 @@ MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again
 MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days; a longer deadline is not worth saying
 
 
-class Heads:
+class MetadataCache:
     """Builds and keeps the heads of one client's requests."""
 
     __slots__ = ("_kept", "_mime_type", "_origin", "_says_deadlines")

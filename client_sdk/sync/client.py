@@ -1,6 +1,6 @@
 """The client that blocks: each method hands the work to the event loop's thread and waits for it.
 
-Has the methods and parameters of `client_sdk.client`, which does the work. How it ends is `opening`'s.
+Has the methods and parameters of `client_sdk.client`, which does the work. How it ends is `lifecycle`'s.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.streams import DEFAULT_WINDOW_N
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.items import Flow, Gathering, Items
-from client_sdk.sync.iterable_bridge import Fed
-from client_sdk.sync.lifecycle import Opening
+from client_sdk.sync.iterable_bridge import IterableBridge
+from client_sdk.sync.lifecycle import ClientLifecycle
 
 T = TypeVar("T")
 
@@ -40,14 +40,14 @@ class Client:
     b'order 42'
     """
 
-    def __init__(self, opening: Opening, client: AsyncClient, timeout_s: float | None = None) -> None:
+    def __init__(self, lifecycle: ClientLifecycle, client: AsyncClient, timeout_s: float | None = None) -> None:
         """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed.
 
         `timeout_s`: of calls that say none.
         """
         self._timeout_s: Final = timeout_s
-        self._thread: Final = opening.thread
-        self._opening: Final = opening
+        self._thread: Final = lifecycle.thread
+        self._lifecycle: Final = lifecycle
         self._client: Final = client
         self._lock: Final = threading.Lock()
         self._is_open = True
@@ -62,7 +62,7 @@ class Client:
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._thread.is_forked:
-            self._opening.close_soon()
+            self._lifecycle.close_soon()
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class Client:
         >>> client = sync.connect("tcp://127.0.0.1:7000")
         >>> client.close()
         """
-        self._end(self._opening.close)
+        self._end(self._lifecycle.close)
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """From now on these tags in place of those that `connect` was given; those of its Service stay.
@@ -221,7 +221,7 @@ class Client:
         >>> ledger.drain(timeout_s=10)
         """
         draining = functools.partial(self._client.drain, timeout_s)
-        self._end(functools.partial(self._opening.end_with, draining))
+        self._end(functools.partial(self._lifecycle.end_with, draining))
 
     def request_response(
         self,
@@ -347,7 +347,7 @@ class Client:
         work = functools.partial(
             self._client.request_channel,
             address,
-            Fed(items),
+            IterableBridge(items),
             route=route,
             metadata=metadata,
             initial_n=initial_n,

@@ -11,7 +11,7 @@ from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.client import Client
-from client_sdk.sync.lifecycle import Opening
+from client_sdk.sync.lifecycle import ClientLifecycle
 from rsocket_wire.wire.frames import MIME_TYPE
 
 
@@ -48,7 +48,7 @@ def connect(
     True
     """
     thread = BACKGROUND.enter()
-    opening: Opening | None = None  # None while the arguments have not been looked at
+    lifecycle: ClientLifecycle | None = None  # None while the arguments have not been looked at
     try:
         connecting = connect_async(
             urls,
@@ -71,13 +71,13 @@ def connect(
             resume=resume,
             lease=lease,
         )
-        opening = Opening(thread, connecting)
-        return Client(opening, thread.run(opening.open), timeout_s)
+        lifecycle = ClientLifecycle(thread, connecting)
+        return Client(lifecycle, thread.run(lifecycle.open), timeout_s)
     except BaseException:
         try:
-            if opening is not None:  # it may have succeeded just when this thread was interrupted
+            if lifecycle is not None:  # it may have succeeded just when this thread was interrupted
                 with contextlib.suppress(ConnectionError):
-                    thread.run(opening.close)
+                    thread.run(lifecycle.close)
         finally:
             BACKGROUND.leave(thread)
         raise
