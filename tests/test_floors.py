@@ -113,6 +113,8 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "plotly",
     "hatchling",
     "rsocket",
+    "aiohttp",
+    "websockets",
     "reactivestreams",
 }
 

@@ -26,9 +26,9 @@ READ_FIRST: Final = (
     "tracing.md",
 )
 FIRST: Final = (
-    "connect",
+    "connecting",
     "client",
-    "address",
+    "addresses",
     "scatter_gather",
     "retry",
     "state",
