@@ -5,27 +5,20 @@ Each mistake has its sentence and place, all of them come at once, and the docum
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from broker.cluster.settings import ClusterSettings
 from broker.config.load import ConfigErrors, Mistake, load, load_all
-from broker.config.options import (
-    CHOOSERS,
-    MAX_SERVICES,
-    SERVICE_KEYS,
-    WRAPPERS,
-    Config,
-    OptionDoc,
-    describe,
-    options_markdown,
-    options_toml,
-)
+from broker.config.options import CHOOSERS, MAX_SERVICES, OPTIONS, SERVICE_KEYS, WRAPPERS, Config, OptionDoc
+from broker.config.reference import options_markdown, options_toml
+from broker.config.settings import CLUSTER_WORKED_OUT, OTHER_NAMES, WORKED_OUT, options_of, settings_of
 from broker.config.urls import Listen
 from broker.forwarding.settings import Settings
 from broker.routing.choosers.registry import Methods
 from broker.routing.policies import Policy
-from broker.server import settings_of
 from rsocket_wire.errors import BrokerError
 from tests.pem import CERTIFICATE, ENCRYPTED_KEY, KEY, OTHER_KEY
 
@@ -522,24 +515,6 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
     }
 
 
-EDGE_OPTIONS = ("limits.stuck_s",)  # that concern sockets, not the core
-CORE_OPTIONS = ("server.drain_grace_s", "server.drain_spread_s", "events.flow_interval_s", "cluster.locality")
-CALLED = {  # options whose settings have other names
-    "broker.name": "broker_name",
-    "annotations.from_clients": "annotations_from_clients",
-    "annotations.to_clients": "annotations_to_clients",
-    "annotations.require": "require_annotations",
-    "annotations.max_hops": "max_hops",
-}
-FILE_OPTIONS = {"events.requests": "single_requests", "events.snapshot_s": "snapshot_s"}  # nothing without events.dir
-
-
-def is_of_core(doc: OptionDoc) -> bool:
-    """The core wants to know it."""
-    is_there = doc.section in ("routing", "protection", "limits") and doc.name not in EDGE_OPTIONS
-    return is_there or doc.name in CORE_OPTIONS or doc.name in CALLED
-
-
 def values_of(policy: Policy) -> dict[str, object]:
     """Everything that a policy says."""
     return {key: getattr(policy, key) for key in dir(policy) if not key.startswith("_")}
@@ -563,16 +538,37 @@ def test_a_service_can_have_all_that_a_policy_has() -> None:
 
 def test_without_a_configuration_the_core_is_set_as_by_itself() -> None:
     def plain(settings: Settings) -> dict[str, object]:
-        found = {key: getattr(settings, key) for key in dir(settings) if not key.startswith("_")}
+        found = {each.name: getattr(settings, each.name) for each in fields(settings)}
         return {**found, "policy": values_of(settings.policy)}
 
     assert plain(settings_of(Config())) == plain(Settings())
 
 
-def test_every_setting_of_the_core_is_an_option() -> None:
-    settings = {key for key in dir(Settings()) if not key.startswith("_")}
-    called = {**CALLED, **FILE_OPTIONS}
-    assert settings - {called.get(doc.name, doc.key) for doc in describe()} == {"policy", "policies"}
+def test_every_setting_has_an_option_or_is_worked_out() -> None:
+    """An option of the core is declared in its settings and documented in its section; no other list holds it."""
+    for kind, worked_out in ((Settings, WORKED_OUT), (ClusterSettings, CLUSTER_WORKED_OUT)):
+        options = options_of(kind)
+        assert {each.name for each in fields(kind)} == options.keys() | worked_out
+        assert not options.keys() & worked_out
+        assert set(options.values()) <= OPTIONS.keys()
+    assert OTHER_NAMES.keys() <= options_of(Settings).keys() | options_of(ClusterSettings).keys()
+
+
+def test_no_two_options_are_one_setting() -> None:
+    """Settings find their options by key."""
+    names = [*options_of(Settings).values(), *options_of(ClusterSettings).values()]
+    keys = [OPTIONS[name].key for name in names if name not in OTHER_NAMES.values()]
+    assert [doc.name for doc in OPTIONS.values() if keys.count(doc.key) and doc.name not in names] == []
+
+
+def test_every_option_of_the_sections_of_the_core_reaches_it() -> None:
+    """What bounds sockets is the edge's."""
+    names = {*options_of(Settings).values(), *(doc.name for doc in SERVICE_KEYS.values())}
+    assert [
+        doc.name
+        for doc in OPTIONS.values()
+        if doc.section in ("routing", "protection", "limits", "annotations") and doc.name not in names
+    ] == ["limits.stuck_s", "annotations.version"]
 
 
 @pytest.mark.parametrize(("text", "every_n"), [("flows", 0), ("all", 1), ("1/2", 2), ("1/1000000", 1_000_000)])
@@ -592,13 +588,19 @@ def test_single_requests_are_a_word_or_one_of_so_many(folder: Path, text: str) -
         of_file(folder, f'[events]\nrequests = "{text}"')
 
 
-@pytest.mark.parametrize("doc", [doc for doc in describe() if is_of_core(doc)], ids=lambda doc: doc.name)
-def test_what_an_option_says_reaches_the_core(folder: Path, doc: OptionDoc) -> None:
+@pytest.mark.parametrize(("setting", "name"), options_of(Settings).items(), ids=str)
+def test_what_an_option_says_reaches_the_core(folder: Path, setting: str, name: str) -> None:
+    doc = OPTIONS[name]
     config = of_file(folder, f"[{doc.section}]\n{doc.key} = {doc.option.example}")
-    settings = settings_of(config)
-    owner = settings.policy if doc.option.per_service else settings
-    said = getattr(getattr(config, doc.section), doc.key)
-    assert getattr(owner, CALLED.get(doc.name, doc.key)) == said != doc.default
+    value = getattr(settings_of(config), setting)
+    assert value == getattr(getattr(config, doc.section), doc.key) != doc.default
+
+
+@pytest.mark.parametrize("doc", SERVICE_KEYS.values(), ids=lambda doc: doc.name)
+def test_what_an_option_says_reaches_the_policy_of_all_services(folder: Path, doc: OptionDoc) -> None:
+    config = of_file(folder, f"[{doc.section}]\n{doc.key} = {doc.option.example}")
+    value = getattr(settings_of(config).policy, doc.key)
+    assert value == getattr(getattr(config, doc.section), doc.key) != doc.default
 
 
 @pytest.mark.parametrize(
@@ -747,7 +749,7 @@ def test_a_long_wrong_value_is_shortened() -> None:
 # --- the options themselves ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("doc", describe(), ids=lambda doc: doc.name)
+@pytest.mark.parametrize("doc", OPTIONS.values(), ids=lambda doc: doc.name)
 def test_every_option_has_a_reason_an_example_and_a_unit_where_it_counts(doc: OptionDoc) -> None:
     assert doc.option.why.endswith(".")
     assert doc.option.unit or doc.hint not in (int, float)
@@ -760,7 +762,7 @@ NEEDS = {  # lines of its section without which an option is wrong
 }
 
 
-@pytest.mark.parametrize("doc", describe(), ids=lambda doc: doc.name)
+@pytest.mark.parametrize("doc", OPTIONS.values(), ids=lambda doc: doc.name)
 def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
     lines = [f"{doc.key} = {doc.option.example}"]
     write_pem(folder)
@@ -777,7 +779,7 @@ def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
 
 def test_the_file_of_all_defaults_gives_the_defaults(folder: Path) -> None:
     assert of_file(folder, options_toml()) == Config()
-    assert sum(len(section) for section in tomllib.loads(options_toml()).values()) == len(describe())
+    assert sum(len(section) for section in tomllib.loads(options_toml()).values()) == len(OPTIONS.values())
 
 
 def test_origins_and_names_are_read_as_browsers_say_them(folder: Path) -> None:
