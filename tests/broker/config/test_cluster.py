@@ -21,13 +21,6 @@ SCHEMES = "tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls"
 A_SECRET = f'secret = "{SECRET}"\n'
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory that is the current one, so that files have short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def of_file(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Config:
     (folder / "b.toml").write_text(text, encoding="utf-8")
     return load("b.toml", environ or {}, {})
