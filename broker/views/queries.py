@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Final, TypeAlias, TypeVar
 
 from broker import VERSION
-from broker.config.options import OPTIONS, SERVICE_KEYS, Config, describe
+from broker.config.options import OPTIONS, SERVICE_KEYS, Config
 from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
@@ -234,7 +234,7 @@ def limits(config: Config) -> list[LimitView]:
             takes=doc.takes,
             why=doc.option.why,
         )
-        for doc in describe()
+        for doc in OPTIONS.values()
         if doc.section in LIMIT_SECTIONS
     ]
 

@@ -17,7 +17,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from admin_api.app import ENDPOINTS, EVENTS, make_app, start_admin
 from admin_api.errors import PROBLEMS
 from broker import VERSION, views
-from broker.config.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions, ServerOptions
+from broker.config.options import SERVICE_KEYS, Config
+from broker.config.sections.limits import LimitOptions
+from broker.config.sections.process import BrokerOptions, ServerOptions
 from broker.edge.event_pipe import PipeState
 from broker.routing.policies import Policy
 from rsocket_wire.wire.tags import Tag

@@ -15,7 +15,8 @@ from admin_api.ctl import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
-from broker.config.options import AdminOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions
 from broker.forwarding.interbroker.annotations import MAX_PATHS
 from broker.views import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE

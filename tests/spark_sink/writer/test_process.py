@@ -17,7 +17,8 @@ from typing import IO, Any, get_args
 
 import pytest
 
-from broker.config.options import EventOptions, LogFormat, LogLevel, LogOptions
+from broker.config.sections.events import EventOptions
+from broker.config.sections.process import LogFormat, LogLevel, LogOptions
 from broker.server import writer_arguments
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer import process as writer_module
