@@ -13,7 +13,7 @@ from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_pa
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
-from tests.system.shells import STUCK_S, Bench, FakeLink, FakeLoop, Pair, whole
+from tests.system.support.shells import STUCK_S, Bench, FakeLink, FakeLoop, Pair, whole
 
 
 async def test_a_peer_that_takes_nothing_is_ended_after_stuck_s() -> None:

@@ -6,7 +6,7 @@ from broker.forwarding.peer import Peer
 from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
 from tests.fakes import START_MS, route_id
-from tests.system.shells import STUCK_S, FakeLink, FakeLoop, whole
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, whole
 
 SETUP = Setup("a/b", "a/b", 1_000_000, 2_000_000, wants_resume=True, token=b"t").encode()
 

@@ -16,7 +16,7 @@ from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_cancel, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from tests.fakes import START_MS, address, addressed, route_id
-from tests.system.shells import FakeLink, FakeLoop
+from tests.system.support.shells import FakeLink, FakeLoop
 
 LOST_S = 0.02  # what docs/events.md promises
 OUTCOME = 1 + REQUEST_FIELDS.index("outcome")

@@ -11,7 +11,7 @@ from broker.forwarding.engine import ZERO_N
 from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from tests.fakes import START_MS, route_id
-from tests.system.shells import STUCK_S, FakeLink, FakeLoop, Pair
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, Pair
 
 SLICE_PINGS = -(-SLICE_FRAMES // (1 + ZERO_N))  # of a slice, rounded up
 
