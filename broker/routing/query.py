@@ -16,8 +16,8 @@ from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.sticky import Sticky
 from broker.routing.health.eligibility import blocked, eligible, reachable, staying
 from broker.routing.health.loads import Load, ServiceLoad
-from broker.routing.rng import Dice
-from broker.routing.sharding.cache import MAX_BUILT_PER_S, Owners
+from broker.routing.rng import Rng
+from broker.routing.sharding.cache import MAX_BUILT_PER_S, OwnerCache
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
 from rsocket_wire.errors import Refusal
@@ -41,31 +41,31 @@ class Query:
         "_decided",
         "_forgotten",
         "_decided_addresses",
-        "_dice",
+        "_rng",
         "_is_strict",
         "_known",
         "_known_as",
         "_limit",
         "_limits_services",
         "_masks",
-        "_spare_dice",
+        "_spare_rng",
         "table",
         "choices",
         "hits",
         "misses",
-        "owners",
+        "owner_cache",
         "panics",
         "prefers_local",
         "redirects",
         "sticky",
     )
 
-    def __init__(self, table: Table, dice: Dice, strict_hints: bool = False, limit: int = 16384) -> None:
+    def __init__(self, table: Table, rng: Rng, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self.table: Final = table
         self._masks: Final = table.masks
-        self._dice: Final = dice
-        self._spare_dice: Final = Dice(SPARE_SEED)  # for what is no choice of its own
+        self._rng: Final = rng
+        self._spare_rng: Final = Rng(SPARE_SEED)  # for what is no choice of its own
         self._is_strict: Final = strict_hints
         self._addresses: Final = Addresses(table.loads.policies, strict_hints)
         self._decided_addresses: Final = Addresses(table.loads.policies, False)
@@ -79,7 +79,7 @@ class Query:
         self._decided: dict[tuple[str, bytes], Target] = {}  # by what other brokers have decided; the same
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
         self.prefers_local = True  # routes elsewhere get unicast requests only when none is left here (D-52, D-64)
-        self.owners: Final = Owners()
+        self.owner_cache: Final = OwnerCache()
         self.sticky: Final = Sticky()
         self.choices = 0  # made so far, see `choose`
         self.hits = 0
@@ -178,7 +178,7 @@ class Query:
             else:
                 chooser = target.chooser
                 assert chooser is not None  # read from the address, which is no refusal
-                route = chooser.choose(among, target.turn, self._dice, zone, now)
+                route = chooser.choose(among, target.turn, self._rng, zone, now)
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
@@ -215,7 +215,7 @@ class Query:
         if target.is_sticky:
             route = self._choose_again(target, among, zone, origin, now)
         else:
-            route = chooser.choose(among, target.turn, self._dice, zone, now)
+            route = chooser.choose(among, target.turn, self._rng, zone, now)
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
@@ -241,7 +241,7 @@ class Query:
             return None
         turn = Turn()
         turn.matched = candidates
-        route = chooser.choose(among, turn, self._spare_dice, zone, now)
+        route = chooser.choose(among, turn, self._spare_rng, zone, now)
         return None if self._limits_services and self._is_over(target, route.load.service) else route
 
     def choose_all(self, target: Target) -> list[Route]:
@@ -370,7 +370,7 @@ class Query:
             target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
         if slots is not None:
-            target.candidates = Candidates(self.table, slots, self.table.heaviest.among(target.matched_by))
+            target.candidates = Candidates(self.table, slots, self.table.max_weights.among(target.matched_by))
         target.turn.matched = target.candidates
 
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
@@ -434,7 +434,7 @@ class Query:
                 method = target.shard_method
                 assert method is not None  # it is a shard request, and no refusal for ever
                 key = target.shard_hash
-                target.key_owner = self.owners.choose(method, among, owned_at, key, now)
+                target.key_owner = self.owner_cache.choose(method, among, owned_at, key, now)
                 if target.key_owner is None:
                     self._put_off(target)
                     return
@@ -493,7 +493,7 @@ class Query:
         key = target.sticky_key + origin if target.is_by_origin else target.sticky_key
         route = self.sticky.find(key, among, policy.sticky_ttl_s, now)
         if route is None:
-            route = chooser.choose(among, target.turn, self._dice, zone, now)
+            route = chooser.choose(among, target.turn, self._rng, zone, now)
             self.sticky.remember(key, route, policy.sticky_ttl_s, now)
         return route
 

@@ -12,7 +12,7 @@ from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, SLICE_
 from broker.forwarding.engine import ZERO_N
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
@@ -134,7 +134,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.link = FakeLink()
@@ -245,7 +245,7 @@ class Pair:
 
     def __init__(self, settings: CoreSettings | None = None) -> None:
         self.loop = FakeLoop()
-        core = Core(settings or CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(settings or CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.links = [FakeLink(), FakeLink()]
         self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
@@ -415,7 +415,7 @@ class Untold:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.peer, self.link = self.come()
@@ -542,7 +542,7 @@ async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pyte
     """Each comes alone: the transport is paused, and what it gives all the same is kept in order."""
     monkeypatch.setattr(shell, "TURN_S", 0.0)
     monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
+    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
     loop, link = FakeLoop(), FakeLink()
     sockets = Shell(core, STUCK_S, lambda events: None, loop)
     peer = sockets.connected("ws 127.0.0.1:1", False, link)

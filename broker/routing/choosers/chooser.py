@@ -5,7 +5,7 @@ one counter for all: two callers that alternate between two services would other
 docs/choosing.md says which one when.
 
     choosers     RoundRobin, Random          order and chance
-    busyness     LeastBusy, PowerOfTwo       requests in flight
+    weighted_in_flight     LeastBusy, PowerOfTwo       requests in flight
     latencies    PeakEwma                    how long requests took
     weights      Weighted                    what the routes say of themselves
     zones        ZoneFirst                   where caller and route are
@@ -15,7 +15,7 @@ docs/choosing.md says which one when.
 from typing import Final
 
 from broker.routing.candidates import Candidates
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route
 
 MAX_DRAWS: Final = 8  # of routes that are passed over because they warm up; the last one drawn gets the request
@@ -66,7 +66,7 @@ class Chooser:
 
     __slots__ = ()
 
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         """The route that gets the request. `zone` of the caller, empty if unknown; `now` seconds, monotonic."""
         raise NotImplementedError
 
@@ -76,20 +76,20 @@ class RoundRobin(Chooser):
 
     __slots__ = ()
 
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         position = turn.position
         if position < 0:
-            position = dice.below(among.size)
+            position = rng.below(among.size)
         elif position >= among.size:
             position = 0
         turn.position = position + 1
         route = among.route_at(position)
-        return route if now >= among.warm_at else self._choose_warm(route, among, turn, dice, now)
+        return route if now >= among.warm_at else self._choose_warm(route, among, turn, rng, now)
 
-    def _choose_warm(self, route: Route, among: Candidates, turn: Turn, dice: Dice, now: float) -> Route:
+    def _choose_warm(self, route: Route, among: Candidates, turn: Turn, rng: Rng, now: float) -> Route:
         """The next one that is not passed over."""
         draws = 1
-        while draws < MAX_DRAWS and is_passed_over(route, dice, now):
+        while draws < MAX_DRAWS and is_passed_over(route, rng, now):
             position = turn.position if turn.position < among.size else 0
             turn.position = position + 1
             route = among.route_at(position)
@@ -102,33 +102,33 @@ class Random(Chooser):
 
     __slots__ = ()
 
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
-        return among.route_at(draw(among, dice, now))
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
+        return among.route_at(draw(among, rng, now))
 
 
-def draw(among: Candidates, dice: Dice, now: float) -> int:
+def draw(among: Candidates, rng: Rng, now: float) -> int:
     """A position, each with the same chance, of a route that warms up as much less as its share is."""
-    position = dice.below(among.size)
+    position = rng.below(among.size)
     if now >= among.warm_at:
         return position
     draws = 1
-    while draws < MAX_DRAWS and is_passed_over(among.route_at(position), dice, now):
-        position = dice.below(among.size)
+    while draws < MAX_DRAWS and is_passed_over(among.route_at(position), rng, now):
+        position = rng.below(among.size)
         draws += 1
     return position
 
 
-def is_passed_over(route: Route, dice: Dice, now: float) -> bool:
+def is_passed_over(route: Route, rng: Rng, now: float) -> bool:
     """A route that warms up is drawn and not taken, as often as its share is less than a full one."""
     load = route.load
-    return now < load.warm_at and dice.below(_FINE) >= int(load.share(now) * _FINE)
+    return now < load.warm_at and rng.below(_FINE) >= int(load.share(now) * _FINE)
 
 
-def is_left_out(route: Route, beside: Route, dice: Dice, now: float) -> bool:
+def is_left_out(route: Route, beside: Route, rng: Rng, now: float) -> bool:
     """A route that warms up is not compared with one that was drawn, as often as its share is less than that one's."""
     if now >= route.load.warm_at:
         return False
-    return dice.below(_FINE) >= int(route.load.share(now) / beside.load.share(now) * _FINE)
+    return rng.below(_FINE) >= int(route.load.share(now) / beside.load.share(now) * _FINE)
 
 
 def plain_name(method: str) -> str:

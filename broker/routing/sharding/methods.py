@@ -17,7 +17,7 @@ from typing import Final
 from broker.routing.choosers.chooser import plain_name
 from broker.routing.sharding import maglev, rings
 from broker.routing.sharding.hashes import MASK, mix, weight
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 
 RENDEZVOUS: Final = "rendezvous"
@@ -48,11 +48,11 @@ class ShardMethod:
     def __init__(self, name: str) -> None:
         self.name: Final = name
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         """The route that owns the key."""
         raise NotImplementedError
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         """`choose` would first build something of all the routes that takes its time, and stays."""
         return False
 
@@ -62,7 +62,7 @@ class Rendezvous(ShardMethod):
 
     __slots__ = ()
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         among = routes.routes
         best = among[0]
         best_weight = weight(best, key)
@@ -84,12 +84,12 @@ class Maglev(ShardMethod):
         super().__init__(name)
         self._of_too_many: Final = Rendezvous(RENDEZVOUS)
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         if len(routes.routes) > maglev.MAX_ROUTES:
             return self._of_too_many.choose(routes, key)
         return routes.by_id[routes.maglev.position_of(key)]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_deal and len(routes.routes) <= maglev.MAX_ROUTES
 
 
@@ -102,12 +102,12 @@ class RingHash(ShardMethod):
         super().__init__(name)
         self._of_too_many: Final = Rendezvous(RENDEZVOUS)
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         if len(routes.routes) > rings.MAX_ROUTES:
             return self._of_too_many.choose(routes, key)
         return routes.by_id[routes.ring.position_of(key)]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_point and len(routes.routes) <= rings.MAX_ROUTES
 
 
@@ -120,7 +120,7 @@ class Jump(ShardMethod):
 
     __slots__ = ()
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         size = len(routes.routes)
         state = key
         position = 0
@@ -131,7 +131,7 @@ class Jump(ShardMethod):
             following = ((position + 1) << 31) // (mix(state) + 1)
         return routes.by_id[position]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_sort
 
 
@@ -140,10 +140,10 @@ class Modulo(ShardMethod):
 
     __slots__ = ()
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         return routes.by_id[key % len(routes.routes)]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_sort
 
 
