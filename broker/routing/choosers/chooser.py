@@ -1,15 +1,8 @@
-"""Choosers: which of the candidates gets a unicast request. Here what all of them have in common, and the plain two.
+"""What the choosers have in common: the interface, what is remembered of an address, and draws among warming routes.
 
-Decides by order, chance or load; state that belongs to an address (whose turn it is) lives with the address, never in
-one counter for all: two callers that alternate between two services would otherwise always meet the same instances.
-docs/choosing.md says which one when.
-
-    choosers     RoundRobin, Random          order and chance
-    weighted_in_flight     LeastBusy, PowerOfTwo       requests in flight
-    latencies    PeakEwma                    how long requests took
-    weights      Weighted                    what the routes say of themselves
-    zones        ZoneFirst                   where caller and route are
-    stickiness   Sticky                      who was chosen before; no chooser, it asks one when it remembers nobody
+A chooser picks which of the candidates gets a unicast request, by order, chance or load. State that belongs to an
+address (whose turn it is) lives with the address, never in one counter for all: two callers that alternate between two
+services would otherwise always meet the same instances. docs/choosing.md says which chooser fits when.
 """
 
 from typing import Final
@@ -71,41 +64,6 @@ class Chooser:
         raise NotImplementedError
 
 
-class RoundRobin(Chooser):
-    """Each in turn, by address, from one that is drawn: the evenest, where all requests and routes are alike."""
-
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
-        position = turn.position
-        if position < 0:
-            position = rng.below(among.size)
-        elif position >= among.size:
-            position = 0
-        turn.position = position + 1
-        route = among.route_at(position)
-        return route if now >= among.warm_at else self._choose_warm(route, among, turn, rng, now)
-
-    def _choose_warm(self, route: Route, among: Candidates, turn: Turn, rng: Rng, now: float) -> Route:
-        """The next one that is not passed over."""
-        draws = 1
-        while draws < MAX_DRAWS and is_passed_over(route, rng, now):
-            position = turn.position if turn.position < among.size else 0
-            turn.position = position + 1
-            route = among.route_at(position)
-            draws += 1
-        return route
-
-
-class Random(Chooser):
-    """Each with the same chance: knows nothing, so nothing can make it go wrong, many brokers at once included."""
-
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
-        return among.route_at(draw(among, rng, now))
-
-
 def draw(among: Candidates, rng: Rng, now: float) -> int:
     """A position, each with the same chance, of a route that warms up as much less as its share is."""
     position = rng.below(among.size)
@@ -116,6 +74,12 @@ def draw(among: Candidates, rng: Rng, now: float) -> int:
         position = rng.below(among.size)
         draws += 1
     return position
+
+
+def another(first: int, size: int, rng: Rng) -> int:
+    """A position 0 ≤ x < size, size ≥ 2, that is not `first`; each other one with the same chance."""
+    second = rng.below(size - 1)
+    return second + 1 if second >= first else second
 
 
 def is_passed_over(route: Route, rng: Rng, now: float) -> bool:

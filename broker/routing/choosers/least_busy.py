@@ -1,7 +1,7 @@
-"""Choosers that go by the requests in flight: a route that is slow or stuck has more of them, and gets fewer new ones.
+"""How busy a route is, and the chooser that takes the least busy one: a slow route gets fewer requests.
 
-Both compare `weighted_in_flight`: the requests in flight and the one to come, divided by the weight. A route of weight
-2 with four requests is as busy as one of weight 1 with two.
+Two choosers compare `weighted_in_flight`: the requests in flight and the one to come, divided by the weight. A route of
+weight 2 with four requests is as busy as one of weight 1 with two.
 
 One that warms up is compared like any other, but less often: if it counted as busier, it would get nothing at all while
 all are idle. Who is drawn first, and so by its share, wins among equals; others are left out as often as their share is
@@ -22,8 +22,7 @@ EXACT: Final = 32  # candidates that are all compared; beyond it so many are dra
 class LeastBusy(Chooser):
     """The least busy of all up to `EXACT` candidates, of as many that are drawn beyond; equals by chance.
 
-    For few routes and long or uneven requests. Many brokers with the same idea would all choose the same route: then
-    `PowerOfTwo` is the better one.
+    For few routes and long or uneven requests. Many brokers would all choose the same route: then take `PowerOfTwo`.
     """
 
     __slots__ = ()
@@ -68,31 +67,6 @@ class LeastBusy(Chooser):
         return best
 
 
-class PowerOfTwo(Chooser):
-    """The less busy of two that are drawn: nearly as good as looking at all, and no herd runs to the same one.
-
-    Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing" (1996).
-    """
-
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
-        if among.size == 1:
-            return among.route_at(0)
-        first = draw(among, rng, now)
-        one = among.route_at(first)
-        other = among.route_at(another(first, among.size, rng))
-        if now < among.warm_at and is_left_out(other, one, rng, now):
-            return one
-        return one if weighted_in_flight(one.load) <= weighted_in_flight(other.load) else other
-
-
 def weighted_in_flight(load: Load) -> float:
     """Requests in flight and the one that may come, divided by the weight."""
     return float(load.in_flight + 1) / float(load.weight)
-
-
-def another(first: int, size: int, rng: Rng) -> int:
-    """A position 0 ≤ x < size, size ≥ 2, that is not `first`; each other one with the same chance."""
-    second = rng.below(size - 1)
-    return second + 1 if second >= first else second

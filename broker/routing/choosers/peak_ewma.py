@@ -3,8 +3,7 @@
 from typing import Final
 
 from broker.routing.candidates import Candidates
-from broker.routing.choosers.chooser import Chooser, Turn, draw, is_left_out
-from broker.routing.choosers.least_busy import another
+from broker.routing.choosers.chooser import Chooser, Turn, another, draw, is_left_out
 from broker.routing.health.loads import KNOWN_US, Load
 from broker.routing.rng import Rng
 from broker.routing.table import Route

@@ -7,9 +7,7 @@ from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Turn, is_passed_
 from broker.routing.rng import Rng
 from broker.routing.table import Route
 
-TRIES: Final = (
-    64  # draws of a route before all are looked at; enough unless one route outweighs nearly all
-)
+TRIES: Final = 64  # draws of a route before all are looked at; enough unless one route outweighs nearly all
 
 
 class Weighted(Chooser):

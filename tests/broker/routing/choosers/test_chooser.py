@@ -4,10 +4,13 @@ from collections import Counter
 
 import pytest
 
-from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Random, RoundRobin, Turn, plain_name
-from broker.routing.choosers.least_busy import EXACT, LeastBusy, PowerOfTwo
+from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Turn, plain_name
+from broker.routing.choosers.least_busy import EXACT, LeastBusy
 from broker.routing.choosers.peak_ewma import PeakEwma
+from broker.routing.choosers.power_of_two import PowerOfTwo
+from broker.routing.choosers.random import Random
 from broker.routing.choosers.registry import ROUND_ROBIN, Methods
+from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.weighted import Weighted
 from broker.routing.choosers.zone_first import ZoneFirst
 from broker.routing.health.loads import GOOD

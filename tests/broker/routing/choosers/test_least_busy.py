@@ -3,8 +3,9 @@
 import pytest
 
 from broker.routing.candidates import LISTED
-from broker.routing.choosers.chooser import Chooser
-from broker.routing.choosers.least_busy import EXACT, LeastBusy, PowerOfTwo, another, weighted_in_flight
+from broker.routing.choosers.chooser import Chooser, another
+from broker.routing.choosers.least_busy import EXACT, LeastBusy, weighted_in_flight
+from broker.routing.choosers.power_of_two import PowerOfTwo
 from broker.routing.rng import Rng
 from tests.broker.routing.made import all_of, counted, is_likely, loaded, picks, route_id, table_of
 

@@ -6,7 +6,9 @@ import pytest
 
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import LISTED
-from broker.routing.choosers.chooser import Random, RoundRobin, Turn
+from broker.routing.choosers.chooser import Turn
+from broker.routing.choosers.random import Random
+from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.zone_first import MAX_ROUTES, MAX_ZONES, ZoneFirst, kept_n
 from broker.routing.query import Query
 from broker.routing.rng import Rng
