@@ -194,24 +194,11 @@ class Query:
             target.blocked_service = None
             return None
         self.choices += 1
-        candidates = target.candidates
-        policy = target.policy
-        chooser = target.chooser
-        assert candidates is not None  # there is no refusal
-        assert policy is not None
-        assert chooser is not None
-        target.blocked_service = None
-        slots = candidates.slots.without(barred)
-        if not slots.size():
-            text = f"none of the {candidates.size} routes with {target.label} can be reached from here"
-            target.blocked = Refusal("no-route", text)
-            return None
-        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
-        among = candidates.among(found.slots, False) if found.refusal is None else None
+        among = self._eligible_besides(target, barred)
         if among is None:
-            assert found.refusal is not None  # or somebody is eligible
-            target.blocked = self._told(target, found.refusal)
             return None
+        chooser = target.chooser
+        assert chooser is not None  # there is no refusal
         if target.is_sticky:
             route = self._choose_again(target, among, zone, origin, now)
         else:
@@ -226,21 +213,13 @@ class Query:
         It takes the place of that choice: it is not counted, and what choosers remember and draw is as if it had not
         been, so that whoever repeats what was chosen is not put out by it. D-68
         """
-        candidates = target.candidates
-        policy = target.policy
-        chooser = target.chooser
-        assert candidates is not None  # there is no refusal
-        assert policy is not None
-        assert chooser is not None
-        slots = candidates.slots.without(barred)
-        if not slots.size():
-            return None
-        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
-        among = candidates.among(found.slots, False) if found.refusal is None else None
+        among = self._eligible_besides(target, barred)
         if among is None:
             return None
+        chooser = target.chooser
+        assert chooser is not None  # there is no refusal
         turn = Turn()
-        turn.matched = candidates
+        turn.matched = target.candidates
         route = chooser.choose(among, turn, self._spare_rng, zone, now)
         return None if self._limits_services and self._is_over(target, route.load.service) else route
 
@@ -408,7 +387,7 @@ class Query:
         found = eligible(candidates.slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
         target.is_panic = found.is_panic
         if found.refusal is not None:
-            self._block(target, self._told(target, found.refusal), candidates.route_at(0).load)
+            self._block(target, self._with_limit(target, found.refusal), candidates.route_at(0).load)
             target.eligible = None
             return
         before = target.eligible
@@ -416,6 +395,24 @@ class Query:
             target.eligible = candidates
         elif before is None or not before.slots.equals(found.slots):  # else what is known of them stays known
             target.eligible = candidates.among(found.slots)
+
+    def _eligible_besides(self, target: Target, barred: Slots) -> Candidates | None:
+        """Who may be chosen of the candidates outside the slots `barred`; None: nobody, `target.blocked` says why."""
+        candidates = target.candidates
+        policy = target.policy
+        assert candidates is not None  # there is no refusal
+        assert policy is not None
+        target.blocked_service = None
+        slots = candidates.slots.without(barred)
+        if not slots.size():
+            text = f"none of the {candidates.size} routes with {target.label} can be reached from here"
+            target.blocked = Refusal("no-route", text)
+            return None
+        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
+        if found.refusal is not None:
+            target.blocked = self._with_limit(target, found.refusal)
+            return None
+        return candidates.among(found.slots, False)
 
     def _find_owner(self, target: Target, candidates: Candidates, now: float) -> None:
         """The route that owns the key, if it may get the request.
@@ -441,7 +438,7 @@ class Query:
         owner = target.key_owner
         masks = self._masks
         if owner is None:
-            why = self._told(target, blocked(candidates.slots, masks, target.label))
+            why = self._with_limit(target, blocked(candidates.slots, masks, target.label))
             self._block(target, why, candidates.route_at(0).load)
         elif masks.unleased.has(owner.slot):
             text = f"the route that owns the key among those with {target.label} has no lease left"
@@ -461,7 +458,7 @@ class Query:
         target.blocked = Refusal("over-limit", text)
         target.blocked_service = None
 
-    def _told(self, target: Target, refusal: Refusal) -> Refusal:
+    def _with_limit(self, target: Target, refusal: Refusal) -> Refusal:
         """The refusal with the number and the option where it is a limit in flight."""
         if refusal.word != "over-limit":
             return refusal
