@@ -39,8 +39,6 @@ class Tally:
 class MaxWeights:
     """The weights of the routes of one table."""
 
-    __slots__ = ("_by_service", "_of_all")
-
     def __init__(self) -> None:
         self._of_all: Final = Tally()
         self._by_service: Final[dict[bytes, Tally]] = {}  # by the token of the tag: bounded by the tags of routes

@@ -36,30 +36,6 @@ FORGOTTEN_N: Final = 2  # targets that are given back for each new one
 class Query:
     """Resolves addresses against one table."""
 
-    __slots__ = (
-        "_addresses",
-        "_decided",
-        "_forgotten",
-        "_decided_addresses",
-        "_rng",
-        "_is_strict",
-        "_known",
-        "_known_as",
-        "_limit",
-        "_limits_services",
-        "_masks",
-        "_spare_rng",
-        "table",
-        "choices",
-        "hits",
-        "misses",
-        "owner_cache",
-        "panics",
-        "prefers_local",
-        "redirects",
-        "sticky",
-    )
-
     def __init__(self, table: Table, rng: Rng, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self.table: Final = table

@@ -74,20 +74,6 @@ class Route:
 class Table:
     """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
 
-    __slots__ = (
-        "_by_id",
-        "_free",
-        "_joins",
-        "_slots",
-        "digest",
-        "generation",
-        "max_weights",
-        "index",
-        "listed",
-        "loads",
-        "masks",
-    )
-
     def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
         self.index: Final = TagIndex()

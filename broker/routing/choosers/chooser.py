@@ -57,8 +57,6 @@ class Zone:
 class Chooser:
     """Picks one of at least one candidates."""
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         """The route that gets the request. `zone` of the caller, empty if unknown; `now` seconds, monotonic."""
         raise NotImplementedError

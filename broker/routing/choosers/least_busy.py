@@ -25,8 +25,6 @@ class LeastBusy(Chooser):
     For few routes and long or uneven requests. Many brokers would all choose the same route: then take `PowerOfTwo`.
     """
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         if now < among.warm_at:
             return self._choose_warm(among, rng, now)

@@ -19,8 +19,6 @@ class PeakEwma(Chooser):
     Source: Finagle's peak EWMA balancer.
     """
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         if among.size == 1:
             return among.route_at(0)

@@ -13,8 +13,6 @@ class PowerOfTwo(Chooser):
     Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing" (1996).
     """
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         if among.size == 1:
             return among.route_at(0)

@@ -9,7 +9,5 @@ from broker.routing.table import Route
 class Random(Chooser):
     """Each with the same chance: knows nothing, so nothing can make it go wrong, many brokers at once included."""
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         return among.route_at(draw(among, rng, now))

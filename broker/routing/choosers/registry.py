@@ -58,8 +58,6 @@ class Method:
 class Methods:
     """All choosers. They keep nothing of an address, so that one of each is enough."""
 
-    __slots__ = ("_methods", "_plain", "_zone_first")
-
     def __init__(self) -> None:
         self._plain: Final[dict[str, Chooser]] = {
             ROUND_ROBIN: RoundRobin(),

@@ -9,8 +9,6 @@ from broker.routing.table import Route
 class RoundRobin(Chooser):
     """Each in turn, by address, from one that is drawn: the evenest, where all requests and routes are alike."""
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         position = turn.position
         if position < 0:

@@ -21,8 +21,6 @@ class Weighted(Chooser):
                                                                a | b   | c | d
     """
 
-    __slots__ = ()
-
     def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         route = self._draw(among, rng)
         if now >= among.warm_at:

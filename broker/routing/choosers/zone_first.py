@@ -27,8 +27,6 @@ class ZoneFirst(Chooser):
     zone, or one whose zone has no route, is served by all.
     """
 
-    __slots__ = ("inner",)
-
     def __init__(self, inner: Chooser) -> None:
         self.inner: Final = inner
 

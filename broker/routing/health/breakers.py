@@ -43,8 +43,6 @@ class Open:
 class Breakers:
     """The breakers of one table's services."""
 
-    __slots__ = ("_fold_at", "_look_at", "_open", "_there", "opened", "refused", "changes")
-
     def __init__(self, there: dict[str, ServiceLoad]) -> None:
         """`there`: the services that have routes."""
         self._there: Final = there

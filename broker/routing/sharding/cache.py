@@ -28,8 +28,6 @@ FRESH_S: Final = 1.0  # without use; before that a set is forgotten only if ther
 class OwnerCache:
     """The owners of keys, for one broker."""
 
-    __slots__ = ("_again", "_built_until", "_limit_bytes", "_once", "held_bytes")
-
     def __init__(self, limit_bytes: int = MAX_HELD_BYTES) -> None:
         """`limit_bytes`: of all that is kept; 0: nothing is."""
         self._limit_bytes: Final = limit_bytes

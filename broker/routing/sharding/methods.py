@@ -43,8 +43,6 @@ _JUMP_STEP: Final = 0x1E3779B9  # odd, so that 2^31 steps meet every state once
 class ShardMethod:
     """Finds the owner of a key hash (31 bits) among at least one route."""
 
-    __slots__ = ("name",)
-
     def __init__(self, name: str) -> None:
         self.name: Final = name
 
@@ -59,8 +57,6 @@ class ShardMethod:
 
 class Rendezvous(ShardMethod):
     """The route with the largest weight for the key; equal weights: the larger Route Id."""
-
-    __slots__ = ()
 
     def choose(self, routes: ShardTables, key: int) -> Route:
         among = routes.routes
@@ -78,8 +74,6 @@ class Rendezvous(ShardMethod):
 class Maglev(ShardMethod):
     """The owner of the key's entry in Maglev's table; of more routes than entries, as rendezvous finds it."""
 
-    __slots__ = ("_of_too_many",)
-
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._of_too_many: Final = Rendezvous(RENDEZVOUS)
@@ -95,8 +89,6 @@ class Maglev(ShardMethod):
 
 class RingHash(ShardMethod):
     """The route of the next point on the ring; of more routes than points, as rendezvous finds it."""
-
-    __slots__ = ("_of_too_many",)
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -118,8 +110,6 @@ class Jump(ShardMethod):
     generator and whole numbers for their fractions, so that every machine jumps alike.
     """
 
-    __slots__ = ()
-
     def choose(self, routes: ShardTables, key: int) -> Route:
         size = len(routes.routes)
         state = key
@@ -138,8 +128,6 @@ class Jump(ShardMethod):
 class Modulo(ShardMethod):
     """The key's remainder is the position by Route Id."""
 
-    __slots__ = ()
-
     def choose(self, routes: ShardTables, key: int) -> Route:
         return routes.by_id[key % len(routes.routes)]
 
@@ -149,8 +137,6 @@ class Modulo(ShardMethod):
 
 class ShardMethods:
     """All shard methods. They keep nothing of an address, so that one of each is enough."""
-
-    __slots__ = ("_by_name", "default")
 
     def __init__(self) -> None:
         self.default: Final[ShardMethod] = Rendezvous(RENDEZVOUS)
