@@ -45,10 +45,10 @@ from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.routing.policies import Policies
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
@@ -163,7 +163,7 @@ class Core(Ends):
         self,
         settings: Settings,
         broker_id: bytes,
-        dice: Dice,
+        dice: Rng,
         now: float,
         at_ms: int,
         cluster: ClusterSettings | None = None,
@@ -180,11 +180,11 @@ class Core(Ends):
         self.table: Final = Table(Policies(settings.policy, settings.policies))
         seed = dice.below(1 << 32)
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
-        self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
+        self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.fanouts
         self._feedings: Final = self.engine.feedings
-        self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
+        self._diary: Final = Diary(now, at_ms, self.query, self.engine.request_log)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._behind: Final[dict[int, FarRoute]] = {}  # by number; bounded by the callers that wait for them
@@ -220,7 +220,7 @@ class Core(Ends):
         self._announced: Final = self.engine.announced
         self._relays: Final = self.engine.relays
         self._suspects: Final = self.table.loads.suspects
-        self._refused: Final = self.engine.breakers.news
+        self._refused: Final = self.engine.breakers.changes
         self._keepalives: Final = Rate(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
         self._fragments: Final = Rate(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
         self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
@@ -758,11 +758,11 @@ class Core(Ends):
 
     def has_requests(self) -> bool:
         """Single requests have ended since they were taken."""
-        return bool(self.engine.singles.rows)
+        return bool(self.engine.request_log.rows)
 
-    def take_requests(self) -> SingleRequests | None:
+    def take_requests(self) -> RequestRows | None:
         """Single requests that ended since the last call; None where there are none."""
-        return self.engine.singles.take()
+        return self.engine.request_log.take()
 
     @property
     def events_dropped(self) -> int:

@@ -34,10 +34,10 @@ from broker.edge.tls import client_context, server_context
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.views import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
@@ -65,7 +65,7 @@ class Server:
         self.is_ready = False
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
-        dice = Dice(int.from_bytes(os.urandom(4), "big"))
+        dice = Rng(int.from_bytes(os.urandom(4), "big"))
         self._cluster = cluster_settings_of(config, mates)  # None: it is in none
         self.core = Core(
             settings_of(config),
@@ -301,7 +301,7 @@ class Server:
         ):
             log_event(event, is_news=is_news)
 
-    def _take_requests(self, requests: SingleRequests) -> None:
+    def _take_requests(self, requests: RequestRows) -> None:
         if self.event_pipe is not None:
             self.event_pipe.append_requests(requests)
 

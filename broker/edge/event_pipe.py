@@ -35,7 +35,7 @@ from typing import Final
 import msgspec
 
 from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, framed
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5
@@ -140,7 +140,7 @@ class EventPipe:
         if events:
             self._appended(must_encode=self._backlog.append(events))
 
-    def append_requests(self, requests: SingleRequests) -> None:
+    def append_requests(self, requests: RequestRows) -> None:
         """The same for single requests, with the definitions of the flows that they name."""
         self._single_requests += len(requests.rows)
         if self._is_stopping:

@@ -10,7 +10,7 @@ from broker.events import (
     FlowRecord,
     LifecycleEvent,
 )
-from broker.forwarding.traffic.request_log import Singles
+from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.query import Query
 
 MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told
@@ -33,7 +33,7 @@ class Diary:
         "dropped",
     )
 
-    def __init__(self, now: float, at_ms: int, query: Query, singles: Singles) -> None:
+    def __init__(self, now: float, at_ms: int, query: Query, singles: RequestLog) -> None:
         """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch. `query`: events say how
         many choices it had made. `singles`: records with numbers of the same sequence; those dropped are told here."""
         self._now = now

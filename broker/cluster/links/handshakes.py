@@ -18,7 +18,7 @@ from broker.connections.ends import Ends
 from broker.connections.heralds import Herald
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
@@ -70,7 +70,7 @@ class Handshakes:
         requires_annotations: bool,
         members: dict[bytes, Member],
         ends: Ends,
-        dice: Dice,
+        dice: Rng,
         entropy: bytes,
         watcher: Watcher,
     ) -> None:

@@ -8,7 +8,7 @@ from broker.core import Core, CoreSettings
 from broker.edge import shell
 from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, TICK_S, WEIGH_S, Shell
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
@@ -251,7 +251,7 @@ class Untold:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.peer, self.link = self.come()

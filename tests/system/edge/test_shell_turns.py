@@ -8,7 +8,7 @@ from broker.core import Core, CoreSettings
 from broker.edge import shell
 from broker.edge.shell import SLICE_FRAMES, SLICE_MESSAGES, Shell
 from broker.forwarding.engine import ZERO_N
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from tests.fakes import START_MS, route_id
 from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, Pair
@@ -78,7 +78,7 @@ async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pyte
     """Each comes alone: the transport is paused, and what it gives all the same is kept in order."""
     monkeypatch.setattr(shell, "TURN_S", 0.0)
     monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
+    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
     loop, link = FakeLoop(), FakeLink()
     sockets = Shell(core, STUCK_S, lambda events: None, loop)
     peer = sockets.connected("ws 127.0.0.1:1", False, link)

@@ -7,7 +7,7 @@ from broker.core import Core, CoreSettings
 from broker.edge.shell import TICK_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import Setup, encode_keepalive
 from tests.fakes import START_MS, route_id
 
@@ -126,7 +126,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.link = FakeLink()
@@ -154,7 +154,7 @@ class Pair:
 
     def __init__(self, settings: CoreSettings | None = None) -> None:
         self.loop = FakeLoop()
-        core = Core(settings or CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(settings or CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.links = [FakeLink(), FakeLink()]
         self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
