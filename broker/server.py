@@ -229,7 +229,7 @@ class Server:
         for websocket in self._websockets:
             await websocket.stop_accepting()
         if is_served:
-            await self._wait(lambda: self.core.farewell.is_over, grace_s, 0.0)
+            await self._wait(lambda: self.core.migration.is_over, grace_s, 0.0)
             self.core.drain()
         await self._wait(self._is_idle, max(0.0, end_at - time.monotonic()), 0.0)
         left = sum(peer.begun for peer in self.core.peers())

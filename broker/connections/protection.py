@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.forwarding.peer import Peer
 from broker.routing.health.breakers import BreakerChange, Breakers
@@ -16,12 +16,12 @@ from broker.routing.table import Table
 class Protection:
     """The judges of one broker, and what they decide as events."""
 
-    __slots__ = ("_diary", "breakers", "outliers")
+    __slots__ = ("_event_log", "breakers", "outliers")
 
-    def __init__(self, table: Table, breakers: Breakers, diary: Diary) -> None:
+    def __init__(self, table: Table, breakers: Breakers, event_log: EventLog) -> None:
         self.outliers: Final = Outliers(table)
         self.breakers: Final = breakers
-        self._diary: Final = diary
+        self._event_log: Final = event_log
 
     def judge(self, now: float) -> None:
         """Somebody is suspected of failing too often."""
@@ -49,9 +49,9 @@ class Protection:
     def _tell_route(self, judgement: Judgement, now: float) -> None:
         route = judgement.route
         owner = route.owner
-        self._diary.tell(
+        self._event_log.tell(
             ROUTE_EJECTED if judgement.is_ejected else ROUTE_RELIEVED,
-            self._diary.wall(now),
+            self._event_log.wall(now),
             route.id_text,
             route.service,
             peer=owner.name if isinstance(owner, Peer) else "",
@@ -63,4 +63,4 @@ class Protection:
     def _tell_breaker(self, change: BreakerChange, now: float) -> None:
         kind = BREAKER_OPENED if change.is_open else BREAKER_CLOSED
         reason = "over-limit" if change.is_open else ""
-        self._diary.tell(kind, self._diary.wall(now), service=change.service, reason=reason, detail=change.detail)
+        self._event_log.tell(kind, self._event_log.wall(now), service=change.service, reason=reason, detail=change.detail)

@@ -1,4 +1,4 @@
-"""The diary: what happened, in order and numbered, until somebody takes it.
+"""The event_log: what happened, in order and numbered, until somebody takes it.
 
 Decides what is kept when nobody does: the oldest. What is dropped is counted, and told as a gap.
 """
@@ -16,7 +16,7 @@ from broker.routing.query import Query
 MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told
 
 
-class Diary:
+class EventLog:
     """The records of one broker's run, and its clock."""
 
     __slots__ = (

@@ -19,7 +19,7 @@ from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
-from broker.event_log.histogram import Durations
+from broker.event_log.histogram import Histogram
 from broker.events import bucket_high_us, bucket_low_us
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import OUTCOME_NAMES, REJECTED, Counts
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
-Measured: TypeAlias = Durations  # the same
+Measured: TypeAlias = Histogram  # the same
 
 
 class TagFilter:
@@ -302,7 +302,7 @@ def connections_accepted(core: Core) -> int:
 
 def bytes_view(core: Core) -> BytesView:
     """What went through all connections, and what waits."""
-    return BytesView(core.crowd.bytes_in, core.crowd.bytes_out, core.crowd.buffered_bytes)
+    return BytesView(core.limits.bytes_in, core.limits.bytes_out, core.limits.buffered_bytes)
 
 
 def transport_of(peer: Peer) -> str:
@@ -510,7 +510,7 @@ def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
     )
 
 
-def _durations_view(durations: Durations) -> DurationsView:
+def _durations_view(durations: Histogram) -> DurationsView:
     histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
     p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
     return DurationsView(durations.number, p50_us, p99_us, durations.max_us)

@@ -501,7 +501,7 @@ async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
     hops.refuse("from-client", "tcp 127.0.0.1:1", "")
     hops.retried_n = 7
     cluster.digest_mismatches = 4
-    cluster.replica.unsaid_n = 6
+    cluster.replication.unsaid_n = 6
     cluster.refused["bad-broker"] = 5
     link = net.link("b3", "b2").peer.link
     assert link is not None

@@ -225,7 +225,7 @@ async def test_bytes_that_no_system_has_taken_count_once_a_second_and_who_holds_
     heavy = Heavy()
     heavy.links[0].pending = 1_000_000
     heavy.pass_time(2 * WEIGH_S)
-    assert (heavy.shell.core.crowd.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
+    assert (heavy.shell.core.limits.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
     heavy.links[0].pending += 1
     heavy.pass_time(2 * WEIGH_S)
     assert [link.is_aborted for link in heavy.links] == [True, False]
@@ -306,11 +306,11 @@ async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_mor
     for link in heavy.links:
         link.pending = 300_000
     heavy.pass_time(2 * WEIGH_S)
-    assert heavy.shell.core.crowd.buffered_bytes == 600_000
+    assert heavy.shell.core.limits.buffered_bytes == 600_000
     heavy.links[0].pending = 0
     heavy.shell.lost(heavy.peers[1], "gone")
     heavy.pass_time(2 * WEIGH_S)
-    assert heavy.shell.core.crowd.buffered_bytes == 0
+    assert heavy.shell.core.limits.buffered_bytes == 0
 
 
 # Who closes is gone
