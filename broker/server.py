@@ -38,7 +38,7 @@ from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
 from broker.routing.rng import Rng
-from broker.views import DialView, EdgeView, Moment
+from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.tags import Tag

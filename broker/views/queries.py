@@ -1,4 +1,4 @@
-"""Looks at the broker: what it is doing, as `values`, for the REST API and the command line.
+"""Functions that read off a core what operators see, as values of `schemas`, for the REST API and the command line.
 
 Decides what an operator sees of a core and under which names. Everything is computed on the loop's thread, between two
 requests, so no lock is needed and no value is half old; lists are cut to a `Part` before their values are made, so that

@@ -4,7 +4,7 @@ from broker.config.options import Config
 from broker.config.sections.process import BrokerOptions
 from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
-from broker.views import DialView, EdgeView, Moment
+from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.fakes import World, address

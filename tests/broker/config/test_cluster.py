@@ -13,7 +13,7 @@ from broker.config.load import ConfigErrors, load
 from broker.config.options import Config
 from broker.config.settings import cluster_settings_of
 from broker.config.urls import Listen, PeerUrl
-from broker.views import config_view
+from broker.views.queries import config_view
 from tests.pem import CERTIFICATE
 
 SECRET = "correct horse battery staple"
