@@ -20,9 +20,9 @@ from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
 from broker.event_log.histogram import Durations
-from broker.events import bucket_high_us, bucket_low_us
+from broker.events import OUTCOME_NAMES, bucket_high_us, bucket_low_us
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.flows import OUTCOME_NAMES, REJECTED, Counts
+from broker.forwarding.traffic.flows import REJECTED, Counts
 from broker.routing.bitmaps import Slots
 from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag

@@ -8,9 +8,9 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge.shell import REQUESTS_S, TICK_S, Shell
-from broker.events import REQUEST_FIELDS, FlowRecord, LifecycleEvent
+from broker.events import OUTCOME_NAMES, REQUEST_FIELDS, FlowRecord, LifecycleEvent
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.flows import CALLER_LOST, OUTCOME_NAMES, REJECTED
+from broker.forwarding.traffic.flows import CALLER_LOST, REJECTED
 from broker.forwarding.traffic.request_log import SingleRequests
 from broker.routing.rng import Dice
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_cancel, encode_request

@@ -16,6 +16,7 @@ from broker.events import (
     DEFINITION_FIELDS,
     EVENTS_DROPPED,
     NO_KEY,
+    OUTCOME_NAMES,
     REQUEST,
     REQUEST_FIELDS,
     ROUTE_ADDED,
@@ -27,7 +28,7 @@ from broker.events import (
     LifecycleEvent,
     bucket_of,
 )
-from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, OUTCOME_NAMES, Flow, FlowTable
+from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, Flow, FlowTable
 from broker.forwarding.traffic.request_log import MAX_SINGLES, Singles
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
