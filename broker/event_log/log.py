@@ -6,9 +6,9 @@ Decides what is kept when nobody does: the oldest. What is dropped is counted, a
 from typing import Final
 
 from broker.events import (
-    EVENTS_DROPPED,
     FlowRecord,
     LifecycleEvent,
+    events_dropped,
 )
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.query import Query
@@ -106,7 +106,7 @@ class EventLog:
                 at_ms,
                 route_id,
                 service,
-                tags,
+                tags if tags is not None else (),
                 peer,
                 reason,
                 detail,
@@ -161,17 +161,15 @@ class EventLog:
 
     def _told_gap(self) -> LifecycleEvent:
         """The records that were dropped, as an event with the number of the last of them."""
-        first = self._gap_first_seq
-        last = self._gap_last_seq
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            last,
+        event = events_dropped(
             self._at_ms,
-            tags=[("records", str(self._gap_records)), ("first_seq", str(first)), ("last_seq", str(last))],
-            reason="not-taken",
-            detail=f"{self._gap_records} records are missing: {MAX_EVENTS} others waited to be taken",
-            requests=self._gap_requests,
-            choices=self._query.choices,
+            self._gap_records,
+            self._gap_requests,
+            self._gap_first_seq,
+            self._gap_last_seq,
+            "not-taken",
+            f"are missing: {MAX_EVENTS} others waited to be taken",
+            self._query.choices,
         )
         self._gap_records = 0
         self._gap_requests = 0

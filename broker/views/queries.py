@@ -20,9 +20,9 @@ from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
 from broker.event_log.histogram import Histogram
-from broker.events import bucket_high_us, bucket_low_us
+from broker.events import OUTCOME_NAMES, bucket_high_us, bucket_low_us
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.flows import OUTCOME_NAMES, REJECTED, Counts
+from broker.forwarding.traffic.flows import REJECTED, Counts
 from broker.routing.bitmaps import Slots
 from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
@@ -32,7 +32,7 @@ from broker.views.schemas import (
     ClosedConnectionView,
     ConnectionView,
     DrainView,
-    DurationsView,
+    HistogramView,
     EventFilesView,
     LimitView,
     Listed,
@@ -510,10 +510,10 @@ def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
     )
 
 
-def _durations_view(durations: Histogram) -> DurationsView:
+def _durations_view(durations: Histogram) -> HistogramView:
     histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
     p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
-    return DurationsView(durations.number, p50_us, p99_us, durations.max_us)
+    return HistogramView(durations.number, p50_us, p99_us, durations.max_us)
 
 
 def _shown(name: str, value: object) -> object:

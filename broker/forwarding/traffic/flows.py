@@ -7,8 +7,8 @@ exact. Where single requests are written, too, the flow hands each one on (`requ
 
 from typing import Final
 
-from broker.events import NO_KEY, FlowRecord, bucket_of
 from broker.forwarding.traffic.request_log import RequestLog, address_text
+from broker.events import NO_KEY, OUTCOME_NAMES, FlowRecord, bucket_of
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
 
@@ -21,13 +21,13 @@ MODEL_NAMES: Final[dict[int, str]] = {
     0x0C: "metadata_push",
 }
 
+# Outcomes: places in `OUTCOME_NAMES`.
 COMPLETED: Final = 0
 FAILED: Final = 1  # the route answered with an ERROR, or the broker ended it: then its flow has the word
 CANCELLED: Final = 2  # by the caller
 REJECTED: Final = 3  # by the broker, before any route saw it
 ROUTE_LOST: Final = 4
 CALLER_LOST: Final = 5
-OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lost", "caller_lost")
 
 MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
 MAX_REFUSED_TOTALS: Final = 1_000  # combinations of refused requests in the totals
