@@ -63,4 +63,6 @@ class Protection:
     def _tell_breaker(self, change: BreakerChange, now: float) -> None:
         kind = BREAKER_OPENED if change.is_open else BREAKER_CLOSED
         reason = "over-limit" if change.is_open else ""
-        self._event_log.tell(kind, self._event_log.wall(now), service=change.service, reason=reason, detail=change.detail)
+        self._event_log.tell(
+            kind, self._event_log.wall(now), service=change.service, reason=reason, detail=change.detail
+        )

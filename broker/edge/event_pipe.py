@@ -35,8 +35,8 @@ from typing import Final
 import msgspec
 
 from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, framed
-from broker.forwarding.traffic.request_log import RequestRows
 from broker.events import PIPE_FORMAT, WriterState
+from broker.forwarding.traffic.request_log import RequestRows
 
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5

@@ -32,7 +32,7 @@ from broker.views.schemas import (
     ClosedConnectionView,
     ConnectionView,
     DrainView,
-    HistogramView,
+    DurationsView,
     EventFilesView,
     LimitView,
     Listed,
@@ -510,10 +510,10 @@ def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
     )
 
 
-def _durations_view(durations: Histogram) -> HistogramView:
+def _durations_view(durations: Histogram) -> DurationsView:
     histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
     p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
-    return HistogramView(durations.number, p50_us, p99_us, durations.max_us)
+    return DurationsView(durations.number, p50_us, p99_us, durations.max_us)
 
 
 def _shown(name: str, value: object) -> object:

@@ -7,8 +7,8 @@ exact. Where single requests are written, too, the flow hands each one on (`requ
 
 from typing import Final
 
-from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.events import NO_KEY, OUTCOME_NAMES, FlowRecord, bucket_of
+from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
 

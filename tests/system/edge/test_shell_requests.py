@@ -10,9 +10,9 @@ from broker.core import Core, CoreSettings
 from broker.edge.shell import REQUESTS_S, TICK_S, Shell
 from broker.events import OUTCOME_NAMES, REQUEST_FIELDS, FlowRecord, LifecycleEvent
 from broker.forwarding.peer import Peer
+from broker.forwarding.traffic.flows import CALLER_LOST, REJECTED
 from broker.forwarding.traffic.request_log import RequestRows
 from broker.routing.rng import Rng
-from broker.forwarding.traffic.flows import CALLER_LOST, REJECTED
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_cancel, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from tests.fakes import START_MS, address, addressed, route_id

@@ -28,8 +28,8 @@ from broker.events import (
     LifecycleEvent,
     bucket_of,
 )
-from broker.forwarding.traffic.request_log import MAX_ROWS, RequestLog
 from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, Flow, FlowTable
+from broker.forwarding.traffic.request_log import MAX_ROWS, RequestLog
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.rng import Rng
