@@ -1,6 +1,6 @@
-"""A channel: both sides send, each as fast as the other one takes. A chat room's moderator, line by line.
+"""A channel: both sides send, each with its own back-pressure. A moderator of a chat room answers line by line.
 
-python examples/channel.py [URL]     without a URL it starts a broker of its own
+python examples/channel.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

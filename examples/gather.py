@@ -1,6 +1,6 @@
-"""Ask everybody, and know who said what: prices of all shops that answer in time. One is broken, one is slow.
+"""Gathers the answers of all services: prices of all shops that answer in time. One shop fails, one is slow.
 
-python examples/gather.py [URL]     without a URL it starts a broker of its own
+python examples/gather.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""HTTP in front of services, with aiohttp: POST /orders/create calls the route `create` of the service `orders`.
+"""An HTTP gateway with aiohttp: POST /orders/create calls the route `create` of the service `orders`.
 
-python examples/http_gateway.py [URL]     without a URL it starts a broker of its own
+python examples/http_gateway.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

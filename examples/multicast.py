@@ -1,6 +1,6 @@
-"""One request to all routes that match: notify them all, take the first answer, merge their streams.
+"""Multicast: one request to all matching routes. Notifies all, takes the first answer, merges streams.
 
-python examples/multicast.py [URL]     without a URL it starts a broker of its own
+python examples/multicast.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

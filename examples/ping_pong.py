@@ -1,6 +1,6 @@
 """A service answers a caller: request/response through the broker.
 
-python examples/ping_pong.py [URL]     without a URL it starts a broker of its own
+python examples/ping_pong.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A caller that nobody notices anything of: several brokers, deadlines, retries, a second question when one is late.
+"""A caller that survives failures: several brokers, deadlines, retries, hedging.
 
-python examples/resilient_caller.py     starts its brokers itself, and cuts their connections all the time
+python examples/resilient_caller.py     starts its own brokers, and cuts their connections repeatedly
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A new version takes over while callers go on: start the new ones, drain the old ones. No request is lost.
+"""A rolling deployment under load: starts new instances, then drains the old ones. No request is lost.
 
-python examples/rolling_deploy.py [URL]     without a URL it starts a broker of its own
+python examples/rolling_deploy.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

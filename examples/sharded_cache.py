@@ -1,6 +1,6 @@
-"""A cache in several processes' memory: the same key always finds the same one, so each value is made once.
+"""A sharded in-memory cache: one key is always served by the same instance, so each value is computed once.
 
-python examples/sharded_cache.py [URL]     without a URL it starts a broker of its own
+python examples/sharded_cache.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

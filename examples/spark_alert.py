@@ -1,7 +1,7 @@
-"""An alert: services whose requests fail too often, from the events as they come.
+"""An alert on services whose requests fail too often, from a stream of events.
 
 Run it: `rsocket-broker demo`, then `python examples/spark_alert.py`; or with a folder of events, or the URL of a
-broker's admin API, and `--follow` to go on. What was read is remembered, so that nothing is counted twice.
+broker's admin API, and `--follow` to continue. A checkpoint stores what was read, so nothing is counted twice.
 """
 
 import sys

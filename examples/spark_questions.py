@@ -1,4 +1,4 @@
-"""The five questions that people ask first, answered from the tables with Spark SQL; cells for a notebook.
+"""Five common questions about traffic, answered from the tables with Spark SQL, as cells of a notebook.
 
 Run it: `rsocket-broker demo`, then `python examples/spark_questions.py`; or with a folder of tables of your own.
 """

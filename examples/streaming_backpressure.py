@@ -1,6 +1,6 @@
-"""A slow consumer and a fast producer: the producer is only asked for what the consumer takes.
+"""A slow consumer and a fast producer: the producer sends only what the consumer has requested.
 
-python examples/streaming_backpressure.py [URL]     without a URL it starts a broker of its own
+python examples/streaming_backpressure.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio

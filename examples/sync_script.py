@@ -1,6 +1,6 @@
-"""A script without an event loop: calls a service, reads a stream, sends what an ordinary generator yields.
+"""A script without an event loop: calls a service, reads a stream, sends the items of an ordinary generator.
 
-python examples/sync_script.py [URL]     without a URL it starts a broker of its own
+python examples/sync_script.py [URL]     without a URL it starts its own broker
 """
 
 import contextlib

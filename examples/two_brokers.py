@@ -1,6 +1,6 @@
-"""A service at one broker answers a caller at another: two brokers that are one.
+"""A cluster of two brokers: a service at one broker answers a caller at the other.
 
-python examples/two_brokers.py     starts both brokers itself
+python examples/two_brokers.py     starts both brokers
 """
 
 import asyncio

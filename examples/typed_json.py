@@ -1,6 +1,6 @@
-"""Handlers that take and give values: JSON that is checked against their types, with msgspec.
+"""Handlers with typed values: JSON that is validated against their types, with msgspec.
 
-python examples/typed_json.py [URL]     without a URL it starts a broker of its own
+python examples/typed_json.py [URL]     without a URL it starts its own broker
 """
 
 import asyncio
