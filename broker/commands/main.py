@@ -23,7 +23,8 @@ from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
 from broker.config.extras import EVENTS_MODULES, lack_of_events
 from broker.config.load import ConfigErrors, Loaded, load_all
-from broker.config.options import Config, options_toml
+from broker.config.options import Config
+from broker.config.reference import options_toml
 from broker.config.urls import Listen
 from broker.log import setup as setup_log
 from broker.server import Server

@@ -24,8 +24,8 @@ from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_root
 from broker.config.cluster import cluster_mistakes
 from broker.config.extras import lack_of_events
 from broker.config.hosts import read_name, read_origin
+from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import (
-    MAX_NAME_BYTES,
     MAX_SERVICES,
     OPTIONS,
     SECTIONS,

@@ -20,7 +20,8 @@ from admin_api.app import CHANGES, ENDPOINTS, make_app
 from admin_api.backends import ask as workers_ask
 from admin_api.backends.admin import WorkerState
 from admin_api.backends.workers import MISSING, WorkersApi, make_workers_app, start_unix
-from broker.config.options import AdminOptions, BrokerOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions, BrokerOptions
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag

@@ -19,7 +19,7 @@ from broker.edge.dialer import Dialer
 from broker.edge.shell import Shell
 from broker.edge.tls import client_context
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.server import Server
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import SETUP
@@ -62,7 +62,7 @@ class Bench:
     """A shell with a dialer."""
 
     def __init__(self) -> None:
-        self.core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS, None, bytes(32))
+        self.core = Core(CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS, None, bytes(32))
         self.shell = Shell(self.core, 10.0, lambda events: None)
         self.dials = FakeDials()
         self.resolver = FakeResolver()

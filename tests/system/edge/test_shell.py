@@ -1,160 +1,19 @@
 """The shell on a loop whose time only the test moves: when it writes, and who counts as stuck."""
 
-import asyncio
 import math
-from collections.abc import Callable
 
 import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge import shell
-from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, SLICE_FRAMES, SLICE_MESSAGES, TICK_S, WEIGH_S, Shell
-from broker.forwarding.engine import ZERO_N
-from broker.forwarding.outbound import Piece
+from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, TICK_S, WEIGH_S, Shell
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
-
-STUCK_S = 10.0
-SLICE_PINGS = -(-SLICE_FRAMES // (1 + ZERO_N))  # of a slice, rounded up
-
-
-def whole(raw: bytes) -> bytes:
-    """A frame with its length."""
-    return len(raw).to_bytes(3, "big") + raw
-
-
-class FakeTimer(asyncio.TimerHandle):
-    """A timer that never fires by itself, and at most once."""
-
-    def __init__(self, at: float, callback: Callable[[], None]) -> None:
-        self.at = at
-        self.callback = callback
-        self.is_over = False
-
-    def cancel(self) -> None:
-        self.is_over = True
-
-
-class FakeLoop:
-    """Time that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.late_s = 0.0  # how much later than wanted a timer fires
-        self._soon: list[Callable[[], None]] = []
-        self._later: list[FakeTimer] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_soon(self, callback: Callable[[], None], /) -> None:
-        self._soon.append(callback)
-
-    def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
-        timer = FakeTimer(when, callback)
-        self._later.append(timer)
-        return timer
-
-    def timers(self) -> list[FakeTimer]:
-        """That will fire, the soonest first."""
-        return sorted((each for each in self._later if not each.is_over), key=lambda each: each.at)
-
-    def turn(self) -> None:
-        """What is to be done now."""
-        due, self._soon = self._soon, []
-        for callback in due:
-            callback()
-
-    def tick(self) -> None:
-        """Moves on to the next timer."""
-        self.fire()
-        self.turn()
-
-    def fire(self) -> None:
-        """As `tick`, without what is to be done in the turn behind it."""
-        timer = self.timers()[0]
-        timer.cancel()  # it fires once
-        self.now = timer.at + self.late_s
-        timer.callback()
-
-
-class FakeLink:
-    """A transport whose other end takes what the test says."""
-
-    def __init__(self) -> None:
-        self.pending = 0
-        self.takes = False  # all that is written, at once
-        self.written: list[bytes] = []
-        self.unconfirmed = 0  # with the system
-        self.looks = 0  # at that
-        self.is_aborted = False
-        self.is_closed = False
-        self.writes = 0
-        self.is_paused = False
-        self.served: list[Peer | None] = []  # when the shell said so
-
-    def serve(self, peer: Peer | None) -> None:
-        self.served.append(peer)
-
-    def pending_bytes(self) -> int:
-        return self.pending
-
-    def unconfirmed_bytes(self) -> int:
-        self.looks += 1
-        return self.unconfirmed
-
-    def write(self, pieces: list[Piece]) -> None:
-        self.written += map(bytes, pieces)
-        if not self.takes:
-            self.pending += sum(map(len, pieces))
-        self.writes += 1
-
-    def pause(self) -> None:
-        self.is_paused = True
-
-    def resume(self) -> None:
-        self.is_paused = False
-
-    def end(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-
-class Bench:
-    """A shell and one peer that is congested from the start."""
-
-    def __init__(self) -> None:
-        self.loop = FakeLoop()
-        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
-        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
-        self.shell.start()
-        self.link = FakeLink()
-        self.peer: Peer = self.shell.connected("tcp 127.0.0.1:1", True, self.link)
-        self.receive(Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
-        self.ask()
-        self.shell.congested(self.peer)
-
-    def receive(self, raw: bytes) -> None:
-        self.shell.received(self.peer, len(raw).to_bytes(3, "big") + raw)
-        self.loop.turn()
-
-    def ask(self) -> None:
-        """Makes the broker write 1000 bytes and some."""
-        self.receive(encode_keepalive(bytes(1000), respond=True))
-
-    def pass_time(self, seconds: float, each_tick: Callable[[], None] = lambda: None) -> None:
-        for _ in range(round(seconds / TICK_S)):
-            each_tick()
-            self.loop.tick()
+from tests.system.support.shells import STUCK_S, Bench, FakeLink, FakeLoop, Pair, whole
 
 
 async def test_a_peer_that_takes_nothing_is_ended_after_stuck_s() -> None:
@@ -238,29 +97,6 @@ async def test_a_peer_whose_last_waiting_bytes_are_dropped_is_not_congested_any_
     assert (bench.peer.pending_bytes, bench.peer.is_congested) == (0, False)
     bench.pass_time(2 * STUCK_S)
     assert not bench.link.is_aborted
-
-
-class Pair:
-    """A shell and two peers with an accepted SETUP; nothing has been written to them."""
-
-    def __init__(self, settings: CoreSettings | None = None) -> None:
-        self.loop = FakeLoop()
-        core = Core(settings or CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
-        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
-        self.links = [FakeLink(), FakeLink()]
-        self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
-        for at in range(2):
-            self.receive(at, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
-        self.loop.turn()
-        self.shell.flush()
-
-    def receive(self, at: int, raw: bytes) -> None:
-        self.shell.received(self.peers[at], len(raw).to_bytes(3, "big") + raw)
-
-    def ask(self, at: int) -> list[int]:
-        """Makes the broker answer this one; how often each was written to up to now."""
-        self.receive(at, encode_keepalive(b"", respond=True))
-        return [link.writes for link in self.links]
 
 
 @pytest.mark.parametrize(("quiet_s", "writes"), [(-1.0, [[1, 0], [2, 0]]), (math.inf, [[0, 0], [0, 0]])])
@@ -389,7 +225,7 @@ async def test_bytes_that_no_system_has_taken_count_once_a_second_and_who_holds_
     heavy = Heavy()
     heavy.links[0].pending = 1_000_000
     heavy.pass_time(2 * WEIGH_S)
-    assert (heavy.shell.core.crowd.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
+    assert (heavy.shell.core.limits.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
     heavy.links[0].pending += 1
     heavy.pass_time(2 * WEIGH_S)
     assert [link.is_aborted for link in heavy.links] == [True, False]
@@ -415,7 +251,7 @@ class Untold:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.peer, self.link = self.come()
@@ -470,129 +306,11 @@ async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_mor
     for link in heavy.links:
         link.pending = 300_000
     heavy.pass_time(2 * WEIGH_S)
-    assert heavy.shell.core.crowd.buffered_bytes == 600_000
+    assert heavy.shell.core.limits.buffered_bytes == 600_000
     heavy.links[0].pending = 0
     heavy.shell.lost(heavy.peers[1], "gone")
     heavy.pass_time(2 * WEIGH_S)
-    assert heavy.shell.core.crowd.buffered_bytes == 0
-
-
-# Nobody waits for a flood
-
-
-def answers_n(link: FakeLink) -> int:
-    return link.pending // (3 + 14)  # KEEPALIVEs without data
-
-
-def flood(frames_n: int) -> bytes:
-    ping = encode_keepalive(b"", respond=True)
-    return (len(ping).to_bytes(3, "big") + ping) * frames_n
-
-
-def crowded(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> Pair:
-    monkeypatch.setattr(shell, "TURN_S", turn_s)
-    monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    return Pair(CoreSettings(max_keepalives_per_s=0))
-
-
-async def test_of_one_read_so_much_is_worked_off_in_a_turn_and_nothing_is_read_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pair = crowded(monkeypatch, 0.0)
-    flooding, other = pair.links
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    assert flooding.is_paused
-    for turn in range(1, 4):
-        pair.ask(1)
-        pair.loop.turn()
-        assert (answers_n(other), flooding.is_paused) == (turn, turn < 2)
-    pair.loop.turn()
-    assert answers_n(flooding) == 3 * SLICE_PINGS
-
-
-async def test_what_takes_less_than_a_turn_is_worked_off_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = crowded(monkeypatch, math.inf)
-    pair.shell.received(pair.peers[0], flood(10 * SLICE_PINGS))
-    assert not pair.links[0].is_paused
-    pair.loop.turn()
-    assert answers_n(pair.links[0]) == 10 * SLICE_PINGS
-
-
-async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = crowded(monkeypatch, math.inf)
-    pair.shell.received(pair.peers[0], bytes([0x02, 0, 0]) + bytes(shell.TURN_BYTES - 3))
-    assert pair.links[0].is_paused
-    pair.loop.turn()
-    assert not pair.links[0].is_paused
-
-
-@pytest.mark.parametrize("frames_n", [SLICE_FRAMES, SLICE_FRAMES + 1])
-async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn_however_soon_that_is_worked_off(
-    monkeypatch: pytest.MonkeyPatch, frames_n: int
-) -> None:
-    pair = crowded(monkeypatch, math.inf)
-    frame = encode_payload(99, NEXT, bytes(shell.TURN_BYTES // SLICE_FRAMES))
-    pair.shell.received(pair.peers[0], (len(frame).to_bytes(3, "big") + frame) * frames_n)
-    assert pair.links[0].is_paused
-    pair.loop.turn()
-    assert not pair.links[0].is_paused
-
-
-async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each comes alone: the transport is paused, and what it gives all the same is kept in order."""
-    monkeypatch.setattr(shell, "TURN_S", 0.0)
-    monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Dice(1), 0.0, START_MS)
-    loop, link = FakeLoop(), FakeLink()
-    sockets = Shell(core, STUCK_S, lambda events: None, loop)
-    peer = sockets.connected("ws 127.0.0.1:1", False, link)
-    sockets.received(peer, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
-    pings = [encode_keepalive(b"%d" % number, respond=True) for number in range(5 * SLICE_MESSAGES)]
-    for ping in pings:
-        sockets.received(peer, ping)
-    assert link.is_paused
-    assert core.frames_in < len(pings)
-    for _ in pings:
-        loop.turn()
-    assert not link.is_paused
-    assert core.frames_in == 1 + len(pings)
-    assert link.pending == sum(map(len, pings))
-
-
-async def test_what_a_connection_had_sent_before_it_was_lost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = crowded(monkeypatch, 0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    frames_in = pair.shell.core.frames_in
-    pair.shell.lost(pair.peers[0], "the peer closed the connection")
-    assert not pair.peers[0].is_lost
-    for _ in range(4):
-        pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
-    assert pair.peers[0].is_lost
-
-
-async def test_what_a_connection_had_sent_before_it_closed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = crowded(monkeypatch, 0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    frames_in = pair.shell.core.frames_in
-    pair.shell.left(pair.peers[0], "the peer closed the connection")
-    assert not pair.peers[0].is_ending
-    for _ in range(5):
-        pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
-    assert (pair.peers[0].is_ending, pair.links[0].is_closed) == (True, True)
-
-
-async def test_what_a_connection_had_sent_before_its_fault_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = crowded(monkeypatch, 0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    frames_in = pair.shell.core.frames_in
-    pair.shell.refuse(pair.peers[0], "bad-frame", "no WebSocket frame")
-    pair.shell.lost(pair.peers[0], "the peer closed the connection")
-    for _ in range(5):
-        pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
-    assert (pair.peers[0].is_lost, pair.peers[0].end_reason) == (True, "bad-frame")
+    assert heavy.shell.core.limits.buffered_bytes == 0
 
 
 # Who closes is gone

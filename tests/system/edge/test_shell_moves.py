@@ -3,10 +3,10 @@
 from broker.core import Core, CoreSettings
 from broker.edge.shell import CLOSE_S, TURN_BYTES, Shell
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
 from tests.fakes import START_MS, route_id
-from tests.system.edge.test_shell import STUCK_S, FakeLink, FakeLoop, whole
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, whole
 
 SETUP = Setup("a/b", "a/b", 1_000_000, 2_000_000, wants_resume=True, token=b"t").encode()
 
@@ -16,7 +16,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        self.core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        self.core = Core(CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.shell = Shell(self.core, STUCK_S, lambda events: None, self.loop)
         self.shell.start()
         self.first = FakeLink()

@@ -8,15 +8,15 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from broker.edge.shell import REQUESTS_S, TICK_S, Shell
-from broker.events import REQUEST_FIELDS, FlowRecord, LifecycleEvent
+from broker.events import OUTCOME_NAMES, REQUEST_FIELDS, FlowRecord, LifecycleEvent
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.flows import CALLER_LOST, OUTCOME_NAMES, REJECTED
-from broker.forwarding.traffic.request_log import SingleRequests
-from broker.routing.rng import Dice
+from broker.forwarding.traffic.flows import CALLER_LOST, REJECTED
+from broker.forwarding.traffic.request_log import RequestRows
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_cancel, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from tests.fakes import START_MS, address, addressed, route_id
-from tests.system.edge.test_shell import FakeLink, FakeLoop
+from tests.system.support.shells import FakeLink, FakeLoop
 
 LOST_S = 0.02  # what docs/events.md promises
 OUTCOME = 1 + REQUEST_FIELDS.index("outcome")
@@ -29,7 +29,7 @@ class Bench:
         self.loop = FakeLoop()
         self.handed: list[str] = []  # in their order: outcomes of single requests, names of events, `flows`
         settings = CoreSettings(single_requests=every_n, no_route=no_route)
-        self.core = Core(settings, route_id(0xB1), Dice(1), time.monotonic(), START_MS)
+        self.core = Core(settings, route_id(0xB1), Rng(1), time.monotonic(), START_MS)
         on_requests = self.take_requests if every_n else None
         self.shell = Shell(self.core, 10.0, self.take_events, self.loop, on_requests)
         self.shell.start()
@@ -38,7 +38,7 @@ class Bench:
         self.loop.tick()
         self.handed.clear()
 
-    def take_requests(self, requests: SingleRequests) -> None:
+    def take_requests(self, requests: RequestRows) -> None:
         for row in requests.rows:
             outcome = row[OUTCOME]
             assert isinstance(outcome, int)

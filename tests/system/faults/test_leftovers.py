@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.server import Server
-from broker.views import streams
+from broker.views.queries import streams
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from tests.conftest import StartBroker
 from tests.system.support.waits import until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.connections.last_ends import KEPT_S, MAX_LAST_ENDS, LastEnds
+from broker.connections.close_reasons import KEPT_S, MAX_CLOSE_REASONS, CloseReasons
 from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
@@ -106,7 +106,7 @@ def test_a_client_that_has_not_said_who_it_is_is_told_nothing() -> None:
 
 
 def test_after_a_while_it_is_forgotten() -> None:
-    ends = LastEnds()
+    ends = CloseReasons()
     ends.remember(ME, "why", 100.0)
     ends.remember(OTHER, "why", 100.0)
     assert ends.take(ME, 100.0 + KEPT_S - 0.1) == "why"
@@ -114,8 +114,8 @@ def test_after_a_while_it_is_forgotten() -> None:
 
 
 def test_the_oldest_is_forgotten_for_one_too_many() -> None:
-    ends = LastEnds()
-    ids = [number.to_bytes(CLIENT_ID_BYTES, "big") for number in range(MAX_LAST_ENDS + 1)]
+    ends = CloseReasons()
+    ids = [number.to_bytes(CLIENT_ID_BYTES, "big") for number in range(MAX_CLOSE_REASONS + 1)]
     for each in ids:
         ends.remember(each, "why", 100.0)
     assert [bool(ends.take(each, 100.0)) for each in (ids[0], ids[1], ids[-1])] == [False, True, True]

@@ -13,9 +13,10 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from typing import Final
 
+from client_sdk import rsocket_py
 from client_sdk.calls.call import Calls, Defaults
 from client_sdk.calls.hedge import Hedging
-from client_sdk.calls.metadata_cache import Heads
+from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.client import Client
 from client_sdk.clock import Clock
@@ -25,10 +26,9 @@ from client_sdk.io.dial import Target
 from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
-from client_sdk.reconnect.manager import Keeper
-from client_sdk.rsocket_py.handlers import RSocketPyResponder
+from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.rsocket_py.typing import HandlerSource
-from client_sdk.services.advertisement import Offer
+from client_sdk.services.advertisement import Advertisement
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.spans import find_spans
@@ -73,7 +73,11 @@ class Connecting:
     """
 
     def __init__(
-        self, make: Callable[[], Client], stranger: RSocketPyResponder | None, has_route_id: bool, backoff: Backoff
+        self,
+        make: Callable[[], Client],
+        stranger: "rsocket_py.RSocketPyResponder | None",
+        has_route_id: bool,
+        backoff: Backoff,
     ) -> None:
         """`stranger` is told of the SETUP and of the connection. `make` has been tried: it does not raise."""
         self._make: Final = make
@@ -209,7 +213,7 @@ def connect(
         raise ValueError(error.text) from None
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
-    stranger = None if handler is None else RSocketPyResponder(handler)
+    stranger = None if handler is None else rsocket_py.RSocketPyResponder(handler)
     setup = Setup(
         COMPOSITE_MIME,
         OCTET_STREAM_MIME,
@@ -222,16 +226,20 @@ def connect(
         origin = uuid.uuid4().bytes if given is None else given
         answering = ServiceResponder(service, origin) if isinstance(service, Service) else None
         responder: Responder | None = stranger if answering is None else answering
-        offer = None if service is None else Offer(service, tags, origin, mime_type, answering)
+        advertisement = None if service is None else Advertisement(service, tags, origin, mime_type, answering)
         if stranger is not None:
-            stranger.setup = setup if offer is None else offer.setup_of(setup)
-        brokers = Brokers(targets, setup, responder, connect_timeout_s, ssl, offer=offer, settings=settings)
-        keeper = Keeper(brokers, origin, Backoff(), Clock())
-        heads = Heads(mime_type, origin, mime_type != MIME_TYPE_V0 if says_deadlines is None else says_deadlines)
+            stranger.setup = setup if advertisement is None else advertisement.setup_of(setup)
+        brokers = Brokers(
+            targets, setup, responder, connect_timeout_s, ssl, advertisement=advertisement, settings=settings
+        )
+        manager = ConnectionManager(brokers, origin, Backoff(), Clock())
+        cache = MetadataCache(
+            mime_type, origin, mime_type != MIME_TYPE_V0 if says_deadlines is None else says_deadlines
+        )
         spans = find_spans() if tracing else None
         if spans is not None:
             use_spans(spans)
-        return Client(keeper, heads, Calls(keeper, heads, spans, Clock(), random.random), defaults, offer)
+        return Client(manager, cache, Calls(manager, cache, spans, Clock(), random.random), defaults, advertisement)
 
     make()  # raises now what is wrong with the name and the tags, and not in the middle
     return Connecting(make, stranger, given is not None, Backoff())

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from broker.config.option import option
+from broker.config.option import CLUSTER, CORE, option
 from broker.config.urls import Listen, PeerUrl
 
 MIN_SECRET_BYTES: Final = 16  # fewer can be guessed from one handshake that somebody overheard
@@ -35,7 +35,7 @@ class ClusterOptions:
         is_secret=True,
     )
     auth: Auth = option(
-        "secret",
+        CLUSTER.auth,
         "How brokers prove who they are: secret, by knowing it; tls, by a verified certificate whose subject is among "
         "principals, which needs tls.client_ca.",
         '"tls"',
@@ -57,7 +57,7 @@ class ClusterOptions:
         form="dial",
     )
     mesh: bool = option(
-        True,
+        CLUSTER.is_mesh,
         "Whether brokers that this one has learned of are dialled too, so that each request passes two brokers at "
         "most. Off where the links of peers are the shape that is wanted.",
         "false",
@@ -76,27 +76,27 @@ class ClusterOptions:
         form="URL",
     )
     cost: int = option(
-        10,
+        CLUSTER.link_cost,
         "Of each link of this broker. Requests take the way that costs least, and ten leave room below and above.",
         "100",
         "cost",
         within=(1, 65_535),
     )
     locality: Locality = option(
-        "local",
+        CORE.locality,
         "Who answers when routes here and at other brokers match: local, those here as long as there are any; even, "
         "all alike. A way over another broker costs time and work. The workers of one machine count as one broker.",
         '"even"',
     )
     hello_s: float = option(
-        1.0,
+        CLUSTER.hello_s,
         "Between signs of life on a link.",
         "0.5",
         "seconds",
         within=(0.01, 60),
     )
     silent_s: float = option(
-        3.0,
+        CLUSTER.silent_s,
         "A broker that says nothing for so long is lost, and its routes with it. Three hellos, so that one that a "
         "network has lost costs nothing.",
         "10.0",
@@ -104,14 +104,14 @@ class ClusterOptions:
         within=(0.02, 600),
     )
     digest_s: float = option(
-        2.0,
+        CLUSTER.digest_s,
         "Between comparisons of what two brokers know of all routes; what differs is sent again.",
         "5.0",
         "seconds",
         within=(0.01, 600),
     )
     redial_max_s: float = option(
-        1.0,
+        CLUSTER.redial_max_s,
         "Between attempts to reach a broker, at most: the first come sooner. Short, because a broker that is back "
         "should be complete within two seconds.",
         "30.0",
@@ -119,14 +119,14 @@ class ClusterOptions:
         within=(0.01, 3600),
     )
     max_brokers: int = option(
-        256,
+        CLUSTER.max_brokers,
         "Brokers that may be known, this one included; a link to one more is refused with over-limit.",
         "16",
         "brokers",
         within=(1, 65_536),
     )
     max_links: int = option(
-        64,
+        CLUSTER.max_links,
         "Links of this broker; one more is refused with over-limit. Each carries signs of life and every change, and "
         "all must fit one BROKER_INFO.",
         "16",
@@ -134,7 +134,7 @@ class ClusterOptions:
         within=(1, 80),
     )
     max_routes: int = option(
-        200_000,
+        CLUSTER.max_routes,
         "Routes of other brokers that are known, those lately removed included; more are ignored.",
         "1000000",
         "routes",
@@ -153,18 +153,18 @@ class AnnotationOptions:
     """Router annotations: what brokers write on requests that pass them, and by which a circle is seen."""
 
     from_clients: FromClients = option(
-        "reject",
+        CORE.annotations_from_clients,
         "What becomes of a request whose client sends annotations: reject, it is refused; strip, they are removed; "
         "accept, they count as a broker's, for debugging.",
         '"strip"',
     )
     to_clients: ToClients = option(
-        "strip",
+        CORE.annotations_to_clients,
         "Whether the service that is asked sees the annotations: strip, it does not; keep, it does, for debugging.",
         '"keep"',
     )
     max_hops: int = option(
-        0,
+        CORE.max_hops,
         "Brokers that a request may pass; with one more it is refused. 0: as many as are known, since none may be "
         "passed twice.",
         "8",
@@ -172,13 +172,13 @@ class AnnotationOptions:
         within=(0, 255),
     )
     require: bool = option(
-        True,
+        CORE.require_annotations,
         "Whether another broker must speak annotations and each request on a link carry them. Off, a circle of brokers "
         "that do not know them is not seen.",
         "false",
     )
     version: int = option(
-        1,
+        CLUSTER.version,
         "Of the annotations that this broker speaks; 0: none.",
         "0",
         "version",

@@ -5,11 +5,11 @@ Told to the client when it comes again, if it said who it is in both SETUPs. Doe
 
 from typing import Final
 
-MAX_LAST_ENDS: Final = 1_000  # that are remembered; the oldest is forgotten for one more
+MAX_CLOSE_REASONS: Final = 1_000  # that are remembered; the oldest is forgotten for one more
 KEPT_S: Final = 300.0  # who comes later than that is told nothing
 
 
-class LastEnds:
+class CloseReasons:
     """The reasons, by client."""
 
     __slots__ = ("_by_client",)
@@ -21,7 +21,7 @@ class LastEnds:
         """The connection of that client ends, and it may not hear why."""
         self._by_client.pop(client_id, None)
         self._by_client[client_id] = (text, now + KEPT_S)
-        if len(self._by_client) > MAX_LAST_ENDS:
+        if len(self._by_client) > MAX_CLOSE_REASONS:
             del self._by_client[next(iter(self._by_client))]
 
     def take(self, client_id: bytes, now: float) -> str:
