@@ -109,7 +109,7 @@ def offer(
     if not 1 <= connections <= MAX_CONNECTIONS:
         raise ValueError(f"connections is {connections}, it must be 1..{MAX_CONNECTIONS}")
     if "route_id" in options:
-        raise ValueError("route_id= is for one connection; of several each needs a Route Id of its own")
+        raise ValueError("route_id= is for one connection; each of several needs its own Route Id")
     given = [urls] if isinstance(urls, str) else list(urls)
 
     def make() -> list[Any]:

@@ -153,7 +153,7 @@ async def _until_stopped(group: Group, asked: asyncio.Task[None]) -> None:
         closed.cancel()
         await asyncio.wait([closed])
     if not asked.done():
-        raise ConnectionLost("all connections of the service were ended: others have their Route Ids", word="replaced")
+        raise ConnectionLost("all connections of the service ended: other clients use their Route Ids", word="replaced")
 
 
 async def _drained(group: Group, drain_s: float, told: Stop) -> None:

@@ -367,10 +367,10 @@ def test_backoff_doubles_to_a_bound_and_never_runs_in_step() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"urls": "http://x"}, "begins with none of tcp://"),
-        ({"urls": "tcp://"}, "names no host"),
+        ({"urls": "http://x"}, "the scheme must be one of tcp://"),
+        ({"urls": "tcp://"}, "has no host"),
         ({"urls": "tcp://x:99999"}, "port"),
-        ({"urls": "unix://"}, "names no path"),
+        ({"urls": "unix://"}, "has no path"),
         ({"urls": []}, "at least one URL"),
         ({"urls": "tcp://x", "keepalive_s": 0}, "keepalive_s"),
         ({"urls": "tcp://x", "keepalive_s": 9, "lifetime_s": 3}, "lifetime_s"),
