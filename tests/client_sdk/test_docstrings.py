@@ -20,7 +20,7 @@ from tests.system.processes import BrokerProcess, Python
 
 MODULES = [module.name for module in pkgutil.walk_packages(client_sdk.__path__, "client_sdk.")]
 BLOCKING = ("client_sdk.sync", "client_sdk.testing.Sync", "client_sdk.testing.sync")  # what needs no event loop
-NEVER_ENDING = {"client_sdk.services.run.run"}  # the programs of the README and of the guide run it
+NEVER_ENDING = {"client_sdk.serving.run.run"}  # the programs of the README and of the guide run it
 PUBLIC_MODULES = ("client_sdk", "client_sdk.sync", "client_sdk.testing")  # rsocket_py's faces are rsocket-py's own
 FOR_THE_SDK = {"client_sdk.Service.began", "client_sdk.Service.ended"}  # what its other parts call, and no program does
 EXAMPLES_S = 12.0  # they take milliseconds

@@ -11,11 +11,11 @@ import pytest
 
 from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupRejected, address, connect
 from client_sdk.services import advertisement as module
-from client_sdk.services.run import serve
+from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
 from tests.client_sdk.services.test_draining import Working
-from tests.client_sdk.services.test_group import echo_service
+from tests.client_sdk.serving.test_group import echo_service
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +173,7 @@ async def test_a_main_program_of_one_call_ends_by_sigterm_with_status_0(tmp_path
         textwrap.dedent("""\
         import sys
         from client_sdk import Service
-        from client_sdk.services.run import run
+        from client_sdk.serving.run import run
 
         orders = Service("orders")
 

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Unpack
 
+from client_sdk.calls.options import OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import connect
-from client_sdk.options import OfferOptions
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker

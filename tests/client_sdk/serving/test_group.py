@@ -7,7 +7,7 @@ import pytest
 
 from client_sdk import NotConnected, Service, address, connect
 from client_sdk.services import advertisement as module
-from client_sdk.services.group import MAX_CONNECTIONS, offer
+from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import PUSH, FakeBroker
 from tests.client_sdk.services.test_health import tags_in
