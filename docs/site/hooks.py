@@ -29,23 +29,18 @@ FIRST: Final = (
     "connecting",
     "client",
     "addresses",
-    "gathering",
-    "retries",
-    "states",
-    "flows",
+    "scatter_gather",
+    "retry",
+    "state",
+    "streams",
     "service",
-    "serving",
+    "run",
 )  # pages of the reference
 TOGETHER: Final = {  # modules on the page of another one
-    "gather_answers": "gathering",
-    "scatter_gather": "gathering",
-    "group": "serving",
-    "run": "serving",
-    "hedge": "retries",
-    "retry": "retries",
+    "gather_answers": "scatter_gather",
+    "group": "run",
+    "hedge": "retry",
     "request": "service",
-    "state": "states",
-    "streams": "flows",
 }
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
