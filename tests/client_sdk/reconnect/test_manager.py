@@ -14,9 +14,9 @@ from client_sdk import (
     address,
     connect,
 )
+from tests.client_sdk.calls.test_callers import Script, payload_frame
 from tests.client_sdk.clocks import rest
 from tests.client_sdk.fake_broker import CLOSE, SETUP, FakeBroker, Peer, error_frame
-from tests.client_sdk.test_callers import Script, payload_frame
 
 TO = address("x")
 REPLACED = error_frame(0, CLOSE, "replaced: another connection came with this Route Id")

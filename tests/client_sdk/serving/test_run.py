@@ -153,7 +153,7 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
                 while service._advertisements[0]._connection is None:  # type: ignore[attr-defined]
                     await asyncio.sleep(0.001)
             async with connect(url, service="s", route_id=text):
-                with pytest.raises(ConnectionLost, match="others have their Route Ids"):
+                with pytest.raises(ConnectionLost, match="other clients use their Route Ids"):
                     await serving
 
 

@@ -19,6 +19,7 @@ from client_sdk import (
 )
 from client_sdk.reconnect.backoff import Backoff
 from tests.client_sdk.calls.test_call import Pair, items_of
+from tests.client_sdk.calls.test_failures import Stuck
 from tests.client_sdk.fake_broker import (
     CHANNEL,
     CLOSE,
@@ -30,7 +31,6 @@ from tests.client_sdk.fake_broker import (
     FakeBroker,
     error_frame,
 )
-from tests.client_sdk.test_failures import Stuck
 
 
 def echo_service() -> Service:

@@ -16,7 +16,7 @@ from broker.commands import terminal
 from broker.commands.main import main
 from client_sdk import Service, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
-from tests.client_sdk.faces.services import Orders
+from tests.client_sdk.sync.orders import Orders
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 5.0
