@@ -72,16 +72,6 @@ KNOWN_CIRCLES: list[set[str]] = [
 ]
 KNOWN_ROOM_CIRCLES: list[set[str]] = [
     {"spark_sink.event_files", "spark_sink.tables", "spark_sink.time_travel", "spark_sink.writer"},
-    {
-        "client_sdk.calls",
-        "client_sdk.client",
-        "client_sdk.connect",
-        "client_sdk.connecting",
-        "client_sdk.options",
-        "client_sdk.reconnect",
-        "client_sdk.rsocket_py",
-        "client_sdk.services",
-    },
 ]
 MAX_LINES = 600  # of a file
 MAX_FILES = 16  # in a folder, not counting __init__.py
@@ -91,8 +81,6 @@ LARGE_FILES = {  # lines that each may have until it is divided
     "broker/forwarding/engine.py": 650,
     "broker/forwarding/interbroker/ingress.py": 800,
     "broker/forwarding/peer.py": 650,
-    "client_sdk/io/connection.py": 650,
-    "client_sdk/protocol/machine.py": 650,
 }
 LARGE_FOLDERS = {  # files that each may have until it is divided
     "admin_api": 18,

@@ -2,7 +2,10 @@
 
 import pytest
 
-from client_sdk.calls.gather_answers import (
+from client_sdk.errors import ApplicationError, NoHandler, OverLimit
+from client_sdk.metadata import entry_bytes, read_entries
+from client_sdk.payload import Payload
+from client_sdk.services.gather_answers import (
     FAILED_MIME,
     GATHER_ENTRY,
     MAX_FAILURE_BYTES,
@@ -12,9 +15,6 @@ from client_sdk.calls.gather_answers import (
     is_gather,
     read_answer,
 )
-from client_sdk.errors import ApplicationError, NoHandler, OverLimit
-from client_sdk.metadata import entry_bytes, read_entries
-from client_sdk.payload import Payload
 
 ROUTE_ID = "00112233-4455-6677-8899-aabbccddeeff"
 WHO = answered_by(bytes.fromhex(ROUTE_ID.replace("-", "")), "stöck")

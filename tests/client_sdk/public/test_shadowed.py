@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 USER_FILE = "raise AssertionError('the file of the user was imported')\n"
 PROGRAM = """
 from client_sdk import *

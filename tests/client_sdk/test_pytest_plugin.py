@@ -11,7 +11,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
 PLUGIN = "client_sdk.pytest_plugin"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/sdk/testing.md").read_text(), re.MULTILINE | re.DOTALL)

@@ -32,7 +32,7 @@ from client_sdk import (
 )
 from client_sdk.sync import background
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
-from tests.client_sdk.faces.services import Orders
+from tests.client_sdk.sync.orders import Orders
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 5.0
@@ -514,7 +514,7 @@ def test_deadline_of_the_client_ends_a_call_even_if_a_handler_blocks_the_loop(
 
     with sync.connect(broker, service=rude), sync.connect(broker, timeout_s=0.05) as client:
         try:
-            with pytest.raises(DeadlineExceeded, match="event loop of sync clients is blocked"):
+            with pytest.raises(DeadlineExceeded, match="event loop of the sync clients is blocked"):
                 client.request_response(address("rude"))
             assert not returned.is_set()
         finally:

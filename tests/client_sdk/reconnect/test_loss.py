@@ -19,6 +19,7 @@ from client_sdk import (
 )
 from client_sdk.reconnect.backoff import Backoff
 from tests.client_sdk.calls.test_call import Pair, items_of
+from tests.client_sdk.calls.test_failures import Stuck
 from tests.client_sdk.fake_broker import (
     CHANNEL,
     CLOSE,
@@ -30,7 +31,6 @@ from tests.client_sdk.fake_broker import (
     FakeBroker,
     error_frame,
 )
-from tests.client_sdk.test_failures import Stuck
 
 
 def echo_service() -> Service:
@@ -367,10 +367,10 @@ def test_backoff_doubles_to_a_bound_and_never_runs_in_step() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"urls": "http://x"}, "begins with none of tcp://"),
-        ({"urls": "tcp://"}, "names no host"),
+        ({"urls": "http://x"}, "the scheme must be one of tcp://"),
+        ({"urls": "tcp://"}, "has no host"),
         ({"urls": "tcp://x:99999"}, "port"),
-        ({"urls": "unix://"}, "names no path"),
+        ({"urls": "unix://"}, "has no path"),
         ({"urls": []}, "at least one URL"),
         ({"urls": "tcp://x", "keepalive_s": 0}, "keepalive_s"),
         ({"urls": "tcp://x", "keepalive_s": 9, "lifetime_s": 3}, "lifetime_s"),

@@ -160,7 +160,7 @@ async def test_all_tries_together_end_at_the_deadline(broker: FakeBroker) -> Non
     Script(broker, None)
     policy = RetryPolicy(100, first_delay_s=0, max_delay_s=0, budget=RetryBudget(min_per_s=1000))
     async with connect(broker.url, retry=policy) as client:
-        with pytest.raises(DeadlineExceeded, match=r"request_response had 0\.05 s"):
+        with pytest.raises(DeadlineExceeded, match=r"request_response timed out after 0\.05 s"):
             await client.request_response(TO, timeout_s=0.05, idempotent=True)
 
 
@@ -315,7 +315,7 @@ async def test_it_waits_no_longer_than_it_was_told(broker: FakeBroker) -> None:
 async def test_it_waits_no_longer_than_its_deadline(broker: FakeBroker) -> None:
     async with connect(broker.url, wait_for_reconnect=True) as client:
         await without_connection(broker, client)
-        with pytest.raises(TooLate, match=r"no connection in them \(nothing was processed"):
+        with pytest.raises(TooLate, match=r"without a connection \(nothing was processed"):
             await client.request_response(TO, timeout_s=0.01)
         with pytest.raises(DeadlineExceeded):
             await anext(client.request_stream(TO, timeout_s=0.01))
@@ -335,7 +335,7 @@ async def test_closing_the_client_ends_the_wait(broker: FakeBroker) -> None:
 
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
 def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="every wait has an end"):
+    with pytest.raises(ValueError, match="it must be finite"):
         connect("tcp://x", wait_for_reconnect=seconds)
 
 
@@ -349,7 +349,7 @@ def deadlines_of(peer: Peer) -> list[list[str]]:
 async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeBroker) -> None:
     Script(broker, None, b"1", b"2", b"item")
     async with connect(broker.url, timeout_s=0.03) as client:
-        with pytest.raises(DeadlineExceeded, match=r"request_response had 0\.03 s"):
+        with pytest.raises(DeadlineExceeded, match=r"request_response timed out after 0\.03 s"):
             await client.request_response(TO)
         await client.request_response(TO, timeout_s=60)
         await client.request_response(TO, timeout_s=math.inf)

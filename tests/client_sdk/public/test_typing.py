@@ -11,12 +11,12 @@ import pytest
 
 import client_sdk
 from broker.build_hook import PACKAGES
-from tests.client_sdk import user_program
+from tests.client_sdk.public import user_program
 from tests.interop.node import Node
 from tests.test_guide import PROGRAMS
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 PROGRAM = HERE / "user_program.py"
 MISTAKES = """\
 from client_sdk import Service, address, connect

@@ -11,11 +11,11 @@ import pytest
 
 from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupRejected, address, connect
 from client_sdk.services import advertisement as module
-from client_sdk.services.run import serve
+from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
 from tests.client_sdk.services.test_draining import Working
-from tests.client_sdk.services.test_group import echo_service
+from tests.client_sdk.serving.test_group import echo_service
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
                 while service._advertisements[0]._connection is None:  # type: ignore[attr-defined]
                     await asyncio.sleep(0.001)
             async with connect(url, service="s", route_id=text):
-                with pytest.raises(ConnectionLost, match="others have their Route Ids"):
+                with pytest.raises(ConnectionLost, match="other clients use their Route Ids"):
                     await serving
 
 
@@ -173,7 +173,7 @@ async def test_a_main_program_of_one_call_ends_by_sigterm_with_status_0(tmp_path
         textwrap.dedent("""\
         import sys
         from client_sdk import Service
-        from client_sdk.services.run import run
+        from client_sdk.serving.run import run
 
         orders = Service("orders")
 

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Unpack
 
+from client_sdk.calls.options import OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import connect
-from client_sdk.options import OfferOptions
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
@@ -109,7 +109,7 @@ def offer(
     if not 1 <= connections <= MAX_CONNECTIONS:
         raise ValueError(f"connections is {connections}, it must be 1..{MAX_CONNECTIONS}")
     if "route_id" in options:
-        raise ValueError("route_id= is for one connection; of several each needs a Route Id of its own")
+        raise ValueError("route_id= is for one connection; each of several needs its own Route Id")
     given = [urls] if isinstance(urls, str) else list(urls)
 
     def make() -> list[Any]:

@@ -16,7 +16,7 @@ from broker.commands import terminal
 from broker.commands.main import main
 from client_sdk import Service, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
-from tests.client_sdk.faces.services import Orders
+from tests.client_sdk.sync.orders import Orders
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 5.0
@@ -317,7 +317,7 @@ def test_offer_answers_with_json_until_it_is_interrupted(broker: SyncLocalBroker
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["nonsense"], 2, b"begins with none of tcp://"),
+        (["nonsense"], 2, b"the scheme must be one of tcp://"),
         (["URL", "--meta", "text/pl\xe4in=1"], 2, b"characters of ASCII"),
         (["URL", "--timeout", "nan"], 2, b"must be a number of seconds"),
         (["URL", "--channel", "--n", "99999999999", "--data", "x"], 2, b"it must be 1..2147483647"),

@@ -14,13 +14,13 @@ import pytest
 import client_sdk
 from client_sdk import address, connect, sync
 from client_sdk.testing import LocalBroker, SyncLocalBroker, local_broker, sync_local_broker
-from tests.client_sdk import docstring_services
-from tests.client_sdk.docstring_runner import run_blocking_examples, run_examples
+from tests.client_sdk.public import docstring_services
+from tests.client_sdk.public.docstring_runner import run_blocking_examples, run_examples
 from tests.system.support.processes import BrokerProcess, Python
 
 MODULES = [module.name for module in pkgutil.walk_packages(client_sdk.__path__, "client_sdk.")]
 BLOCKING = ("client_sdk.sync", "client_sdk.testing.Sync", "client_sdk.testing.sync")  # what needs no event loop
-NEVER_ENDING = {"client_sdk.services.run.run"}  # the programs of the README and of the guide run it
+NEVER_ENDING = {"client_sdk.serving.run.run"}  # the programs of the README and of the guide run it
 PUBLIC_MODULES = ("client_sdk", "client_sdk.sync", "client_sdk.testing")  # rsocket_py's faces are rsocket-py's own
 FOR_THE_SDK = {"client_sdk.Service.began", "client_sdk.Service.ended"}  # what its other parts call, and no program does
 EXAMPLES_S = 12.0  # they take milliseconds
@@ -36,7 +36,7 @@ def all_examples() -> list[doctest.DocTest]:
 def url(shared_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a broker to which services for all examples are connected."""
     log: Path = tmp_path_factory.mktemp("services") / "log"
-    services = Python(log, "tests.client_sdk.docstring_services", [shared_broker.urls[0]], {})
+    services = Python(log, "tests.client_sdk.public.docstring_services", [shared_broker.urls[0]], {})
     services.launch()
     try:
         services.read_lines(1)

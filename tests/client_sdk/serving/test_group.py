@@ -7,7 +7,7 @@ import pytest
 
 from client_sdk import NotConnected, Service, address, connect
 from client_sdk.services import advertisement as module
-from client_sdk.services.group import MAX_CONNECTIONS, offer
+from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import PUSH, FakeBroker
 from tests.client_sdk.services.test_health import tags_in
@@ -108,7 +108,7 @@ async def _enter(url: str) -> None:
     [
         ({"connections": 0}, "connections is 0"),
         ({"connections": MAX_CONNECTIONS + 1}, "connections is 257"),
-        ({"route_id": "11223344-5566-7788-99aa-bbccddeeff00"}, "each needs a Route Id of its own"),
+        ({"route_id": "11223344-5566-7788-99aa-bbccddeeff00"}, "each of several needs its own Route Id"),
         ({"keepalive_s": -1}, "keepalive_s"),
     ],
 )

@@ -14,11 +14,11 @@ import signal
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Unpack
 
+from client_sdk.calls.options import OfferOptions
 from client_sdk.errors import ConnectionLost, NotConnected
-from client_sdk.options import OfferOptions
 from client_sdk.reconnect.backoff import Backoff
-from client_sdk.services.group import Group, offer
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
+from client_sdk.serving.group import Group, offer
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # of a terminal that was closed; not on Windows
@@ -153,7 +153,7 @@ async def _until_stopped(group: Group, asked: asyncio.Task[None]) -> None:
         closed.cancel()
         await asyncio.wait([closed])
     if not asked.done():
-        raise ConnectionLost("all connections of the service were ended: others have their Route Ids", word="replaced")
+        raise ConnectionLost("all connections of the service ended: other clients use their Route Ids", word="replaced")
 
 
 async def _drained(group: Group, drain_s: float, told: Stop) -> None:

@@ -15,7 +15,7 @@ import uvloop
 from broker.server import Server
 from client_sdk import ClientError, DeadlineExceeded, NoRoute, RouteLost, address, connect
 from client_sdk.testing import LocalBroker, RouteSeen, SyncLocalBroker, local_broker, sync_local_broker
-from tests.client_sdk.faces.services import Orders
+from tests.client_sdk.sync.orders import Orders
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 SOON_S = 5.0

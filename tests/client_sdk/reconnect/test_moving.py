@@ -27,7 +27,7 @@ from tests.client_sdk.fake_broker import (
     entries_of,
     error_frame,
 )
-from tests.client_sdk.test_loss import echo_service
+from tests.client_sdk.reconnect.test_loss import echo_service
 
 
 @pytest.fixture
