@@ -25,7 +25,7 @@ from spark_sink.writer.state import Settings
 from tests.spark_sink.records import HEADER, NOON_MS, Event, rows_frame
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"  # the compiled copy of the packages has none
+DOCUMENT = Path(__file__).parents[2] / "docs" / "spark" / "events.md"  # the compiled copy of the packages has none
 BEFORE_MIDNIGHT_MS = NOON_MS + 12 * 3_600_000 - 100_000  # records of 200 s around it fall on two days
 
 
@@ -44,7 +44,7 @@ def seal_frames(folder: Path, frames: Sequence[bytes], header: Header = HEADER) 
 
 
 def bucket_sql(engine: str) -> str:
-    """What docs/events.md says of a bucket's lower end: the line below the name of the engine."""
+    """What docs/spark/events.md says of a bucket's lower end: the line below the name of the engine."""
     lines = [line.strip() for line in DOCUMENT.read_text().splitlines()]
     return lines[lines.index(f"-- {engine}") + 1]
 
