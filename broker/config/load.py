@@ -396,10 +396,10 @@ def _read_list(doc: OptionDoc, raw: object) -> tuple[object, ...]:
 
 def _read_item(form: str, item: object) -> object:
     """One value of a list of this form; BrokerError "bad-config"."""
-    if form == "subject":
+    if form in ("subject", "text"):
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is no printable text")
-        return str(Principal.parse(item))
+        return str(Principal.parse(item)) if form == "subject" else item
     if form in ("origin", "name"):
         if not isinstance(item, str):
             raise BrokerError(

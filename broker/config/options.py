@@ -111,6 +111,7 @@ class OptionDoc:
             "URL": f"a list of {'' if self.may_be_empty else 'one or more '}URLs",
             "dial": "a list of URLs",
             "subject": "a list of printable texts",
+            "text": "a list of printable texts",
             "origin": 'a list of origins, or "null"',
             "name": "a list of host names",
         }

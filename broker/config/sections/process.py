@@ -166,3 +166,13 @@ class LogOptions:
         '"warning"',
     )
     format: LogFormat = option("text", "text for people, json (one object a line) for collectors.", '"json"')
+    frames: tuple[str, ...] = option(
+        (),
+        "Whose frames are logged, with level debug and whatever level is: names of services (their connections, and "
+        "requests to them) and of connections (10.0.0.4, 10.0.0.4:5123 or the principal); * for all. Type, "
+        "stream, flags, lengths and routing tags, no payload. At most 100 lines a second about one connection and 400 "
+        "about all; the others are counted.",
+        '["orders", "10.0.0.4"]',
+        flag="--log-frames",
+        form="text",
+    )
