@@ -103,6 +103,7 @@ def main() -> None:
 @click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
 @click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
 @click.option("--workers", metavar="N", help="Processes that share the ports; 0 is one for each core.")
+@click.option("--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection.")
 @click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
 def serve(
@@ -110,6 +111,7 @@ def serve(
     admin: str | None,
     events: str | None,
     workers: str | None,
+    log_frames: tuple[str, ...],
     config_path: str | None,
     stops_at_eof: bool,
 ) -> None:
@@ -119,6 +121,7 @@ def serve(
         "admin.listen": admin,
         "events.dir": events,
         "server.workers": workers,
+        "log.frames": log_frames or None,
     }
     loaded = _load(config_path, flags)
     config = loaded.config
