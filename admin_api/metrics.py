@@ -246,7 +246,7 @@ def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
 
 def _cluster(core: Core) -> Iterator[Metric]:
     """What is between brokers. Labels are bounded: by `cluster.max_links`, or they are words of the broker itself."""
-    cluster, hops = core.cluster, core.engine.hops
+    cluster, hops = core.cluster, core.engine.annotations
     yield _gauges("broker_links", "Connections to other brokers", "state", views.link_states(core))
     yield _gauges("broker_link_lag_seconds", "Of the latest hello, there and back", "broker", views.link_lags(core))
     yield _gauges(

@@ -40,7 +40,7 @@ from broker.events import (
 )
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.interbroker.remote import is_behind
-from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peer import Peer
@@ -182,8 +182,8 @@ class Core(Ends):
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._fanouts: Final = self.engine.fanouts
-        self._feedings: Final = self.engine.feedings
+        self._fanouts: Final = self.engine.steps
+        self._feedings: Final = self.engine.congested_requests
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.request_log)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -218,7 +218,7 @@ class Core(Ends):
         self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self, self.cluster)
         self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
         self._announced: Final = self.engine.announced
-        self._relays: Final = self.engine.relays
+        self._relays: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.changes
         self._keepalives: Final = Rate(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
@@ -689,7 +689,7 @@ class Core(Ends):
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
         self.protection.tick(now)
-        if self.engine.waiting.size:
+        if self.engine.pending.size:
             self.engine.look_again(self.table.masks.generation, now)
         farewell = self.farewell
         if farewell.wants_urls(now):
@@ -966,7 +966,7 @@ class Core(Ends):
         self._watch(peer, frame.now + peer.connection.lifetime_s)
         self._diary.tell(PEER_CONNECTED, self._diary.wall(frame.now), peer=peer.name)
         if setup.wants_lease:
-            peer.granting = Granting(self.table.masks, self.engine.timers, frame.now)
+            peer.granting = LeaseGrants(self.table.masks, self.engine.timers, frame.now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         if metadata:
             if greets:

@@ -99,9 +99,18 @@ class Cluster(Watcher):
         self.redirections: Final = Redirects(engine.query, diary)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
-        engine.hops.rename(name)
+        engine.annotations.rename(name)
         self.roster: Final = Roster(
-            settings, broker_id, name, self.members, self.handshakes, self.replica, engine.hops, diary, now, at_ms
+            settings,
+            broker_id,
+            name,
+            self.members,
+            self.handshakes,
+            self.replica,
+            engine.annotations,
+            diary,
+            now,
+            at_ms,
         )
 
     # What others look at
@@ -290,7 +299,7 @@ class Cluster(Watcher):
                 neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
         self.roster.say_late(now)
         self.flush()
-        for refused in self._engine.hops.take_news():
+        for refused in self._engine.annotations.take_refused():
             at_ms = self._diary.wall(now)
             detail = refused.detail
             self._diary.tell(

@@ -7,19 +7,19 @@ the first frame of a request it is out of the way: `splices` and `multicast` pas
 
 from typing import Final
 
-from broker.forwarding.interbroker.annotations import Hops
-from broker.forwarding.interbroker.egress import Departures
-from broker.forwarding.interbroker.fanout import Spreads
-from broker.forwarding.interbroker.ingress import Relays
+from broker.forwarding.interbroker.annotations import RouterAnnotations
+from broker.forwarding.interbroker.egress import Egress
+from broker.forwarding.interbroker.fanout import LinkFanout
+from broker.forwarding.interbroker.ingress import Ingress
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.multicast.models import open_multicast
-from broker.forwarding.multicast.openings import Opening, Part, Pushing
-from broker.forwarding.multicast.steps import Fanout
+from broker.forwarding.multicast.openings import BranchRequest, Opening, Pushing
+from broker.forwarding.multicast.steps import CallSteps
 from broker.forwarding.peer import Peer
-from broker.forwarding.pending import WaitingRoom
-from broker.forwarding.reassembly import Gathering
-from broker.forwarding.request import Desk, Request, blocked_of, deadline_at, is_cut
+from broker.forwarding.pending import PendingRequests
+from broker.forwarding.reassembly import Reassembly
+from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.forwarding.unicast import Splice
@@ -72,7 +72,7 @@ class Announcement:
         self.raw: Final = raw
 
 
-class Engine(Desk):
+class Engine(RequestContext):
     """Requests of all peers of one broker."""
 
     __slots__ = (
@@ -81,25 +81,25 @@ class Engine(Desk):
         "announced",
         "breakers",
         "congestions_n",
-        "departures",
+        "egress",
         "extra_n",
-        "hops",
+        "annotations",
         "ignored",
         "is_draining",
-        "relays",
-        "spreads",
-        "waiting",
+        "ingress",
+        "fanout",
+        "pending",
     )
 
     def __init__(self, settings: Settings, query: Query) -> None:
         super().__init__(settings, query)
         query.prefers_local = settings.locality == "local"
-        self.hops: Final = Hops(settings.broker_name, settings.max_hops)
-        self.spreads: Final = Spreads(self, self.hops)
-        self.departures: Final = Departures(self, self.hops)
-        self.relays: Final = Relays(self, self.hops, self.spreads)
+        self.annotations: Final = RouterAnnotations(settings.broker_name, settings.max_hops)
+        self.fanout: Final = LinkFanout(self, self.annotations)
+        self.egress: Final = Egress(self, self.annotations)
+        self.ingress: Final = Ingress(self, self.annotations, self.fanout)
         self.breakers: Final = Breakers(query.services)
-        self.waiting: Final = WaitingRoom(
+        self.pending: Final = PendingRequests(
             self,
             self.timers,
             settings.max_waiting,
@@ -107,7 +107,7 @@ class Engine(Desk):
             settings.max_waiting_bytes,
         )
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
-        self._looked_at = 0  # generation of the masks when the waiting requests were looked at
+        self._looked_at = 0  # generation of the masks when the pending requests were looked at
         self.congestions_n = 0  # times that a peer became congested, or was relieved
         self.extra_n = 0  # ever: as how many frames more those count that were more work than others
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
@@ -141,10 +141,10 @@ class Engine(Desk):
         request.metadata_at = metadata_at
         request.metadata_to = metadata_to
         request.mimes = peer.mimes
-        request.gathering = None
+        request.reassembly = None
         misses = self.query.misses
         if peer.link is not None:
-            self.relays.handle(peer, frame, request)
+            self.ingress.handle(peer, frame, request)
             self.extra_n += MISS_N * (self.query.misses - misses)
             return ""
         metadata = data[metadata_at:metadata_to]
@@ -158,7 +158,7 @@ class Engine(Desk):
             self._route(peer, frame, request, target)
             return ""
         self.extra_n += WALK_N
-        if metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
+        if metadata.find(ANNOTATIONS_MIME) < 0 or not self.ingress.stops(peer, frame, request):
             self.begin(peer, frame, request)
         self.extra_n += MISS_N * (self.query.misses - misses)
         return ""
@@ -167,7 +167,7 @@ class Engine(Desk):
         data = request.data
         metadata_at = request.metadata_at
         metadata_to = request.metadata_to
-        if request.gathering is None and is_cut(frame, metadata_to):
+        if request.reassembly is None and is_cut(frame, metadata_to):
             self._ask(self.gather(peer, frame), frame.now)
             return
         at, to = self.find_address(peer, data, metadata_at, metadata_to, False)
@@ -184,30 +184,30 @@ class Engine(Desk):
         else:
             self.refuse(peer, frame.stream_id, frame.kind, None, self.no_address(peer, at))
 
-    def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
+    def gathered(self, reassembly: Reassembly, frame: FrameCursor) -> None:
         """Another fragment of a request whose ADDRESS was not whole."""
-        gathering.leave()
-        gathering.hold(frame)
-        self._ask(gathering, frame.now)
+        reassembly.leave()
+        reassembly.hold(frame)
+        self._ask(reassembly, frame.now)
 
-    def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
+    def given_up(self, reassembly: Reassembly, target: Target | None, outcome: int, now: float) -> None:
         """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
-        latency_us = int((now - gathering.opened_at) * 1e6)
-        flow = self.unrouted(gathering.caller, gathering.kind, target, "")
-        flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0, gathering.opened_at, 0, 0)
+        latency_us = int((now - reassembly.opened_at) * 1e6)
+        flow = self.unrouted(reassembly.caller, reassembly.kind, target, "")
+        flow.count(outcome, latency_us, 0, 0, reassembly.held_bytes, 0, reassembly.opened_at, 0, 0)
 
-    def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
+    def gathered_in_vain(self, reassembly: Reassembly, now: float) -> None:
         """The caller's deadline passed while the rest of the metadata did not come."""
-        waited_s = now - gathering.opened_at
+        waited_s = now - reassembly.opened_at
         text = f"the metadata of the request has not come whole within {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
         self.order = 0
-        self.refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal, now)
+        self.refuse(reassembly.caller, reassembly.caller_id, reassembly.kind, reassembly.target, refusal, now)
 
-    def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
+    def waited_in_vain(self, reassembly: Reassembly, target: Target, word: str, now: float) -> None:
         """No route came in time for a request that waited, or more of it came than is held."""
-        peer = gathering.caller
-        waited_s = now - gathering.opened_at
+        peer = reassembly.caller
+        waited_s = now - reassembly.opened_at
         if word == "over-limit":
             limit = self.settings.max_waiting_bytes
             text = "the connection's requests that wait for a route have more bytes than "
@@ -217,18 +217,18 @@ class Engine(Desk):
             self.query.refresh(target)
             why = self._obstacle(target, now)
             if why is None and word == "no-route":
-                self._let_in(gathering, target, now)  # what stood in its way went without a word
+                self._let_in(reassembly, target, now)  # what stood in its way went without a word
                 return
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
         self.order = 0
-        self.refuse(peer, gathering.caller_id, gathering.kind, target, refusal, now)
+        self.refuse(peer, reassembly.caller_id, reassembly.kind, target, refusal, now)
 
     def route_opened(self, route: Route, now: float) -> None:
         """A route has joined, or takes requests again: those that waited for it go on, in order."""
         load = route.load
-        for waiter in self.waiting.take_matching(route):
+        for waiter in self.pending.take_matching(route):
             if waiter.is_over:
                 continue  # its caller was lost over one before it
             if load.lease is not None and load.lease.left_n <= 0:
@@ -236,7 +236,7 @@ class Engine(Desk):
             target = waiter.target
             self.query.refresh(target)
             if self._obstacle(target, now) is None:
-                self.waiting.leave(waiter)
+                self.pending.leave(waiter)
                 self._let_in(waiter.held, target, now)
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
@@ -253,13 +253,13 @@ class Engine(Desk):
         request.metadata_at = frame.start + HEADER_BYTES
         request.metadata_to = frame.end
         request.mimes = peer.mimes
-        request.gathering = None
+        request.reassembly = None
         if peer.link is not None:
-            self.relays.handle(peer, frame, request)
+            self.ingress.handle(peer, frame, request)
         elif not self._is_addressed_only(peer, frame, at, to):
             text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
             self.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
-        elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.relays.stops(
+        elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.ingress.stops(
             peer, frame, request
         ):
             request.address_at = at
@@ -314,7 +314,7 @@ class Engine(Desk):
             self.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
             return
         if target.routing == MULTICAST and self.query.is_spread(target):
-            self.spreads.spread(peer, frame, request, target, routes)
+            self.fanout.spread(peer, frame, request, target, routes)
             return
         raw_address = frame.data[at:to]
         if target.routing != MULTICAST:
@@ -337,7 +337,7 @@ class Engine(Desk):
         metadata = frame.data[request.metadata_at : frame.end]
         flow = self.flow(peer, target, None, METADATA_PUSH)
         pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
-        parts: list[Part] = []
+        parts: list[BranchRequest] = []
         for route in routes:
             server = self._server_of(peer, frame, request, target, route)
             assert server is not None  # or it is a spread
@@ -345,12 +345,12 @@ class Engine(Desk):
             if found is None:
                 found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
             if found:
-                parts.append(Part(server, route, found))
+                parts.append(BranchRequest(server, route, found))
         pushing = Pushing(parts)
-        if self.fanouts.may(len(parts), frame.now):
+        if self.steps.may(len(parts), frame.now):
             pushing.advance(len(parts), frame.now)
         else:
-            self.fanouts.add(Fanout(peer), pushing)
+            self.steps.add(CallSteps(peer), pushing)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, len(routes))
 
     def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
@@ -378,39 +378,39 @@ class Engine(Desk):
             return Refusal("bad-request", "the initial request n is 0, it must be over 0")
         return None
 
-    def _ask(self, gathering: Gathering, now: float) -> None:
+    def _ask(self, reassembly: Reassembly, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
         self.order = 0
-        peer = gathering.caller
-        metadata = gathering.metadata
+        peer = reassembly.caller
+        metadata = reassembly.metadata
         request = self._request
         request.data = metadata
         request.metadata_at = 0
         request.metadata_to = len(metadata)
         request.mimes = peer.mimes
-        request.gathering = gathering
+        request.reassembly = reassembly
         if peer.link is not None:
-            if gathering.is_whole or not gathering.needs_whole:
-                self.relays.handle(peer, self.cursor(gathering.frames[0], now), request)
+            if reassembly.is_whole or not reassembly.needs_whole:
+                self.ingress.handle(peer, self.cursor(reassembly.frames[0], now), request)
             else:
-                self.wait(gathering)
+                self.wait(reassembly)
             return
-        at, to = self.find_address(peer, metadata, 0, len(metadata), not gathering.is_whole)
-        if not gathering.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
-            if at >= 0 and not gathering.needs_whole:
-                gathering.target = self.query.resolve(metadata, at, to)  # for its deadline
-            if gathering.needs_whole or self.has_room(gathering, at >= 0):
-                self.wait(gathering)
+        at, to = self.find_address(peer, metadata, 0, len(metadata), not reassembly.is_whole)
+        if not reassembly.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
+            if at >= 0 and not reassembly.needs_whole:
+                reassembly.target = self.query.resolve(metadata, at, to)  # for its deadline
+            if reassembly.needs_whole or self.has_room(reassembly, at >= 0):
+                self.wait(reassembly)
                 return
             at, to = self.find_begun(peer, metadata)
             if at < 0:
-                self.wait(gathering)  # in vain: there is no room
+                self.wait(reassembly)  # in vain: there is no room
                 return
-        frame = self.cursor(gathering.frames[0], now)
-        if metadata.find(ANNOTATIONS_MIME) >= 0 and self.relays.stops(peer, frame, request):
+        frame = self.cursor(reassembly.frames[0], now)
+        if metadata.find(ANNOTATIONS_MIME) >= 0 and self.ingress.stops(peer, frame, request):
             return
         if at < 0:
-            self.refuse(peer, gathering.caller_id, gathering.kind, None, self.no_address(peer, at))
+            self.refuse(peer, reassembly.caller_id, reassembly.kind, None, self.no_address(peer, at))
             return
         request.address_at = at
         request.address_to = to
@@ -460,7 +460,7 @@ class Engine(Desk):
             server = owner
         else:
             assert isinstance(owner, Remote)  # there are no others
-            as_it_is = self.departures.send(peer, frame, request, target, route, owner)
+            as_it_is = self.egress.send(peer, frame, request, target, route, owner)
             if as_it_is is None:
                 return
             server = as_it_is
@@ -485,8 +485,8 @@ class Engine(Desk):
             splice.open(frame)
             if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
-        if request.gathering is not None:
-            self.replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
+        if request.reassembly is not None:
+            self.replay(peer, frame.stream_id, request.reassembly, is_merged, frame.now)
 
     def _server_of(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> Peer | None:
         """Who gets the request as it is; None: it has gone to another broker, or was refused."""
@@ -494,7 +494,7 @@ class Engine(Desk):
         if isinstance(owner, Peer):
             return owner
         assert isinstance(owner, Remote)  # there are no others
-        return self.departures.send(peer, frame, request, target, route, owner)
+        return self.egress.send(peer, frame, request, target, route, owner)
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
@@ -504,7 +504,7 @@ class Engine(Desk):
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         if self.query.is_spread(target):
-            self.spreads.spread(peer, frame, request, target, routes)
+            self.fanout.spread(peer, frame, request, target, routes)
             return
         caller_mimes = self.mimes[peer.mimes]
         is_strange = False  # some route cannot read it as it is
@@ -529,7 +529,7 @@ class Engine(Desk):
                         return
                     frames[server.mimes] = raw
         flow = self.flow(peer, target, None, kind)
-        call = open_multicast(self.fanouts, peer, stream_id, flow, kind, now, credit_n, len(routes))
+        call = open_multicast(self.steps, peer, stream_id, flow, kind, now, credit_n, len(routes))
         call.order = self.order
         call.routes_n = len(routes)
         if is_strange:
@@ -539,11 +539,11 @@ class Engine(Desk):
             call.timer = self.timers.put(deadline_at(target, request, now), call)
         if not call.may_at_once(len(routes), now):
             whole = frame.data[frame.start : frame.end]
-            parts: list[Part] = []
+            parts: list[BranchRequest] = []
             for route in routes:
                 server = owner_of(route)
-                parts.append(Part(server, route, frames[server.mimes] if is_strange else whole))
-            call.add_step(Opening(self, call, parts, request.gathering, is_strange))
+                parts.append(BranchRequest(server, route, frames[server.mimes] if is_strange else whole))
+            call.add_step(Opening(self, call, parts, request.reassembly, is_strange))
             return
         for route in routes:
             server = owner_of(route)
@@ -551,8 +551,8 @@ class Engine(Desk):
                 frame = self.cursor(frames[server.mimes], now)
             call.open_branch(server, route, frame)
         call.opened(now)
-        if request.gathering is not None:
-            self.replay(peer, stream_id, request.gathering, is_strange, now)
+        if request.reassembly is not None:
+            self.replay(peer, stream_id, request.reassembly, is_strange, now)
 
     def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
@@ -565,9 +565,9 @@ class Engine(Desk):
         if self.settings.no_route != "wait" or why.word not in WAITED_FOR:
             self.refuse(peer, frame.stream_id, frame.kind, target, why)
             return
-        held = request.gathering if request.gathering is not None else self.gather(peer, frame)
+        held = request.reassembly if request.reassembly is not None else self.gather(peer, frame)
         held.address_at = request.address_at - request.metadata_at
-        full = self.waiting.refusal_of(held)
+        full = self.pending.refusal_of(held)
         if full:
             self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", f"{why.text}, and {full}"))
             return
@@ -577,7 +577,7 @@ class Engine(Desk):
             wanted = held.opened_at + target.deadline_ms / 1000.0
             is_urgent = wanted < until
             until = min(until, wanted)
-        self.waiting.enter(held, target, until, is_urgent)
+        self.pending.enter(held, target, until, is_urgent)
 
     def _take_announcement(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A ROUTE_SETUP where a request has its ADDRESS: the core reads it, and the request is complete. D-45"""
@@ -596,31 +596,31 @@ class Engine(Desk):
 
         LOOKED_AT of those that wait in one tick, in order; the next tick goes on where this one ended.
         """
-        if not self.waiting.is_behind:  # or what has changed since is for the next look, from the first one on
+        if not self.pending.is_behind:  # or what has changed since is for the next look, from the first one on
             if generation == self._looked_at:
                 return
             self._looked_at = generation
-        for waiter in self.waiting.next_some():
+        for waiter in self.pending.next_some():
             if waiter.is_over:
                 continue
             self.query.refresh(waiter.target)
             if self._obstacle(waiter.target, now) is None:
-                self.waiting.leave(waiter)
+                self.pending.leave(waiter)
                 self._let_in(waiter.held, waiter.target, now)
 
-    def _let_in(self, gathering: Gathering, target: Target, now: float) -> None:
+    def _let_in(self, reassembly: Reassembly, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""
         self.order = 0
-        metadata = gathering.metadata
+        metadata = reassembly.metadata
         request = self._request
         request.data = metadata
         request.metadata_at = 0
         request.metadata_to = len(metadata)
-        request.mimes = gathering.caller.mimes
-        request.address_at = gathering.address_at
-        request.address_to = self.address_end(gathering.caller, metadata, gathering.address_at)
-        request.gathering = gathering
-        self._route(gathering.caller, self.cursor(gathering.frames[0], now), request, target)
+        request.mimes = reassembly.caller.mimes
+        request.address_at = reassembly.address_at
+        request.address_to = self.address_end(reassembly.caller, metadata, reassembly.address_at)
+        request.reassembly = reassembly
+        self._route(reassembly.caller, self.cursor(reassembly.frames[0], now), request, target)
 
 
 def owner_of(route: Route) -> Peer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
 from broker.forwarding.interbroker.link import Link
-from broker.forwarding.lease_grants import Granting
+from broker.forwarding.lease_grants import LeaseGrants
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import Flow
@@ -192,7 +192,7 @@ class Peer:
         self.caller_service = ""  # service name of that route
         self.zone = settings.zone.encode()  # where it is, as zones are compared; its route's Zone tag, or the broker's
         self.origin = id.to_bytes(16, "big")  # who it is, for sticky choices: its Route Id, or its number
-        self.granting: Granting | None = None  # what it grants, when its SETUP asked for leases
+        self.granting: LeaseGrants | None = None  # what it grants, when its SETUP asked for leases
         self.mimes = -1  # number of its pair of mime types, see `mime_pairs`; -1 before the SETUP, and at its end
         self.gathered_bytes = 0  # fragments held back until their metadata is whole; bounded by max_metadata_bytes
         self.message_bytes = 0  # of a WebSocket message that the edge gathers; bounded by max_frame_bytes and one read
@@ -329,7 +329,7 @@ class Peer:
         """Writes a large frame of a multicast: `head` follows the stream id, `body` follows that and is shared."""
         self._put(stream_id or PUSHES, u32_bytes(stream_id) + head, body)
 
-    def forward_stamped(
+    def forward_rewritten(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
     ) -> None:
         """Writes the first frame of a request with other metadata: `prefix`, and the first `metadata_bytes` of `rest`.
@@ -343,7 +343,7 @@ class Peer:
         if kind >= REQUEST_STREAM:
             size += 4
         if self.session is not None or self.is_queueing or not self.is_framed or size >= LARGE_BYTES or flags & FOLLOWS:
-            self._request_stamped(frame, stream_id, prefix, rest, length)
+            self._request_rewritten(frame, stream_id, prefix, rest, length)
             return
         if not self.pending_bytes:
             self._dirty.append(self)
@@ -616,7 +616,7 @@ class Peer:
                 else:
                     pieces.append(raw)
 
-    def _request_stamped(
+    def _request_rewritten(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
     ) -> None:
         credit = initial_n(frame.data, frame.start).to_bytes(4, "big") if frame.kind >= REQUEST_STREAM else b""

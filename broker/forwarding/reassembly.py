@@ -35,7 +35,7 @@ from rsocket_wire.timers import Timer
 MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
 
 
-class Gathering(Stream):
+class Reassembly(Stream):
     """The frames of one request, so far. The engine asks it after each frame whether it knows enough."""
 
     __slots__ = (
@@ -174,14 +174,14 @@ class Gathering(Stream):
 class Asks:
     """Who is asked when another frame of a gathered request arrives, and told when none will: the engine."""
 
-    def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
+    def gathered(self, reassembly: Reassembly, frame: FrameCursor) -> None:
         """A PAYLOAD for a request that is being gathered."""
 
-    def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
+    def given_up(self, reassembly: Reassembly, target: Target | None, outcome: int, now: float) -> None:
         """The caller cancelled it or is gone; without a target before it was known where it goes."""
 
-    def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
+    def gathered_in_vain(self, reassembly: Reassembly, now: float) -> None:
         """Its deadline passed before all the metadata was there that its route needs."""
 
-    def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
+    def waited_in_vain(self, reassembly: Reassembly, target: Target, word: str, now: float) -> None:
         """It waited for a route until its time was up (`no-route`, `deadline`), or it is too large (`over-limit`)."""

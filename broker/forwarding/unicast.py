@@ -95,7 +95,7 @@ class Splice(Stream):
         self.caller_done = False  # the caller sends no more payloads
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
         self.opened_at: Final = now
-        self.order = 0  # see `Desk.order`
+        self.order = 0  # see `RequestContext.order`
         self._completes = (
             False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
         )
@@ -110,10 +110,10 @@ class Splice(Stream):
         self._enter(frame)
         self.server.forward(frame, self.route_id)
 
-    def open_stamped(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
-        """As `open`, with other metadata in the first frame: see `Peer.forward_stamped`."""
+    def open_rewritten(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
+        """As `open`, with other metadata in the first frame: see `Peer.forward_rewritten`."""
         self._enter(frame)
-        self.server.forward_stamped(frame, self.route_id, prefix, rest, metadata_bytes)
+        self.server.forward_rewritten(frame, self.route_id, prefix, rest, metadata_bytes)
 
     def _enter(self, frame: FrameCursor) -> None:
         self.caller.streams[self.caller_id] = self

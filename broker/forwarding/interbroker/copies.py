@@ -13,7 +13,7 @@ from rsocket_wire.rsocket.frames import ERROR
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
-class Copy(Branch):
+class LinkBranch(Branch):
     """A branch towards other brokers. That nobody is there (any more) is no answer: then it has left."""
 
     __slots__ = ("_broker", "_is_heard")

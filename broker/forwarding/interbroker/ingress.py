@@ -1,6 +1,6 @@
 """Requests between brokers: what goes out to another one, and what comes in from one (D-49, D-50).
 
-    ingress    a client's request whose route another broker has     `send`: stamped, passed on to the next hop
+    ingress    a client's request whose route another broker has     annotated, passed on to the next hop
     transit    a link's request whose route yet another one has      its name added to the trace, passed on
     last hop   a link's request whose route is here                  stripped, then as if the caller were connected here
 
@@ -18,20 +18,20 @@ from broker.forwarding.interbroker.annotations import (
     MAX_SECTION_KEPT,
     ORIGIN_BYTES,
     WORD,
-    Hops,
+    RouterAnnotations,
     Section,
     decode_caller_mimes,
     find_section,
     without_sections,
 )
-from broker.forwarding.interbroker.fanout import Groups, Spreads
+from broker.forwarding.interbroker.fanout import Groups, LinkFanout
 from broker.forwarding.interbroker.remote import Remote, is_behind
-from broker.forwarding.interbroker.rewrite import restamped
+from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.openings import Part
+from broker.forwarding.multicast.openings import BranchRequest
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import Gathering
-from broker.forwarding.request import Desk, Feeding, Request, blocked_of, is_cut
+from broker.forwarding.reassembly import Reassembly
+from broker.forwarding.request import CongestedRequest, Request, RequestContext, blocked_of, is_cut
 from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
@@ -65,32 +65,34 @@ _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 _MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
 
 
-class Relays:
+class Ingress:
     """The requests of one broker's links."""
 
     __slots__ = (
-        "_desk",
+        "_context",
         "_full_bytes",
         "_keeps_section",
         "_query",
         "_relayed",
-        "_spreads",
+        "_fanout",
         "_table",
-        "hops",
+        "annotations",
         "link_mimes",
         "mimes_by_raw",
     )
 
-    def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
-        self._desk: Final = desk
-        self._query: Final = desk.query
-        self._table: Final = desk.query.table
-        self._spreads: Final = spreads
-        self.hops: Final = hops
-        self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
-        self._relayed: Final = desk.flows.relayed
-        self._full_bytes: Final = desk.settings.max_pending_bytes // 2  # waiting for a peer: it gets no more from links
-        self.link_mimes: Final = desk.mime_pairs.take(COMPOSITE_MIME, DATA_MIME)  # of links
+    def __init__(self, context: RequestContext, annotations: RouterAnnotations, fanout: LinkFanout) -> None:
+        self._context: Final = context
+        self._query: Final = context.query
+        self._table: Final = context.query.table
+        self._fanout: Final = fanout
+        self.annotations: Final = annotations
+        self._keeps_section: Final = context.settings.annotations_to_clients == "keep"
+        self._relayed: Final = context.flows.relayed
+        self._full_bytes: Final = (
+            context.settings.max_pending_bytes // 2
+        )  # waiting for a peer: it gets no more from links
+        self.link_mimes: Final = context.mime_pairs.take(COMPOSITE_MIME, DATA_MIME)  # of links
         # Pairs of callers at other brokers, by what says them, each with a use; bounded by MAX_CALLER_MIMES.
         self.mimes_by_raw: Final[dict[bytes, int]] = {}
 
@@ -100,12 +102,12 @@ class Relays:
         """A client's metadata has the name of annotations in it: True when the request is dealt with, because they are
         there. `annotations_from_clients` says how.
         """
-        desk = self._desk
-        if desk.mimes[peer.mimes].kind != COMPOSITE:
+        context = self._context
+        if context.mimes[peer.mimes].kind != COMPOSITE:
             return False
         if find_section(request.data, request.metadata_at, request.metadata_to)[0] < 0:
             return False
-        policy = desk.settings.annotations_from_clients
+        policy = context.settings.annotations_from_clients
         if policy == "reject":
             text = "router annotations are not accepted from clients"
             self._refuse(peer, frame, "from-client", Refusal(WORD, text))
@@ -113,25 +115,25 @@ class Relays:
             if policy == "accept":
                 self.handle(peer, frame, request)
             else:
-                self.hops.stripped_n += 1
+                self.annotations.stripped_n += 1
                 self._strip(peer, frame, request)
         return True
 
     def _strip(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """Takes the annotations of a client out, and begins anew."""
         metadata = without_sections(request.data[request.metadata_at : request.metadata_to])
-        gathering = request.gathering
-        if gathering is not None:
-            gathering.collapse(metadata)
-            raw = gathering.frames[0]
+        reassembly = request.reassembly
+        if reassembly is not None:
+            reassembly.collapse(metadata)
+            raw = reassembly.frames[0]
         else:
-            raw = restamped(frame, frame.stream_id, request.metadata_to, metadata)
-        frame = self._desk.cursor(raw, frame.now)
-        self._desk.locate(frame, request)
+            raw = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
+        frame = self._context.cursor(raw, frame.now)
+        self._context.locate(frame, request)
         if frame.kind == METADATA_PUSH:
-            self._desk.begin_push(peer, frame, request)
+            self._context.begin_push(peer, frame, request)
         else:
-            self._desk.begin(peer, frame, request)
+            self._context.begin(peer, frame, request)
 
     # From other brokers
 
@@ -141,8 +143,8 @@ class Relays:
         That is, when it begins like the latest one, and nothing is in the way: nearly always. Else nothing has been
         done, and the engine finds out all there is to say.
         """
-        hops = self.hops
-        section = hops.near
+        annotations = self.annotations
+        section = annotations.near
         if section is None:
             return False
         head = section.head
@@ -188,22 +190,22 @@ class Relays:
         path = section.path
         path.requests += 1
         path.last_at = frame.now
-        hops.near_n += 1
+        annotations.near_n += 1
         start: i64 = at + section.start
         splice = Splice(peer, frame.stream_id, server, server.open_id(), route, self._relayed, kind, frame.now)
-        splice.open_stamped(frame, b"", data[start:end], to - start)
+        splice.open_rewritten(frame, b"", data[start:end], to - start)
         return True
 
     def handle(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A new request of another broker. `request` knows its metadata; of one that is gathered all that is needed."""
-        gathering = request.gathering
-        request.is_counted = gathering is not None and gathering.is_counted
-        is_in_pieces = gathering is not None and not gathering.needs_whole
-        if gathering is not None and not is_in_pieces:
-            if not self._desk.merge(peer, request, gathering.metadata, None):
+        reassembly = request.reassembly
+        request.is_counted = reassembly is not None and reassembly.is_counted
+        is_in_pieces = reassembly is not None and not reassembly.needs_whole
+        if reassembly is not None and not is_in_pieces:
+            if not self._context.merge(peer, request, reassembly.metadata, None):
                 return
-            frame = self._desk.cursor(gathering.frames[0], frame.now)
-            self._desk.locate(frame, request)
+            frame = self._context.cursor(reassembly.frames[0], frame.now)
+            self._context.locate(frame, request)
         data = request.data
         at = request.metadata_at
         to = request.metadata_to
@@ -213,11 +215,11 @@ class Relays:
                 return
             self._handle_bare(peer, frame, request)
             return
-        hops = self.hops
+        annotations = self.annotations
         rest_at = head_to + 3 + u24_at(data, head_to)
         entry = data[at:rest_at]
-        if entry == hops.latest_entry and rest_at <= to:
-            section = hops.latest  # as of the latest request: saves the hashing of some hundred bytes
+        if entry == annotations.latest_entry and rest_at <= to:
+            section = annotations.latest  # as of the latest request: saves the hashing of some hundred bytes
         elif data[at:head_to] != ANNOTATIONS_HEAD:
             self._handle_bare(peer, frame, request)
             return
@@ -229,16 +231,16 @@ class Relays:
             return
         if section is None:
             try:
-                section = hops.read(data[head_to + 3 : rest_at])
+                section = annotations.read(data[head_to + 3 : rest_at])
             except InvalidFrame as error:
                 self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
                 return
             if len(entry) <= MAX_SECTION_KEPT:
-                hops.latest = section
-                hops.latest_entry = entry
+                annotations.latest = section
+                annotations.latest_entry = entry
         refusal = section.refusal
         if refusal is not None or section.hops_n > 1:
-            refusal = hops.refusal_of(section)
+            refusal = annotations.refusal_of(section)
             if refusal is not None:
                 self._refuse(peer, frame, refusal.word, refusal)
                 return
@@ -253,15 +255,15 @@ class Relays:
             owner = route.owner
             if isinstance(owner, Peer):  # nearly always
                 may_be = peer.link is not None and not is_in_pieces and not self._is_cut(frame, request)
-                may_be = may_be and section.mimes in self._desk.mimes  # else they were forgotten
+                may_be = may_be and section.mimes in self._context.mimes  # else they were forgotten
                 if may_be and section.is_like_latest(data, at, to, self._table.generation):
                     request.mimes = section.mimes
                     self._deliver(peer, frame, request, section, route, owner, at + section.start)
                 else:
                     self._deliver_decided(peer, frame, request, section, route, owner)
                 return
-        if gathering is not None and is_in_pieces:
-            self._await_all(peer, frame, request, gathering)  # the route that it waited for has left meanwhile
+        if reassembly is not None and is_in_pieces:
+            self._await_all(peer, frame, request, reassembly)  # the route that it waited for has left meanwhile
         elif section.route_id:
             self._to_route(peer, frame, request, section)
         elif section.brokers:
@@ -272,7 +274,7 @@ class Relays:
     def _handle_bare(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A request without annotations: no loop could be seen, so it goes no further than this broker's own routes."""
         link = peer.link
-        if link is None or link.version or self._desk.settings.require_annotations:
+        if link is None or link.version or self._context.settings.require_annotations:
             self._refuse(peer, frame, "missing", Refusal(WORD, "missing: a request between brokers begins with them"))
             return
         request.rest_at = request.metadata_at
@@ -295,7 +297,7 @@ class Relays:
         if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:
             self._decide(peer, frame, request, section)  # nobody could be told
             return
-        text = f"{self.hops.name} has no route {section.annotations.to_override}, and knows no way to it"
+        text = f"{self.annotations.name} has no route {section.annotations.to_override}, and knows no way to it"
         self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
 
     def _deliver_decided(
@@ -318,34 +320,36 @@ class Relays:
             return
         request.address_at, request.address_to = at, to
         target = self._query.resolve_decided(data, at, to, section.service)
-        gathering = request.gathering
-        is_in_pieces = gathering is not None and not gathering.needs_whole
+        reassembly = request.reassembly
+        is_in_pieces = reassembly is not None and not reassembly.needs_whole
         if target.means(route):
-            if gathering is not None and is_in_pieces:
+            if reassembly is not None and is_in_pieces:
                 if not self._is_same(request, server):
-                    self._await_all(peer, frame, request, gathering)
+                    self._await_all(peer, frame, request, reassembly)
                     return
                 # They go on as they came: what stands before the caller's metadata is all in the first one.
                 start -= request.metadata_at
                 request.rest_at -= request.metadata_at
-                self._desk.locate(frame, request)
+                self._context.locate(frame, request)
                 start += request.metadata_at
                 request.rest_at += request.metadata_at
             elif peer.link is not None:
                 self._remember(request, section, start)
             self._deliver(peer, frame, request, section, route, server, start)
         elif frame.kind != REQUEST_FNF and frame.kind != METADATA_PUSH:
-            text = f"the route {route.id_text} of {self.hops.name} is none of those with {target.label} (any more)"
+            text = (
+                f"the route {route.id_text} of {self.annotations.name} is none of those with {target.label} (any more)"
+            )
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
-        elif gathering is not None and is_in_pieces:
-            self._await_all(peer, frame, request, gathering)
+        elif reassembly is not None and is_in_pieces:
+            self._await_all(peer, frame, request, reassembly)
         else:
             self._decide(peer, frame, request, section)  # nobody could be told
 
     def _decide(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> None:
         """Nothing was decided that holds: by the ADDRESS, and never back. No section: here, or nowhere."""
-        desk = self._desk
-        query = desk.query
+        context = self._context
+        query = context.query
         target = self._resolve(peer, frame, request, section)
         if target is None:
             return
@@ -372,7 +376,7 @@ class Relays:
                 self._pass_on(peer, frame, request, section, route, owner.via, anew)
         else:
             if target.blocked_service is not None:
-                self._desk.ask_full(peer, target, target.blocked_service, frame.now)
+                self._context.ask_full(peer, target, target.blocked_service, frame.now)
             self._refuse(peer, frame, "", blocked_of(target))
 
     def _resolve(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> Target | None:
@@ -382,7 +386,7 @@ class Relays:
             return None
         data = request.data
         at, to = find_broker_frame(data, start, request.metadata_to)
-        if at >= 0 and request.gathering is None and self._awaits_more(peer, frame, request, True):
+        if at >= 0 and request.reassembly is None and self._awaits_more(peer, frame, request, True):
             return None
         if at < 0:
             if not self._waits(peer, frame, request):
@@ -396,7 +400,7 @@ class Relays:
     def _to_brokers(self, peer: Peer, frame: FrameCursor, request: Request, section: Section) -> None:
         """The copy of a multicast: for our own routes if we are named, and on towards the others that are. D-51"""
         local: list[Route] = []
-        if self.hops.name in section.brokers:
+        if self.annotations.name in section.brokers:
             target = self._resolve(peer, frame, request, section)
             if target is None:
                 return
@@ -404,7 +408,7 @@ class Relays:
                 local = [route for route in self._query.choose_all(target) if isinstance(route.owner, Peer)]
         groups = Groups()
         for name in section.brokers:
-            remote = self.hops.remotes.get(name)
+            remote = self.annotations.remotes.get(name)
             if remote is not None and self._may_go(section, remote.via):
                 self._add(peer, groups, remote)
         self._spread(peer, frame, request, section, section.service, local, groups)
@@ -426,7 +430,7 @@ class Relays:
     def _add(self, peer: Peer, groups: Groups, remote: Remote) -> None:
         """That broker gets a copy, too."""
         if remote.is_behind and peer.link is not None:
-            self._desk.feedings.append(Feeding(peer, None))
+            self._context.congested_requests.append(CongestedRequest(peer, None))
         groups.add(remote)
 
     def _spread(
@@ -442,7 +446,7 @@ class Relays:
         start = self._read_mimes(peer, frame, request, section) if local else 0
         if start < 0:
             return
-        parts: list[Part] = []
+        parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
             server = route.owner
@@ -455,15 +459,16 @@ class Relays:
                 except BrokerError as error:
                     self._refuse(peer, frame, "", Refusal("bad-address", error.text))
                     return
-                raws[server.mimes] = restamped(frame, frame.stream_id, request.metadata_to, metadata)
-            parts.append(Part(server, route, raws[server.mimes]))
+                raws[server.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
+            parts.append(BranchRequest(server, route, raws[server.mimes]))
         if parts and section is not None:
-            self.hops.arrived(section.hops_n)
+            self.annotations.arrived(section.hops_n)
         if not parts and not groups.all():
-            text = f"{self.hops.name} has no route for this multicast, and knows no way to other brokers that are named"
+            name = self.annotations.name
+            text = f"{name} has no route for this multicast, and knows no way to other brokers that are named"
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
         else:
-            self._spreads.spread_on(peer, frame, request, section, service, parts, groups)
+            self._fanout.spread_on(peer, frame, request, section, service, parts, groups)
 
     def _barred(self, target: Target, section: Section | None) -> Slots:
         """Slots of candidates behind brokers that had the request, or that no way leads to; without a section: of all
@@ -500,7 +505,7 @@ class Relays:
         assert link is not None  # whoever calls has looked
         name = link.name
         if name in section.trace or name == section.annotations.ingress:
-            way = ">".join([*section.trace, self.hops.name, name])
+            way = ">".join([*section.trace, self.annotations.name, name])
             self._refuse(peer, frame, "loop", Refusal("loop", way))
             return
         if not link.version:
@@ -509,7 +514,7 @@ class Relays:
                 self._deliver(peer, frame, request, section, route, hop, start)
             return
         if is_behind(route):
-            self._desk.feedings.append(Feeding(peer, route))
+            self._context.congested_requests.append(CongestedRequest(peer, route))
         if hop.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, route, hop)
             return
@@ -542,9 +547,9 @@ class Relays:
             return
         if self._is_same(request, server):  # nearly always
             if section is not None:
-                self.hops.arrived(section.hops_n)
+                self.annotations.arrived(section.hops_n)
                 if section.hops_n == 1 and section.refusal is None and peer.link is not None and section.head:
-                    self.hops.near = section
+                    self.annotations.near = section
             self._join(peer, frame, request, route, server, b"", start)
             return
         if self._must_wait(peer, frame, request, server):
@@ -555,20 +560,20 @@ class Relays:
             self._refuse(peer, frame, "", Refusal("bad-address", error.text))
             return
         if section is not None:
-            self.hops.arrived(section.hops_n)
+            self.annotations.arrived(section.hops_n)
         self._join_translated(peer, frame, request, route, server, metadata)
 
     def _is_same(self, request: Request, server: Peer) -> bool:
         """The server gets the caller's metadata as it is."""
-        is_composite = self._desk.mimes[server.mimes].kind == COMPOSITE
+        is_composite = self._context.mimes[server.mimes].kind == COMPOSITE
         return request.mimes == server.mimes and is_composite and not self._keeps_section
 
     def _remember(self, request: Request, section: Section, start: int) -> None:
         """The next request for the route of the section that is like this one needs no second look."""
-        hops = self.hops
+        annotations = self.annotations
         at = request.metadata_at
-        if hops.near is section:
-            hops.near = None
+        if annotations.near is section:
+            annotations.near = None
         if request.address_to - at <= MAX_NEAR_BYTES:
             origin_at = request.address_at + ORIGIN_AT
             section.head = request.data[at:origin_at]
@@ -579,8 +584,8 @@ class Relays:
 
     def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
         """True, and the request is held, when metadata that this server cannot read as it is has not come whole."""
-        caller = self._desk.mimes[request.mimes]
-        if caller.kind == COMPOSITE and passes(caller, self._desk.mimes[server.mimes]):
+        caller = self._context.mimes[request.mimes]
+        if caller.kind == COMPOSITE and passes(caller, self._context.mimes[server.mimes]):
             return False
         return self._waits(peer, frame, request)
 
@@ -588,11 +593,11 @@ class Relays:
         self, frame: FrameCursor, request: Request, section: Section | None, start: int, server: Peer
     ) -> bytes | None:
         """The caller's metadata as this server can read it; BrokerError when that cannot be."""
-        desk = self._desk
+        context = self._context
         data = request.data
         to = request.metadata_to
-        caller = desk.mimes[request.mimes]
-        reader = desk.mimes[server.mimes]
+        caller = context.mimes[request.mimes]
+        reader = context.mimes[server.mimes]
         metadata: bytes | None
         if caller.kind == COMPOSITE and passes(caller, reader):
             metadata = data[start:to]
@@ -602,7 +607,7 @@ class Relays:
                 raise BrokerError("bad-address", "the metadata of the request holds no ADDRESS")
             raw_address = data[at:end]
             said = data[start:to] if caller.kind == COMPOSITE else raw_address
-            metadata = desk.translated(request.mimes, server, said, raw_address, frame.kind != METADATA_PUSH)
+            metadata = context.translated(request.mimes, server, said, raw_address, frame.kind != METADATA_PUSH)
         if self._keeps_section and section is not None and reader.kind == COMPOSITE and server.link is None:
             kept = data[request.metadata_at : request.rest_at]
             return kept + metadata if metadata is not None else kept
@@ -619,17 +624,17 @@ class Relays:
             return
         size = frame.end - frame.start + len(prefix) - at + request.metadata_at
         if size > MAX_FRAME_BYTES:
-            self._desk.refuse_large(peer, frame, None, size)
+            self._context.refuse_large(peer, frame, None, size)
         elif kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
-            server.forward_stamped(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
+            server.forward_rewritten(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
         else:
             flow = self._relayed
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
-            if request.gathering is not None:
-                gathering = request.gathering
-                self._desk.replay(peer, frame.stream_id, gathering, gathering.needs_whole, frame.now)
+            splice.open_rewritten(frame, prefix, frame.data[at : frame.end], to - at)
+            if request.reassembly is not None:
+                reassembly = request.reassembly
+                self._context.replay(peer, frame.stream_id, reassembly, reassembly.needs_whole, frame.now)
 
     def _join_translated(
         self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, metadata: bytes | None
@@ -642,22 +647,22 @@ class Relays:
         grown = len(metadata) if metadata is not None else 0
         size = frame.end - frame.start - request.metadata_to + request.metadata_at + grown
         if size > MAX_FRAME_BYTES:
-            self._desk.refuse_large(peer, frame, None, size)
+            self._context.refuse_large(peer, frame, None, size)
             return
         stream_id = frame.stream_id
-        frame = self._desk.cursor(restamped(frame, stream_id, request.metadata_to, metadata), frame.now)
+        frame = self._context.cursor(rewritten(frame, stream_id, request.metadata_to, metadata), frame.now)
         if frame.kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
             server.forward(frame, server.open_id())
             return
         Splice(peer, stream_id, server, server.open_id(), route, self._relayed, frame.kind, frame.now).open(frame)
-        if request.gathering is not None:
-            self._desk.replay(peer, stream_id, request.gathering, True, frame.now)
+        if request.reassembly is not None:
+            self._context.replay(peer, stream_id, request.reassembly, True, frame.now)
 
     def _push(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer, metadata: bytes) -> None:
         size = HEADER_BYTES + len(metadata)
         if size > MAX_FRAME_BYTES:
-            self._desk.refuse_large(peer, frame, None, size)
+            self._context.refuse_large(peer, frame, None, size)
             return
         server.request(encode_metadata_push(metadata))
         route.load.requests += 1
@@ -691,7 +696,7 @@ class Relays:
                 return -1
             if len(self.mimes_by_raw) >= MAX_CALLER_MIMES:
                 self._forget_mimes()
-            number = self._desk.mime_pairs.take(pair[0], pair[1])
+            number = self._context.mime_pairs.take(pair[0], pair[1])
             self.mimes_by_raw[raw] = number
         request.mimes = number
         return end
@@ -699,25 +704,25 @@ class Relays:
     def _forget_mimes(self) -> None:
         """Forgets the pairs of callers at other brokers: those that come again are read again."""
         for number in self.mimes_by_raw.values():
-            self._desk.mime_pairs.give_back(number)
+            self._context.mime_pairs.give_back(number)
         self.mimes_by_raw.clear()
 
     def _renamed(self, peer: Peer, frame: FrameCursor, section: Section, to_override: str) -> bytes:
         """The annotations that go on; empty, and refused, when they have no room for one more name."""
         try:
             if to_override:
-                return self.hops.redirected(section, to_override)
-            return self.hops.onward(section)
+                return self.annotations.redirected(section, to_override)
+            return self.annotations.onward(section)
         except BrokerError as error:
             self._refuse(peer, frame, "too-many-hops", Refusal("too-many-hops", error.text))
             return b""
 
     def _waits(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """True, and the request is held, when more of its metadata may come."""
-        if frame.kind == METADATA_PUSH or not self._desk.must_wait(peer, frame, request, None):
+        if frame.kind == METADATA_PUSH or not self._context.must_wait(peer, frame, request, None):
             return False
         held = peer.streams.get(frame.stream_id)
-        if isinstance(held, Gathering):  # else it was refused
+        if isinstance(held, Reassembly):  # else it was refused
             held.is_counted = request.is_counted
         return True
 
@@ -725,38 +730,38 @@ class Relays:
         """True, and the request is held, when its ADDRESS, or a later one, may be in the fragments that follow. D-69"""
         if not self._is_cut(frame, request):
             return False
-        gathering = request.gathering
-        if gathering is None:
-            gathering = self._desk.gather(peer, frame)
-            gathering.is_counted = request.is_counted
-        if not self._desk.has_room(gathering, is_addressed):
+        reassembly = request.reassembly
+        if reassembly is None:
+            reassembly = self._context.gather(peer, frame)
+            reassembly.is_counted = request.is_counted
+        if not self._context.has_room(reassembly, is_addressed):
             return False
-        self._desk.wait(gathering)
+        self._context.wait(reassembly)
         return True
 
     def _is_cut(self, frame: FrameCursor, request: Request) -> bool:
         """More of its metadata may follow in fragments."""
-        if request.gathering is not None:
-            return not request.gathering.is_whole
+        if request.reassembly is not None:
+            return not request.reassembly.is_whole
         return frame.kind != METADATA_PUSH and is_cut(frame, request.metadata_to)
 
     def _find_begun(self, peer: Peer, frame: FrameCursor, request: Request) -> tuple[int, int]:
         """The ADDRESS of which enough has come where there is no room for more (D-70); else the request is refused."""
         start = request.metadata_at
-        at, to = self._desk.find_begun(peer, request.data[start : request.metadata_to])
+        at, to = self._context.find_begun(peer, request.data[start : request.metadata_to])
         if at >= 0:
             return start + at, start + to
-        gathering = request.gathering
-        self._desk.wait(gathering if gathering is not None else self._desk.gather(peer, frame))  # in vain
+        reassembly = request.reassembly
+        self._context.wait(reassembly if reassembly is not None else self._context.gather(peer, frame))  # in vain
         return at, 0
 
-    def _await_all(self, peer: Peer, frame: FrameCursor, request: Request, gathering: Gathering) -> None:
+    def _await_all(self, peer: Peer, frame: FrameCursor, request: Request, reassembly: Reassembly) -> None:
         """A request that was held until its ADDRESS was there cannot go on in pieces."""
-        gathering.needs_whole = True
-        if gathering.is_whole:
+        reassembly.needs_whole = True
+        if reassembly.is_whole:
             self.handle(peer, frame, request)
         else:
-            self._desk.wait(gathering)
+            self._context.wait(reassembly)
 
     def _is_busy(self, peer: Peer, frame: FrameCursor, route: Route) -> bool:
         """The route has as many request/responses as it may have, or as this link may have there: one more is refused.
@@ -764,7 +769,7 @@ class Relays:
         A link is one caller: who asks behind it is not known here, but where they are connected. D-68
         """
         load = route.load
-        why = self._desk.monopoly_of(peer, load, frame.now)
+        why = self._context.monopoly_of(peer, load, frame.now)
         limit = load.service.policy.max_in_flight_per_route
         if limit and load.awaited_n >= limit:
             text = f"the route {route.id_text} has {load.awaited_n} requests in flight, {load.limit_text}"
@@ -777,7 +782,7 @@ class Relays:
         """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
         server.feed()
         if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:  # nobody could be told
-            self._desk.drops.add(route.service)
+            self._context.drops.add(route.service)
         limit = f"the limit for requests of other brokers is {self._full_bytes} (half of limits.max_pending_bytes)"
         text = f"{server.pending_bytes} bytes wait for {_name_of(server, route)}, {limit}"
         self._refuse(peer, frame, "", Refusal("over-limit", text))
@@ -785,8 +790,8 @@ class Relays:
     def _refuse(self, peer: Peer, frame: FrameCursor, reason: str, refusal: Refusal) -> None:
         """Refuses a request of another broker; `reason` as it is counted, empty: it is not."""
         if reason:
-            self.hops.refuse(reason, peer.name, refusal.message)
-        self._desk.refuse(peer, frame.stream_id, frame.kind, None, refusal)
+            self.annotations.refuse(reason, peer.name, refusal.message)
+        self._context.refuse(peer, frame.stream_id, frame.kind, None, refusal)
 
 
 def _name_of(server: Peer, route: Route) -> str:

@@ -29,7 +29,7 @@ AGAIN: Final[tuple[bytes, ...]] = (*STALE, b"no-lease:", b"draining:", b"over-li
 _TEXT_AT: Final = 10  # of an ERROR: behind header and code
 
 
-class Retriable(Splice):
+class RetryableSplice(Splice):
     """A unicast or shard request on its way to another broker, kept for a second try until the first answer."""
 
     __slots__ = ("_cost_bytes", "_flags", "_kept", "_metadata_bytes", "_n", "_tries", "generation", "more_n", "target")
@@ -107,7 +107,7 @@ class Retriable(Splice):
 class Tries:
     """Who decides once more."""
 
-    def try_again(self, splice: Retriable, now: float) -> bool:
+    def try_again(self, splice: RetryableSplice, now: float) -> bool:
         """Sends the request elsewhere, `splice` has left its peers then; False if it cannot: nothing has changed."""
         return False
 

@@ -11,15 +11,15 @@ the call ends. What the caller gets to see of the answers differs by model:
 Branches are those routes that matched when the request came: who joins later is not added. A branch that leaves counts
 as complete, or ends a stream or channel with an error (`multicast_on_leave`, D-14).
 
-What is done for more branches than a turn has room for is a step of the call (`fanouts`); the caller is not listened to
+What is done for more branches than a turn has room for is a step of the call (`steps`); the caller is not listened to
 before it is done. Branches may answer meanwhile. The content of a large frame is cut out once and shared by all.
 """
 
 from typing import Final
 
-from broker.forwarding.interbroker.copies import Copy
+from broker.forwarding.interbroker.copies import LinkBranch
 from broker.forwarding.multicast.branch import Branch, Trunk
-from broker.forwarding.multicast.steps import Fanout, Fanouts, Step
+from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
@@ -47,7 +47,7 @@ from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import Timer
 
 
-class Multicast(Trunk):
+class MulticastCall(Trunk):
     """The branches and the end of the call; alone it is a fire-and-forget. In the caller's table only."""
 
     __slots__ = (
@@ -56,8 +56,8 @@ class Multicast(Trunk):
         "_body",
         "_body_of",
         "_completes",
-        "_fanout",
-        "_fanouts",
+        "_steps",
+        "_queue",
         "_items_in",
         "_items_out",
         "_opened_at",
@@ -76,7 +76,7 @@ class Multicast(Trunk):
         "timer",
     )
 
-    def __init__(self, fanouts: Fanouts, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         self.caller: Final = caller
         self.caller_id: Final = caller_id
         self.flow = flow  # where it is counted; another one of the same kind when the broker ends it
@@ -89,15 +89,15 @@ class Multicast(Trunk):
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self._opened_at: Final = now
         self._opened_n = 0  # branches, ever
-        self.order = 0  # see `Desk.order`
+        self.order = 0  # see `RequestContext.order`
         self.routes_n = 0  # that it goes to, of other brokers, too
         self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
         self._items_in = 0
         self._items_out = 0
         self._bytes_in = 0
         self._bytes_out = 0
-        self._fanouts: Final = fanouts
-        self._fanout: Fanout | None = None  # None until something must be done in steps
+        self._queue: Final = queue
+        self._steps: CallSteps | None = None  # None until something must be done in steps
         self._body = b""  # content of the large frame that is being passed on, and
         self._body_of = b""  # the bytes that it stands in
 
@@ -108,14 +108,14 @@ class Multicast(Trunk):
 
     def may_at_once(self, branches_n: int, now: float) -> bool:
         """So many branches may be served at once; else by a step (`add_step`), which comes behind all others."""
-        if self._fanout is not None and self._fanout.steps:
+        if self._steps is not None and self._steps.steps:
             return False
-        return self._fanouts.may(branches_n, now)
+        return self._queue.may(branches_n, now)
 
     def add_step(self, step: Step) -> None:
-        if self._fanout is None:
-            self._fanout = Fanout(self.caller)
-        self._fanouts.add(self._fanout, step)
+        if self._steps is None:
+            self._steps = CallSteps(self.caller)
+        self._queue.add(self._steps, step)
 
     def enter(self, flags: int, size: int) -> None:
         """Takes its place in the caller's table, before the first branch opens."""
@@ -136,7 +136,7 @@ class Multicast(Trunk):
 
     def open_copy(self, server: Peer, frame: FrameCursor) -> None:
         """Begins the request at another broker, for all routes behind this link."""
-        self._enter_branch(Copy(self, self._opened_n, server, self.caller_done), frame)
+        self._enter_branch(LinkBranch(self, self._opened_n, server, self.caller_done), frame)
 
     def _enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
         self._opened_n += 1
@@ -359,7 +359,7 @@ class Passing(Step):
 
     __slots__ = ("_branches", "_call", "_completes", "_cursor", "_done_n", "_raw")
 
-    def __init__(self, call: Multicast, raw: bytes, completes: bool) -> None:
+    def __init__(self, call: MulticastCall, raw: bytes, completes: bool) -> None:
         self._call: Final = call
         self._raw: Final = raw
         self._completes: Final = completes
@@ -393,7 +393,7 @@ class Leaving(Step):
 
     __slots__ = ("_branches", "_call", "_cancels", "_done_n", "_error")
 
-    def __init__(self, call: Multicast, branches: list[Branch], cancels: bool, error: bytes) -> None:
+    def __init__(self, call: MulticastCall, branches: list[Branch], cancels: bool, error: bytes) -> None:
         self._call: Final = call
         self._branches: Final = branches
         self._cancels: Final = cancels

@@ -1,17 +1,17 @@
-"""Steps that begin a multicast at more routes than a turn has room for: see `fanouts`."""
+"""Steps that begin a multicast at more routes than a turn has room for: see `steps`."""
 
 from typing import Final
 
-from broker.forwarding.multicast.call import Multicast
+from broker.forwarding.multicast.call import MulticastCall
 from broker.forwarding.multicast.steps import Step
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import Gathering
-from broker.forwarding.request import Desk
+from broker.forwarding.reassembly import Reassembly
+from broker.forwarding.request import RequestContext
 from broker.routing.table import Route
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
-class Part:
+class BranchRequest:
     """What one branch is sent."""
 
     __slots__ = ("raw", "route", "server")
@@ -32,16 +32,21 @@ class Part:
 class Opening(Step):
     """The branches of a call."""
 
-    __slots__ = ("_call", "_cursor", "_desk", "_done_n", "_gathering", "_is_merged", "_parts")
+    __slots__ = ("_call", "_cursor", "_context", "_done_n", "_gathering", "_is_merged", "_parts")
 
     def __init__(
-        self, desk: Desk, call: Multicast, parts: list[Part], gathering: Gathering | None, is_merged: bool
+        self,
+        context: RequestContext,
+        call: MulticastCall,
+        parts: list[BranchRequest],
+        reassembly: Reassembly | None,
+        is_merged: bool,
     ) -> None:
-        """`gathering`: what was held behind the first frame, and `is_merged`: see `Desk.replay`."""
-        self._desk: Final = desk
+        """`reassembly`: what was held behind the first frame, and `is_merged`: see `RequestContext.replay`."""
+        self._context: Final = context
         self._call: Final = call
         self._parts: Final = parts
-        self._gathering: Final = gathering
+        self._gathering: Final = reassembly
         self._is_merged: Final = is_merged
         self._cursor: Final = FrameCursor(False)
         self._done_n = 0
@@ -64,7 +69,7 @@ class Opening(Step):
         if not parts:
             call.opened(now)
             if self._gathering is not None:
-                self._desk.replay(call.caller, call.caller_id, self._gathering, self._is_merged, now)
+                self._context.replay(call.caller, call.caller_id, self._gathering, self._is_merged, now)
         return len(parts)
 
 
@@ -73,7 +78,7 @@ class Pushing(Step):
 
     __slots__ = ("_done_n", "_parts")
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[BranchRequest]) -> None:
         self._parts: Final = parts
         self._done_n = 0
 
