@@ -123,6 +123,7 @@ class Core(Ends):
         "_dirty",
         "_fanouts",
         "_fed",
+        "_decisions",
         "_feedings",
         "_flow_at",
         "_flow_at_ms",
@@ -184,6 +185,7 @@ class Core(Ends):
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.steps
         self._feedings: Final = self.engine.congested_requests
+        self._decisions: Final = self.engine.decisions
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.request_log)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -312,6 +314,8 @@ class Core(Ends):
                     pass
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
+                    if self._decisions:
+                        engine.carry_out()
                 else:
                     if self._fed:
                         self._pause(peer)  # for what it has asked as a caller
@@ -685,6 +689,7 @@ class Core(Ends):
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
+            self.engine.carry_out()
             timed = self.engine.timers.take_due(now)
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
@@ -1077,6 +1082,7 @@ class Core(Ends):
                 continue  # another stream's end took it along
             if stream_id & 1 == peer.begins:
                 stream.caller_lost(now)
+                self.engine.carry_out()
             else:
                 del peer.streams[stream_id]
                 stream.route_lost(stream_id, peer, now)

@@ -18,7 +18,7 @@ from broker.forwarding.multicast.openings import BranchRequest, Opening, Pushing
 from broker.forwarding.multicast.steps import CallSteps
 from broker.forwarding.peer import Peer
 from broker.forwarding.pending import PendingRequests
-from broker.forwarding.reassembly import Reassembly
+from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
 from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import COMPLETED
@@ -100,7 +100,7 @@ class Engine(RequestContext):
         self.ingress: Final = Ingress(self, self.annotations, self.fanout)
         self.breakers: Final = Breakers(query.services)
         self.pending: Final = PendingRequests(
-            self,
+            self.decisions,
             self.timers,
             settings.max_waiting,
             settings.max_waiting_per_connection,
@@ -184,19 +184,29 @@ class Engine(RequestContext):
         else:
             self.refuse(peer, frame.stream_id, frame.kind, None, self.no_address(peer, at))
 
-    def gathered(self, reassembly: Reassembly, frame: FrameCursor) -> None:
-        """Another fragment of a request whose ADDRESS was not whole."""
-        reassembly.leave()
-        reassembly.hold(frame)
-        self._ask(reassembly, frame.now)
+    def carry_out(self) -> None:
+        """Does what was decided about held requests since the last call: to be called when a stream has had its say."""
+        for decision in self.decisions:
+            held = decision.held
+            target = decision.target
+            if decision.kind == LOOK_AGAIN:
+                self._ask(held, decision.at)
+            elif decision.kind == COUNT:
+                self._count_unrouted(held, target, decision.outcome, decision.at)
+            elif decision.kind == REFUSE_CUT:
+                self._refuse_cut(held, decision.at)
+            else:
+                assert target is not None  # it waited for its routes
+                self._refuse_pending(held, target, decision.word, decision.at)
+        self.decisions.clear()
 
-    def given_up(self, reassembly: Reassembly, target: Target | None, outcome: int, now: float) -> None:
+    def _count_unrouted(self, reassembly: Reassembly, target: Target | None, outcome: int, now: float) -> None:
         """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
         latency_us = int((now - reassembly.opened_at) * 1e6)
         flow = self.unrouted(reassembly.caller, reassembly.kind, target, "")
         flow.count(outcome, latency_us, 0, 0, reassembly.held_bytes, 0, reassembly.opened_at, 0, 0)
 
-    def gathered_in_vain(self, reassembly: Reassembly, now: float) -> None:
+    def _refuse_cut(self, reassembly: Reassembly, now: float) -> None:
         """The caller's deadline passed while the rest of the metadata did not come."""
         waited_s = now - reassembly.opened_at
         text = f"the metadata of the request has not come whole within {waited_s:.3f} s"
@@ -204,7 +214,7 @@ class Engine(RequestContext):
         self.order = 0
         self.refuse(reassembly.caller, reassembly.caller_id, reassembly.kind, reassembly.target, refusal, now)
 
-    def waited_in_vain(self, reassembly: Reassembly, target: Target, word: str, now: float) -> None:
+    def _refuse_pending(self, reassembly: Reassembly, target: Target, word: str, now: float) -> None:
         """No route came in time for a request that waited, or more of it came than is held."""
         peer = reassembly.caller
         waited_s = now - reassembly.opened_at

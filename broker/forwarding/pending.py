@@ -10,7 +10,7 @@ they came. Bounded in number, per connection and in bytes.
 from typing import Final
 
 from broker.forwarding.peer import Stream
-from broker.forwarding.reassembly import Asks, Reassembly
+from broker.forwarding.reassembly import COUNT, REFUSE_PENDING, Decision, Reassembly
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.table import Route
@@ -72,7 +72,7 @@ class PendingRequests:
     """All requests of one broker that wait."""
 
     __slots__ = (
-        "_asks",
+        "_decisions",
         "_by_number",
         "_by_token",
         "_looked_to",
@@ -86,8 +86,15 @@ class PendingRequests:
         "waited_n",
     )
 
-    def __init__(self, asks: Asks, timers: Timers, max_waiting: int, max_per_connection: int, max_bytes: int) -> None:
-        self._asks: Final = asks
+    def __init__(
+        self,
+        decisions: list[Decision],
+        timers: Timers,
+        max_waiting: int,
+        max_per_connection: int,
+        max_bytes: int,
+    ) -> None:
+        self._decisions: Final = decisions  # the engine's
         self._timers: Final = timers
         self._max: Final = max_waiting
         self._max_per_peer: Final = max_per_connection
@@ -180,12 +187,13 @@ class PendingRequests:
     def give_up(self, waiter: PendingRequest, outcome: int, now: float) -> None:
         """Its caller does not want it any more."""
         self.leave(waiter)
-        self._asks.given_up(waiter.held, waiter.target, outcome, now)
+        self._decisions.append(Decision(COUNT, waiter.held, waiter.target, now, outcome))
 
     def run_out(self, waiter: PendingRequest, now: float) -> None:
         """Its time is up."""
         self.leave(waiter)
-        self._asks.waited_in_vain(waiter.held, waiter.target, "deadline" if waiter.is_urgent else "no-route", now)
+        word = "deadline" if waiter.is_urgent else "no-route"
+        self._decisions.append(Decision(REFUSE_PENDING, waiter.held, waiter.target, now, word=word))
 
     def hold_more(self, waiter: PendingRequest, frame: FrameCursor) -> None:
         """Another fragment of it; behind its last one only a channel has more to say."""
@@ -196,7 +204,7 @@ class PendingRequests:
         cost = size + FRAME_COST
         if waiter.caller.waiting_bytes + cost > self._max_bytes or held.is_crowded:
             self.leave(waiter)
-            self._asks.waited_in_vain(waiter.held, waiter.target, "over-limit", frame.now)
+            self._decisions.append(Decision(REFUSE_PENDING, held, waiter.target, frame.now, word="over-limit"))
             return
         if held.is_over:
             held.hold_later(frame)

@@ -11,7 +11,7 @@ from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.mime_translation import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import MAX_FRAMES, Asks, Reassembly
+from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import REJECTED, Flow, FlowTable
 from broker.forwarding.traffic.request_log import RequestLog
@@ -88,7 +88,7 @@ class CongestedRequest:
         self.route: Final = route  # None: the caller is a link, and has sent a copy for several
 
 
-class RequestContext(Asks):
+class RequestContext:
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
     __slots__ = (
@@ -96,6 +96,7 @@ class RequestContext(Asks):
         "drops",
         "steps",
         "congested_requests",
+        "decisions",
         "flows",
         "lost_entries_n",
         "mime_pairs",
@@ -115,6 +116,7 @@ class RequestContext(Asks):
         self.drops: Final = Drops()
         # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
         self.congested_requests: Final[list[CongestedRequest]] = []
+        self.decisions: Final[list[Decision]] = []  # about held requests: the engine empties it after each frame
         self.steps: Final = StepQueue()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0
@@ -211,7 +213,7 @@ class RequestContext(Asks):
 
     def gather(self, peer: Peer, frame: FrameCursor) -> Reassembly:
         """Holds the first frame of a request until more is known."""
-        reassembly = Reassembly(peer, frame.stream_id, frame.kind, self, frame.now)
+        reassembly = Reassembly(peer, frame.stream_id, frame.kind, self.decisions, frame.now)
         reassembly.hold(frame)
         return reassembly
 
