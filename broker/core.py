@@ -134,6 +134,7 @@ class Core(Ends):
         "_last_ends",
         "_refused",
         "_relays",
+        "_retries",
         "_small_bytes",
         "_snapshots",
         "_suspects",
@@ -186,6 +187,7 @@ class Core(Ends):
         self._fanouts: Final = self.engine.steps
         self._feedings: Final = self.engine.congested_requests
         self._decisions: Final = self.engine.decisions
+        self._retries: Final = self.engine.retries
         self._diary: Final = Diary(now, at_ms, self.query, self.engine.request_log)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -320,6 +322,8 @@ class Core(Ends):
                     if self._fed:
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
+                    if self._retries:
+                        engine.retry(frame)
                     if self._fed:  # its answer let something go on that had waited
                         self._let_be(now)
             else:

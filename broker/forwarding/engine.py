@@ -10,8 +10,9 @@ from typing import Final
 from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.egress import Egress
 from broker.forwarding.interbroker.fanout import LinkFanout
-from broker.forwarding.interbroker.ingress import Ingress
+from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.multicast.models import open_multicast
 from broker.forwarding.multicast.openings import BranchRequest, Opening, Pushing
@@ -35,6 +36,7 @@ from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
     IGNORE,
+    MAX_N,
     METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
@@ -43,6 +45,7 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_STREAM,
     encode_metadata_push,
     encode_payload,
+    encode_request_n,
     initial_n,
     request_parts,
 )
@@ -158,12 +161,16 @@ class Engine(RequestContext):
             self._route(peer, frame, request, target)
             return ""
         self.extra_n += WALK_N
-        if metadata.find(ANNOTATIONS_MIME) < 0 or not self.ingress.stops(peer, frame, request):
-            self.begin(peer, frame, request)
+        verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
+        if verdict == PASSES:
+            self._begin(peer, frame, request)
+        elif verdict == STRIP:
+            self._begin(peer, self.ingress.strip(frame, request), request)
         self.extra_n += MISS_N * (self.query.misses - misses)
         return ""
 
-    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+    def _begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
         data = request.data
         metadata_at = request.metadata_at
         metadata_to = request.metadata_to
@@ -199,6 +206,28 @@ class Engine(RequestContext):
                 assert target is not None  # it waited for its routes
                 self._refuse_pending(held, target, decision.word, decision.at)
         self.decisions.clear()
+
+    def retry(self, frame: FrameCursor) -> None:
+        """Decides once more upon requests that other brokers refuse (D-50), or passes their ERROR `frame` on."""
+        for splice in self.retries:
+            route = self.egress.choose_again(splice, frame.now)
+            if route is None:
+                splice.fail(frame)
+            else:
+                self._send_again(splice, route, frame.now)
+        self.retries.clear()
+
+    def _send_again(self, splice: RetryableSplice, route: Route, now: float) -> None:
+        self.order = self.query.choices
+        peer = splice.caller
+        caller_id = splice.caller_id
+        more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
+        frame = self.cursor(splice.give_up(now), now)
+        request = self.egress.request_again(splice, frame)
+        self.give(peer, frame, request, splice.target, route)
+        stream = peer.streams.get(caller_id)
+        if more_n and stream is not None:
+            stream.from_caller(self.cursor(encode_request_n(caller_id, more_n), now))
 
     def _count_unrouted(self, reassembly: Reassembly, target: Target | None, outcome: int, now: float) -> None:
         """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
@@ -269,12 +298,15 @@ class Engine(RequestContext):
         elif not self._is_addressed_only(peer, frame, at, to):
             text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
             self.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
-        elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.ingress.stops(
-            peer, frame, request
-        ):
-            request.address_at = at
-            request.address_to = to
-            self._push(peer, frame, request)
+        else:
+            has_name = frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) >= 0
+            verdict = self.ingress.admit(peer, frame, request) if has_name else PASSES
+            if verdict == PASSES:
+                request.address_at = at
+                request.address_to = to
+                self._push(peer, frame, request)
+            elif verdict == STRIP:
+                self._begin_push(peer, self.ingress.strip(frame, request), request)
 
     def _is_addressed_only(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
         """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
@@ -292,7 +324,8 @@ class Engine(RequestContext):
                 return False
         return True
 
-    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+    def _begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
         at, to = self.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
         if at < 0:
             self.refuse(peer, 0, METADATA_PUSH, None, self.no_address(peer, at))
@@ -417,7 +450,10 @@ class Engine(RequestContext):
                 self.wait(reassembly)  # in vain: there is no room
                 return
         frame = self.cursor(reassembly.frames[0], now)
-        if metadata.find(ANNOTATIONS_MIME) >= 0 and self.ingress.stops(peer, frame, request):
+        verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
+        if verdict != PASSES:
+            if verdict == STRIP:
+                self._begin(peer, self.ingress.strip(frame, request), request)
             return
         if at < 0:
             self.refuse(peer, reassembly.caller_id, reassembly.kind, None, self.no_address(peer, at))
@@ -465,6 +501,7 @@ class Engine(RequestContext):
         return None
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
+        """Gives the request to a route of this broker or of another one."""
         owner = route.owner
         if isinstance(owner, Peer):
             server = owner

@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.events import NO_KEY
 from broker.forwarding.drops import Drops
+from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.mime_translation import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.forwarding.multicast.steps import StepQueue
@@ -105,6 +106,7 @@ class RequestContext:
         "query",
         "settings",
         "request_log",
+        "retries",
         "timers",
     )
 
@@ -117,6 +119,7 @@ class RequestContext:
         # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
         self.congested_requests: Final[list[CongestedRequest]] = []
         self.decisions: Final[list[Decision]] = []  # about held requests: the engine empties it after each frame
+        self.retries: Final[list[RetryableSplice]] = []  # refused by other brokers: emptied likewise
         self.steps: Final = StepQueue()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0
@@ -125,15 +128,6 @@ class RequestContext:
         self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
         self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
-
-    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
-
-    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
-
-    def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
-        """Gives the request to a route of this broker or of another one."""
 
     def set_mimes(self, peer: Peer, setup: Setup) -> None:
         """The peer has the pair of mime types of its SETUP, until `forget_mimes`."""

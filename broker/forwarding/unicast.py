@@ -194,12 +194,8 @@ class Splice(Stream):
                 if self.caller_done or self.model == REQUEST_STREAM:
                     self.finish(COMPLETED, GOOD, frame.now)
         elif kind == ERROR:
-            if self.is_tried_again(frame):
-                return
-            self._bytes_out += frame.end - frame.start
-            if self.model != REQUEST_FNF:
-                self.caller.forward(frame, self.caller_id)
-            self.finish(FAILED, verdict_of(frame), frame.now)
+            if not self.is_retried(frame):
+                self.fail(frame)
         elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
             self.answered()
             if is_request_n(frame):
@@ -223,9 +219,16 @@ class Splice(Stream):
         """The route has sent something though nothing was expected, or for the first time: it goes on."""
         return False
 
-    def is_tried_again(self, frame: FrameCursor) -> bool:
-        """The ERROR of the route is not the caller's: the request has gone elsewhere."""
+    def is_retried(self, frame: FrameCursor) -> bool:
+        """The request may go elsewhere: the engine decides whether it does, or its caller gets the ERROR (`fail`)."""
         return False
+
+    def fail(self, frame: FrameCursor) -> None:
+        """The route has answered with this ERROR."""
+        self._bytes_out += frame.end - frame.start
+        if self.model != REQUEST_FNF:
+            self.caller.forward(frame, self.caller_id)
+        self.finish(FAILED, verdict_of(frame), frame.now)
 
     def caller_lost(self, now: float) -> None:
         self.server.send(encode_cancel(self.route_id))

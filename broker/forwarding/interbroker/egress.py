@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.forwarding.interbroker.annotations import RouterAnnotations, entry_head, is_like_ours
 from broker.forwarding.interbroker.remote import Remote
-from broker.forwarding.interbroker.retry import RetryableSplice, Tries
+from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_translation import COMPOSITE
 from broker.forwarding.peer import Peer
@@ -17,14 +17,12 @@ from broker.routing.targets import Target
 from rsocket_wire.errors import Refusal
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
-    MAX_N,
     METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    encode_request_n,
     request_parts,
 )
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
@@ -32,7 +30,7 @@ from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.wire.frames import SHARD
 
 
-class Egress(Tries):
+class Egress:
     """The requests of one broker's clients that go to other brokers."""
 
     __slots__ = ("_again", "_context", "_annotations", "_max_waiting_bytes")
@@ -93,7 +91,7 @@ class Egress(Tries):
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, began_at)
         else:
             kept = RetryableSplice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            kept.keep(frame, rest, to - at, target, self)
+            kept.keep(frame, rest, to - at, target, context.retries)
             splice = kept
         splice.order = context.order
         splice.open_rewritten(frame, prefix, rest, to - at)
@@ -141,41 +139,39 @@ class Egress(Tries):
             route.load.take()
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.order, 1)
 
-    def try_again(self, splice: RetryableSplice, now: float) -> bool:
-        """A decision of ours did not hold: another one, without the route that it fell on. D-50"""
+    def choose_again(self, splice: RetryableSplice, now: float) -> Route | None:
+        """Another route for a request of which the first one did not hold (D-50); None: there is none."""
         context = self._context
         target = splice.target
         peer = splice.caller
         context.query.refresh(target)
         if target.refusal is not None:
-            return False
+            return None
         if target.routing == SHARD and target.generation == splice.generation:
-            return False  # nobody else owns the key, as far as this broker knows
+            return None  # nobody else owns the key, as far as this broker knows
         barred = Slots()
         if splice.route.slot >= 0:
             barred.add(splice.route.slot)
         route = context.query.choose_besides(target, barred, peer.zone, peer.origin, now)
         if route is None:
-            return False
+            return None
         is_watched = splice.model == REQUEST_RESPONSE and route.load.is_watched
         if is_watched and context.monopoly_of(peer, route.load, now) is not None:
-            return False
-        context.order = context.query.choices
-        caller_id = splice.caller_id
-        more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
-        frame = context.cursor(splice.give_up(now), now)
+            return None
+        return route
+
+    def request_again(self, splice: RetryableSplice, frame: FrameCursor) -> Request:
+        """The request of a splice that was given up, in its frame."""
+        context = self._context
         self._annotations.retried_n += 1
         request = self._again
-        request.mimes = peer.mimes
+        request.mimes = splice.caller.mimes
         context.locate(frame, request)
         # It was found before, so it is found again.
         request.address_at, request.address_to = context.find_address(
-            peer, frame.data, request.metadata_at, request.metadata_to, False
+            splice.caller, frame.data, request.metadata_at, request.metadata_to, False
         )
         timer = splice.timer
-        request.began_at = timer.at - target.deadline_ms / 1000.0 if timer is not None else splice.opened_at
-        context.give(peer, frame, request, target, route)
-        stream = peer.streams.get(caller_id)
-        if more_n and stream is not None:
-            stream.from_caller(context.cursor(encode_request_n(caller_id, more_n), now))
-        return True
+        deadline_s = splice.target.deadline_ms / 1000.0
+        request.began_at = timer.at - deadline_s if timer is not None else splice.opened_at
+        return request

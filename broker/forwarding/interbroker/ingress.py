@@ -57,6 +57,11 @@ from rsocket_wire.wire.ints import u24_at
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
     from mypy_extensions import i64
 
+# What becomes of a request with annotations of a client:
+PASSES: Final = 0  # it has none
+STRIP: Final = 1  # it goes on without them
+DONE: Final = 2  # it was refused, or waits, or has gone on
+
 MAX_CALLER_MIMES: Final = 4096  # pairs of mime types of callers at other brokers that are remembered
 
 _BREAKS_OFF: Final = "the composite metadata of the request breaks off"
@@ -98,29 +103,28 @@ class Ingress:
 
     # From clients
 
-    def stops(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
-        """A client's metadata has the name of annotations in it: True when the request is dealt with, because they are
-        there. `annotations_from_clients` says how.
+    def admit(self, peer: Peer, frame: FrameCursor, request: Request) -> int:
+        """What becomes of a client's request that has the name of annotations in its metadata: PASSES when none are
+        there, STRIP when they are to be taken out first, else DONE. `annotations_from_clients` decides.
         """
         context = self._context
         if context.mimes[peer.mimes].kind != COMPOSITE:
-            return False
+            return PASSES
         if find_section(request.data, request.metadata_at, request.metadata_to)[0] < 0:
-            return False
+            return PASSES
         policy = context.settings.annotations_from_clients
         if policy == "reject":
             text = "router annotations are not accepted from clients"
             self._refuse(peer, frame, "from-client", Refusal(WORD, text))
         elif not self._waits(peer, frame, request):
-            if policy == "accept":
-                self.handle(peer, frame, request)
-            else:
-                self.annotations.stripped_n += 1
-                self._strip(peer, frame, request)
-        return True
+            if policy != "accept":
+                return STRIP
+            self.handle(peer, frame, request)
+        return DONE
 
-    def _strip(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """Takes the annotations of a client out, and begins anew."""
+    def strip(self, frame: FrameCursor, request: Request) -> FrameCursor:
+        """The first frame of a client's request without annotations, which `request` knows then."""
+        self.annotations.stripped_n += 1
         metadata = without_sections(request.data[request.metadata_at : request.metadata_to])
         reassembly = request.reassembly
         if reassembly is not None:
@@ -130,10 +134,7 @@ class Ingress:
             raw = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
         frame = self._context.cursor(raw, frame.now)
         self._context.locate(frame, request)
-        if frame.kind == METADATA_PUSH:
-            self._context.begin_push(peer, frame, request)
-        else:
-            self._context.begin(peer, frame, request)
+        return frame
 
     # From other brokers
 
