@@ -14,8 +14,7 @@ from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.models import open_multicast
-from broker.forwarding.multicast.openings import BranchRequest, Opening, Pushing
+from broker.forwarding.multicast.opening import BranchRequest, Opening, Pushing, open_multicast
 from broker.forwarding.multicast.steps import CallSteps
 from broker.forwarding.peer import Peer
 from broker.forwarding.pending import PendingRequests

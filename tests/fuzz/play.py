@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord
-from broker.forwarding.multicast.branch import Branch
-from broker.forwarding.multicast.call import MulticastCall
+from broker.forwarding.multicast.call import Branch, MulticastCall
 from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.unicast import Splice
 from broker.routing.policies import Policy

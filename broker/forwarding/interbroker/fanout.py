@@ -1,4 +1,4 @@
-"""Multicast across brokers: who gets a branch, who a copy, and what stands in front of it (D-51).
+"""Multicast over links: which routes get a branch, which links one for many routes, and its annotations (D-51).
 
     b1: caller, route 1     to-override                    b1 ──► route 1
     b2: route 2             broker:b2,b3 on the link       b1 ──► b2 ──► route 2
@@ -17,10 +17,11 @@ from broker.forwarding.interbroker.annotations import (
     is_like_ours,
 )
 from broker.forwarding.interbroker.remote import Remote, is_behind
+from broker.forwarding.interbroker.retry import STALE, is_refused
 from broker.forwarding.interbroker.rewrite import is_streaming, rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.models import open_multicast
-from broker.forwarding.multicast.openings import BranchRequest, Opening, Pushing
+from broker.forwarding.multicast.call import Branch, MulticastCall
+from broker.forwarding.multicast.opening import BranchRequest, Opening, Pushing, open_multicast
 from broker.forwarding.multicast.steps import CallSteps
 from broker.forwarding.peer import Peer
 from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at
@@ -29,6 +30,7 @@ from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import (
+    ERROR,
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -37,6 +39,45 @@ from rsocket_wire.rsocket.frames import (
     request_parts,
 )
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+
+
+class LinkBranch(Branch):
+    """The one branch of a multicast that stands for all its routes behind one link (D-51).
+
+    The broker at the other end makes one stream of what its routes, and those behind it, answer. That it has no such
+    route (any more) is no answer: then the branch has left.
+    """
+
+    __slots__ = ("_broker", "_is_heard")
+
+    def __init__(self, call: MulticastCall, server: Peer) -> None:
+        super().__init__(call, server, None)
+        self._broker: Final = server.link.name if server.link is not None else ""  # no address: callers get to see it
+        self._is_heard = False
+
+    @property
+    def service(self) -> str:
+        return self._broker
+
+    def from_route(self, frame: FrameCursor) -> None:
+        if not self._is_heard:
+            self._is_heard = True
+            if frame.kind == ERROR and is_refused(frame, STALE):
+                self.lost(frame.now)
+                return
+        super().from_route(frame)
+
+
+class LinkRequest(BranchRequest):
+    """What is sent over a link."""
+
+    __slots__ = ()
+
+    def __init__(self, link: Peer, raw: bytes) -> None:
+        super().__init__(link, None, raw)
+
+    def open(self, call: MulticastCall, frame: FrameCursor) -> None:
+        call.enter_branch(LinkBranch(call, self.server), frame)
 
 
 class Group:
@@ -151,9 +192,7 @@ class LinkFanout:
                 annotated = prefix + metadata
             else:
                 annotated = context.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
-            parts.append(
-                BranchRequest(group.hop, None, rewritten(frame, frame.stream_id, request.metadata_to, annotated))
-            )
+            parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, annotated)))
         flow = context.flow(peer, target, None, frame.kind)
         self._open(peer, frame, request, target, flow, parts, routes_n)
 
@@ -177,9 +216,7 @@ class LinkFanout:
                 entry = self._annotations.redirected(section, copy_override(group.names, service))
             except BrokerError:
                 continue  # no room for one more name: too many hops for this copy
-            parts.append(
-                BranchRequest(group.hop, None, rewritten(frame, frame.stream_id, request.metadata_to, entry + rest))
-            )
+            parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, entry + rest)))
         self._open(peer, frame, request, None, self._context.flows.relayed, parts, 0)
 
     # Parts

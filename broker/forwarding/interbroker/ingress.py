@@ -28,7 +28,7 @@ from broker.forwarding.interbroker.fanout import Groups, LinkFanout
 from broker.forwarding.interbroker.remote import Remote, is_behind
 from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.openings import BranchRequest
+from broker.forwarding.multicast.opening import BranchRequest
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.request import CongestedRequest, Request, RequestContext, blocked_of, is_cut

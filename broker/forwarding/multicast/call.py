@@ -17,14 +17,13 @@ before it is done. Branches may answer meanwhile. The content of a large frame i
 
 from typing import Final
 
-from broker.forwarding.interbroker.copies import LinkBranch
-from broker.forwarding.multicast.branch import Branch, Trunk
 from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
+from broker.forwarding.multicast.window import Window
 from broker.forwarding.outbound import LARGE_BYTES
-from broker.forwarding.peer import Peer
+from broker.forwarding.peer import Peer, Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import is_request_n, verdict_of
-from broker.routing.health.loads import Load
+from broker.routing.health.loads import GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
 from rsocket_wire.rsocket.frames import (
@@ -47,7 +46,70 @@ from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import Timer
 
 
-class MulticastCall(Trunk):
+class Branch(Window):
+    """One route's part of the call: a stream of its own, in the table of its route's peer only."""
+
+    __slots__ = (
+        "_call",
+        "granted_n",
+        "is_deaf",
+        "is_done",
+        "is_over",
+        "number",
+        "route",
+        "server",
+        "stream_id",
+        "verdict",
+    )
+
+    def __init__(self, call: "MulticastCall", server: Peer, route: Route | None) -> None:
+        super().__init__()
+        self._call: Final = call
+        self.number: Final = call.opened_n  # among the branches of the call
+        self.server: Final = server
+        self.route: Final = route  # None: it stands for all routes behind a link
+        self.stream_id: Final = server.open_id()
+        self.is_deaf = call.caller_done  # it gets no more of the caller's items
+        self.is_done = False  # it sends no more
+        self.is_over = False  # the call has forgotten it
+        self.verdict = NEITHER  # on the route: how its stream ended
+        self.granted_n = 0  # channel items that it asked of the caller, ever
+
+    def from_route(self, frame: FrameCursor) -> None:
+        if not self._call.is_finished:  # else its CANCEL is on the way
+            self._call.from_branch(self, frame)
+
+    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+        self.lost(now)
+
+    def lost(self, now: float) -> None:
+        """It has ended without a word."""
+        if self._call.is_finished:
+            self._call.drop_branch(self)
+        else:
+            self._call.branch_lost(self, now)
+
+    def shed(self, peer: Peer, text: str, now: float) -> bool:
+        is_unseen = peer.waits_whole(self.stream_id)
+        peer.drop_stream(self.stream_id)
+        if not is_unseen:
+            peer.send(encode_cancel(self.stream_id))
+        self.lost(now)
+        return True
+
+    @property
+    def service(self) -> str:
+        """Whose answer it is, for the caller."""
+        assert self.route is not None  # or it has a name of its own
+        return self.route.service
+
+    def complete(self) -> None:
+        """Its answer is whole."""
+        self.is_done = True
+        self.verdict = GOOD
+
+
+class MulticastCall(Stream):
     """The branches and the end of the call; alone it is a fire-and-forget. In the caller's table only."""
 
     __slots__ = (
@@ -61,7 +123,6 @@ class MulticastCall(Trunk):
         "_items_in",
         "_items_out",
         "_opened_at",
-        "_opened_n",
         "branches",
         "caller",
         "caller_done",
@@ -71,6 +132,7 @@ class MulticastCall(Trunk):
         "is_opening",
         "is_whole",
         "model",
+        "opened_n",
         "order",
         "routes_n",
         "timer",
@@ -88,7 +150,7 @@ class MulticastCall(Trunk):
         self.is_finished = False
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self._opened_at: Final = now
-        self._opened_n = 0  # branches, ever
+        self.opened_n = 0  # branches, ever
         self.order = 0  # see `RequestContext.order`
         self.routes_n = 0  # that it goes to, of other brokers, too
         self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
@@ -132,14 +194,11 @@ class MulticastCall(Trunk):
     def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
         """Begins the request at one route; `frame` is readable for it (see `translate`)."""
         route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
-        self._enter_branch(Branch(self, self._opened_n, server, route, self.caller_done), frame)
+        self.enter_branch(Branch(self, server, route), frame)
 
-    def open_copy(self, server: Peer, frame: FrameCursor) -> None:
-        """Begins the request at another broker, for all routes behind this link."""
-        self._enter_branch(LinkBranch(self, self._opened_n, server, self.caller_done), frame)
-
-    def _enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
-        self._opened_n += 1
+    def enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        """Begins the request at a new branch."""
+        self.opened_n += 1
         self.branches[branch.number] = branch
         branch.server.streams[branch.stream_id] = branch
         self.first_frame(branch, frame)

@@ -15,10 +15,10 @@ or is lost; when nobody listens the caller is told once to send no more.
 from collections import deque
 from typing import Final
 
-from broker.forwarding.multicast.branch import PIECE_BYTES, Branch
-from broker.forwarding.multicast.call import is_item
+from broker.forwarding.multicast.call import Branch, is_item
 from broker.forwarding.multicast.merge import Merge
 from broker.forwarding.multicast.steps import StepQueue
+from broker.forwarding.multicast.window import PIECE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import FAILED, Flow
 from broker.forwarding.unicast import is_request_n

@@ -7,8 +7,7 @@ decides, and fragments pass as they come: only one branch is left then, so they 
 
 from typing import Final
 
-from broker.forwarding.multicast.branch import Branch
-from broker.forwarding.multicast.call import MulticastCall, is_item
+from broker.forwarding.multicast.call import Branch, MulticastCall, is_item
 from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import COMPLETED, FAILED, ROUTE_LOST, Flow

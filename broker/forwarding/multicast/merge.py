@@ -22,9 +22,9 @@ yet, and of what was asked for within N nothing has to wait.
 from collections import deque
 from typing import Final
 
-from broker.forwarding.multicast.branch import PIECE_BYTES, Branch
-from broker.forwarding.multicast.call import MulticastCall
+from broker.forwarding.multicast.call import Branch, MulticastCall
 from broker.forwarding.multicast.steps import Step, StepQueue
+from broker.forwarding.multicast.window import PIECE_BYTES
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import COMPLETED, FAILED, ROUTE_LOST, Flow

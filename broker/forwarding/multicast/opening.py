@@ -1,13 +1,21 @@
-"""Steps that begin a multicast at more routes than a turn has room for: see `steps`."""
+"""How a multicast begins: which kind of call serves a model, and the first frames of its branches.
+
+To more routes than a turn has room for the first frames go in several turns, see `steps`.
+"""
 
 from typing import Final
 
 from broker.forwarding.multicast.call import MulticastCall
-from broker.forwarding.multicast.steps import Step
+from broker.forwarding.multicast.channel import Channel
+from broker.forwarding.multicast.first_answer import FirstAnswer
+from broker.forwarding.multicast.merge import Merge
+from broker.forwarding.multicast.steps import Step, StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.request import RequestContext
+from broker.forwarding.traffic.flows import Flow
 from broker.routing.table import Route
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
@@ -18,7 +26,7 @@ class BranchRequest:
 
     def __init__(self, server: Peer, route: Route | None, raw: bytes) -> None:
         self.server: Final = server
-        self.route: Final = route  # None: a copy
+        self.route: Final = route  # None: it is for all routes behind a link
         self.raw: Final = raw  # the whole first frame, with any stream id; the same bytes for all who can read them
 
     @property
@@ -28,11 +36,16 @@ class BranchRequest:
             return False
         return not self.server.is_ending and not self.server.is_lost
 
+    def open(self, call: MulticastCall, frame: FrameCursor) -> None:
+        """Opens the branch with this first frame, which is `raw`."""
+        assert self.route is not None  # or it is the request of a link
+        call.open_branch(self.server, self.route, frame)
+
 
 class Opening(Step):
     """The branches of a call."""
 
-    __slots__ = ("_call", "_cursor", "_context", "_done_n", "_gathering", "_is_merged", "_parts")
+    __slots__ = ("_call", "_cursor", "_context", "_done_n", "_reassembly", "_is_merged", "_parts")
 
     def __init__(
         self,
@@ -46,7 +59,7 @@ class Opening(Step):
         self._context: Final = context
         self._call: Final = call
         self._parts: Final = parts
-        self._gathering: Final = reassembly
+        self._reassembly: Final = reassembly
         self._is_merged: Final = is_merged
         self._cursor: Final = FrameCursor(False)
         self._done_n = 0
@@ -62,14 +75,11 @@ class Opening(Step):
                 continue
             self._cursor.feed(part.raw, now)
             self._cursor.advance()
-            if part.route is not None:
-                call.open_branch(part.server, part.route, self._cursor)
-            else:
-                call.open_copy(part.server, self._cursor)
+            part.open(call, self._cursor)
         if not parts:
             call.opened(now)
-            if self._gathering is not None:
-                self._context.replay(call.caller, call.caller_id, self._gathering, self._is_merged, now)
+            if self._reassembly is not None:
+                self._context.replay(call.caller, call.caller_id, self._reassembly, self._is_merged, now)
         return len(parts)
 
 
@@ -91,3 +101,23 @@ class Pushing(Step):
                 if part.route is not None:
                     part.route.load.requests += 1  # no lease speaks of pushes
         return len(parts)
+
+
+def open_multicast(
+    queue: StepQueue,
+    caller: Peer,
+    caller_id: int,
+    flow: Flow,
+    model: int,
+    now: float,
+    credit_n: int,
+    branches_n: int,
+) -> MulticastCall:
+    """The call for an interaction model: `credit_n` of a stream or channel, for `branches_n` branches, one at least."""
+    if model == REQUEST_RESPONSE:
+        return FirstAnswer(queue, caller, caller_id, flow, model, now)
+    if model == REQUEST_STREAM:
+        return Merge(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
+    if model == REQUEST_CHANNEL:
+        return Channel(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
+    return MulticastCall(queue, caller, caller_id, flow, model, now)
