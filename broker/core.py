@@ -529,7 +529,7 @@ class Core(Ends):
             self._count_dropped(peer)
             return True
         stream = peer.streams.get(stream_id)
-        if stream is not None and stream.shed(peer, text, now):
+        if stream is not None and stream.shed(text, now):
             return True
         if stream_id & 1 == peer.begins:  # the rest of an answer that has come whole
             if peer.held_of(stream_id) <= SMALL_BYTES:
@@ -1089,7 +1089,7 @@ class Core(Ends):
                 self.engine.carry_out()
             else:
                 del peer.streams[stream_id]
-                stream.route_lost(stream_id, peer, now)
+                stream.route_lost(now)
         self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
             uptime_ms = max(0, at_ms - peer.connected_at_ms)

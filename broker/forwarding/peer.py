@@ -12,6 +12,7 @@ from broker.forwarding.interbroker.link import Link
 from broker.forwarding.lease_grants import LeaseGrants
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
+from broker.forwarding.stream import HeldCredit, Stream
 from broker.forwarding.traffic.flows import Flow
 from broker.routing.health.loads import Load
 from broker.routing.targets import Target
@@ -30,7 +31,6 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Session
-from rsocket_wire.timers import Timed
 from rsocket_wire.wire.ints import u32_at, u32_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs. See `forward`
@@ -41,43 +41,6 @@ MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a s
 MAX_HELD_CREDIT: Final = 64  # entries of streams that have ended, before they are looked for
 _ALL_BYTES: Final = 1 << 62  # room without a bound
 _HEADER_BYTES: Final = 6  # stream id, type and flags
-
-
-class Stream(Timed):
-    """One stream of one or two peers, as the peers' tables of streams see it. What it has no use for, it ignores."""
-
-    def from_caller(self, frame: FrameCursor) -> None:
-        """A frame of the peer that began the stream."""
-
-    def from_route(self, frame: FrameCursor) -> None:
-        """A frame of the peer that serves the stream."""
-
-    def awaited_at(self, load: Load) -> int:
-        """How many request/responses of it are in flight at this load: more than one of a multicast at most."""
-        return 0
-
-    def caller_lost(self, now: float) -> None:
-        """The peer that began it is gone."""
-
-    def route_lost(self, stream_id: int, peer: "Peer", now: float) -> None:
-        """A peer that served it is gone: `stream_id` was its stream there, and is taken out of its table."""
-
-    def shed(self, peer: "Peer", text: str, now: float) -> bool:
-        """Too much waits for the peer, most of it of this stream: ends it with `over-limit:`, and nothing of it waits.
-
-        False: what waits is not of this stream, but of one that had its id before.
-        """
-        return False
-
-
-class HeldCredit:
-    """Credit of one stream that waits."""
-
-    __slots__ = ("n", "stream")
-
-    def __init__(self, stream: Stream, n: int) -> None:
-        self.stream: Final = stream
-        self.n = n  # at most MAX_N
 
 
 class Peer:

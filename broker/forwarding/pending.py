@@ -9,8 +9,8 @@ they came. Bounded in number, per connection and in bytes.
 
 from typing import Final
 
-from broker.forwarding.peer import Stream
 from broker.forwarding.reassembly import COUNT, REFUSE_PENDING, Decision, Reassembly
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.table import Route

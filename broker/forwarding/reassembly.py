@@ -9,7 +9,8 @@ they are, and the fragments that follow never stop here. D-69
 
 from typing import Final
 
-from broker.forwarding.peer import Peer, Stream
+from broker.forwarding.peer import Peer
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.targets import Target

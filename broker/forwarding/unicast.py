@@ -18,7 +18,8 @@ After that both stream ids are forgotten and late frames are ignored ("Handling 
 
 from typing import Final
 
-from broker.forwarding.peer import Peer, Stream
+from broker.forwarding.peer import Peer
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.routing.health.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
@@ -234,7 +235,7 @@ class Splice(Stream):
         self.server.send(encode_cancel(self.route_id))
         self.finish(CALLER_LOST, NEITHER, now)
 
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+    def route_lost(self, now: float) -> None:
         if self.route_done:
             self.caller.send(encode_cancel(self.caller_id))
         elif self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
@@ -242,7 +243,7 @@ class Splice(Stream):
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
         self.finish(ROUTE_LOST, NEITHER, now)
 
-    def shed(self, peer: Peer, text: str, now: float) -> bool:
+    def shed(self, text: str, now: float) -> bool:
         server = self.server
         is_unseen = server.waits_whole(self.route_id)  # then the route knows nothing of the request
         server.drop_stream(self.route_id)

@@ -20,7 +20,8 @@ from typing import Final
 from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
 from broker.forwarding.multicast.window import Window
 from broker.forwarding.outbound import LARGE_BYTES
-from broker.forwarding.peer import Peer, Stream
+from broker.forwarding.peer import Peer
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import is_request_n, verdict_of
 from broker.routing.health.loads import GOOD, NEITHER, Load
@@ -79,7 +80,7 @@ class Branch(Window):
         if not self._call.is_finished:  # else its CANCEL is on the way
             self._call.from_branch(self, frame)
 
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
+    def route_lost(self, now: float) -> None:
         self.lost(now)
 
     def lost(self, now: float) -> None:
@@ -89,11 +90,12 @@ class Branch(Window):
         else:
             self._call.branch_lost(self, now)
 
-    def shed(self, peer: Peer, text: str, now: float) -> bool:
-        is_unseen = peer.waits_whole(self.stream_id)
-        peer.drop_stream(self.stream_id)
+    def shed(self, text: str, now: float) -> bool:
+        server = self.server
+        is_unseen = server.waits_whole(self.stream_id)
+        server.drop_stream(self.stream_id)
         if not is_unseen:
-            peer.send(encode_cancel(self.stream_id))
+            server.send(encode_cancel(self.stream_id))
         self.lost(now)
         return True
 
@@ -261,7 +263,7 @@ class MulticastCall(Stream):
     def caller_lost(self, now: float) -> None:
         self.finish(CALLER_LOST, now)
 
-    def shed(self, peer: Peer, text: str, now: float) -> bool:
+    def shed(self, text: str, now: float) -> bool:
         self.caller.drop_stream(self.caller_id)
         self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
         return True

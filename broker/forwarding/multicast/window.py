@@ -10,7 +10,7 @@ together.
 
 from typing import Final
 
-from broker.forwarding.peer import Stream
+from broker.forwarding.stream import Stream
 
 PIECE_BYTES: Final = 64  # what a frame that waits costs beside its content: or fragments of 2 bytes would cost 30 times
 
