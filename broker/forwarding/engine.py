@@ -13,11 +13,11 @@ from broker.forwarding.interbroker.fanout import LinkFanout
 from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.interbroker.retry import RetryableSplice
-from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.opening import BranchRequest, Opening, Pushing, open_multicast
-from broker.forwarding.multicast.steps import CallSteps
+from broker.forwarding.mime_translation import passes
+from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast
 from broker.forwarding.peer import Peer
 from broker.forwarding.pending import PendingRequests
+from broker.forwarding.push import PushRouter
 from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
 from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut
 from broker.forwarding.settings import Settings
@@ -29,29 +29,26 @@ from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import REJECTED as REJECTED_CODE
-from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.errors import Refusal
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     HEADER_BYTES,
     IGNORE,
     MAX_N,
-    METADATA,
-    METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    encode_metadata_push,
     encode_payload,
     encode_request_n,
     initial_n,
     request_parts,
 )
-from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from rsocket_wire.rsocket.metadata import CUT, broker_frames
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import CUT
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
-from rsocket_wire.wire.frames import ADDRESS, MULTICAST, SHARD
+from rsocket_wire.wire.frames import MULTICAST, SHARD
 
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 # As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike.
@@ -77,22 +74,6 @@ class Announcement:
 class Engine(RequestContext):
     """Requests of all peers of one broker."""
 
-    __slots__ = (
-        "_looked_at",
-        "_request",
-        "announced",
-        "breakers",
-        "congestions_n",
-        "egress",
-        "extra_n",
-        "annotations",
-        "ignored",
-        "is_draining",
-        "ingress",
-        "fanout",
-        "pending",
-    )
-
     def __init__(self, settings: Settings, query: Query) -> None:
         super().__init__(settings, query)
         query.prefers_local = settings.locality == "local"
@@ -101,6 +82,7 @@ class Engine(RequestContext):
         self.egress: Final = Egress(self, self.annotations)
         self.ingress: Final = Ingress(self, self.annotations, self.fanout)
         self.breakers: Final = Breakers(query.services)
+        self._pushes: Final = PushRouter(self, self.egress, self.ingress, self.fanout, self.breakers)
         self.pending: Final = PendingRequests(
             self.decisions,
             self.timers,
@@ -280,130 +262,8 @@ class Engine(RequestContext):
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
         misses = self.query.misses
-        self._handle_push(peer, frame, at, to)
+        self._pushes.handle(peer, frame, at, to, self.is_draining)
         self.extra_n += MISS_N * (self.query.misses - misses)
-
-    def _handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
-        peer.requests += 1
-        self.order = 0
-        request = self._request
-        request.data = frame.data
-        request.metadata_at = frame.start + HEADER_BYTES
-        request.metadata_to = frame.end
-        request.mimes = peer.mimes
-        request.reassembly = None
-        if peer.link is not None:
-            self.ingress.handle(peer, frame, request)
-        elif not self._is_addressed_only(peer, frame, at, to):
-            text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
-            self.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
-        else:
-            has_name = frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) >= 0
-            verdict = self.ingress.admit(peer, frame, request) if has_name else PASSES
-            if verdict == PASSES:
-                request.address_at = at
-                request.address_to = to
-                self._push(peer, frame, request)
-            elif verdict == STRIP:
-                self._begin_push(peer, self.ingress.strip(frame, request), request)
-
-    def _is_addressed_only(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
-        """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
-        tell others what they would take for the word of their broker (D-54). `at`, `to`: the last of them, an ADDRESS.
-        """
-        if self.mimes[peer.mimes].kind != COMPOSITE:
-            return True
-        first = frame.start + HEADER_BYTES
-        head = frame.data[first]
-        if to == frame.end and at == first + (5 + head if head < 0x80 else 4):
-            return True  # it is the only entry
-        metadata = frame.data[first : frame.end]
-        for entry_at, entry_to in broker_frames(metadata):
-            if entry_to - entry_at < 6 or metadata[entry_at + 4] >> 2 != ADDRESS:
-                return False
-        return True
-
-    def _begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
-        at, to = self.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
-        if at < 0:
-            self.refuse(peer, 0, METADATA_PUSH, None, self.no_address(peer, at))
-            return
-        request.address_at = at
-        request.address_to = to
-        self._push(peer, frame, request)
-
-    def _push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        at = request.address_at
-        to = request.address_to
-        target = self.query.resolve(frame.data, at, to)
-        refusal = target.refusal
-        if refusal is None and self.is_draining:
-            refusal = Refusal("draining", "the broker takes no new requests")
-        if refusal is not None:
-            self.refuse(peer, 0, METADATA_PUSH, target, refusal)
-            return
-        routes: list[Route]
-        if target.routing == MULTICAST:
-            routes = self.query.choose_all(target)
-        else:
-            chosen = self.query.choose(target, peer.zone, peer.origin, frame.now)
-            routes = [chosen] if chosen is not None else []
-        self.order = self.query.choices
-        if not routes:
-            if target.blocked_service is not None:
-                self.breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
-            self.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
-            return
-        if target.routing == MULTICAST and self.query.is_spread(target):
-            self.fanout.spread(peer, frame, request, target, routes)
-            return
-        raw_address = frame.data[at:to]
-        if target.routing != MULTICAST:
-            route = routes[0]
-            server = self._server_of(peer, frame, request, target, route)
-            if server is None:
-                return  # another broker has it
-            if frame.flags == METADATA and passes(self.mimes[request.mimes], self.mimes[server.mimes]):
-                server.feed()
-                server.forward(frame, 0)
-                route.load.requests += 1  # no lease speaks of pushes
-            else:
-                raw = self._push_for(request.mimes, server, frame.data[request.metadata_at : frame.end], raw_address)
-                if raw:
-                    server.request(raw)
-                    route.load.requests += 1
-            flow = self.flow(peer, target, route, METADATA_PUSH)
-            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, 1)
-            return
-        metadata = frame.data[request.metadata_at : frame.end]
-        flow = self.flow(peer, target, None, METADATA_PUSH)
-        pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
-        parts: list[BranchRequest] = []
-        for route in routes:
-            server = self._server_of(peer, frame, request, target, route)
-            assert server is not None  # or it is a spread
-            found = pushes.get(server.mimes)
-            if found is None:
-                found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
-            if found:
-                parts.append(BranchRequest(server, route, found))
-        pushing = Pushing(parts)
-        if self.steps.may(len(parts), frame.now):
-            pushing.advance(len(parts), frame.now)
-        else:
-            self.steps.add(CallSteps(peer), pushing)
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, len(routes))
-
-    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
-        """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""
-        try:
-            translated = self.translated(mimes, server, metadata, raw_address, False)
-        except BrokerError:
-            return b""  # a push has no answer
-        if translated is None or len(translated) + HEADER_BYTES > MAX_FRAME_BYTES:
-            return b""
-        return encode_metadata_push(translated)
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
         """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
@@ -533,14 +393,6 @@ class Engine(RequestContext):
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
         if request.reassembly is not None:
             self.replay(peer, frame.stream_id, request.reassembly, is_merged, frame.now)
-
-    def _server_of(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> Peer | None:
-        """Who gets the request as it is; None: it has gone to another broker, or was refused."""
-        owner = route.owner
-        if isinstance(owner, Peer):
-            return owner
-        assert isinstance(owner, Remote)  # there are no others
-        return self.egress.send(peer, frame, request, target, route, owner)
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""

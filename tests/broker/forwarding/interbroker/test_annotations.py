@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.interbroker.ingress import MAX_CALLER_MIMES
+from broker.forwarding.interbroker.delivery import MAX_CALLER_MIMES
 from broker.routing.table import Route
 from rsocket_wire.errors import INVALID, REJECTED
 from rsocket_wire.rsocket.frames import (
