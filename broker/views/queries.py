@@ -262,7 +262,7 @@ def service_routes(core: Core) -> dict[str, int]:
 
 def waiting(core: Core) -> WaitingView:
     """Requests that wait for a route."""
-    room = core.engine.waiting
+    room = core.engine.pending
     return WaitingView(room.size, room.bytes_n, room.waited_n)
 
 

@@ -73,7 +73,7 @@ async def say(net: Net, name: str, *arguments: str) -> list[str]:
 def came(net: Net, name: str, *trace: str, times: int = 1) -> None:
     """Requests came by way of these brokers."""
     world = net.worlds[name]
-    hops = world.core.engine.hops
+    hops = world.core.engine.annotations
     section = hops.read(Annotations(0, None, trace[0], list(trace)).encode())
     for _ in range(times):
         section.path.requests += 1
@@ -492,7 +492,7 @@ async def test_redirects_are_changes_and_guarded_as_these_are(net: Net) -> None:
 
 async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
     world = net.worlds["b3"]
-    cluster, hops = world.core.cluster, world.core.engine.hops
+    cluster, hops = world.core.cluster, world.core.engine.annotations
     came(net, "b3", "b1", "b2", times=3)
     came(net, "b3", "b2", times=2)
     came(net, "b3", *(f"x{number}" for number in range(20)))

@@ -1,7 +1,7 @@
-"""A branch: one route's part of a multicast, with what it was asked for and the items of it that wait.
+"""The window of a branch: what it was asked for, and the items of it that wait.
 
 Decides how far a branch may run ahead of the caller (D-44). Does not know the other branches, nor how answers are put
-together: whatever arrives goes to the trunk.
+together.
 
     asked_n    items asked for and not whole yet   ┐ together at most `reach_n`, and no more than fits into
     waiting    whole items, the oldest first       ┘ the branch's share of bytes (but one, whatever its size)
@@ -10,28 +10,9 @@ together: whatever arrives goes to the trunk.
 
 from typing import Final
 
-from broker.forwarding.peer import Peer, Stream
-from broker.routing.health.loads import GOOD, NEITHER
-from broker.routing.table import Route
-from rsocket_wire.rsocket.frames import encode_cancel
-from rsocket_wire.rsocket.framing import FrameCursor
+from broker.forwarding.stream import Stream
 
 PIECE_BYTES: Final = 64  # what a frame that waits costs beside its content: or fragments of 2 bytes would cost 30 times
-
-
-class Trunk(Stream):
-    """The call that branches belong to, as they see it."""
-
-    is_finished: bool
-
-    def drop_branch(self, branch: "Branch") -> None:
-        """Forgets a branch whose stream has ended, for both sides."""
-
-    def from_branch(self, branch: "Branch", frame: FrameCursor) -> None:
-        """A frame of the branch's route."""
-
-    def branch_lost(self, branch: "Branch", now: float) -> None:
-        """The peer of the branch is gone."""
 
 
 class Item:
@@ -45,44 +26,24 @@ class Item:
         self.next: Item | None = None  # the one behind it; None: it is the youngest
 
 
-class Branch(Stream):
-    """A stream of its own, in the table of its route's peer only."""
+class Window(Stream):
+    """What a branch may send, and what it has sent that the caller did not get yet."""
 
     __slots__ = (
         "_first",
         "_last",
-        "_trunk",
         "asked_n",
-        "granted_n",
-        "is_deaf",
-        "is_done",
-        "is_over",
         "item_bytes",
-        "number",
         "partial",
         "partial_bytes",
         "reach_n",
-        "route",
-        "server",
-        "stream_id",
-        "verdict",
         "waiting_bytes",
         "waiting_n",
     )
 
-    def __init__(self, trunk: Trunk, number: int, server: Peer, route: Route | None, is_deaf: bool) -> None:
-        self._trunk: Final = trunk
-        self.number: Final = number  # among the branches of the call
-        self.server: Final = server
-        self.route: Final = route  # None: it is a copy for other brokers, see `copies`
-        self.stream_id: Final = server.open_id()
-        self.is_deaf = is_deaf  # it gets no more of the caller's items
-        self.is_done = False  # it sends no more
-        self.is_over = False  # the call has forgotten it
-        self.verdict = NEITHER  # on the route: how its stream ended
+    def __init__(self) -> None:
         self.asked_n = 0
         self.reach_n = 0  # grows by one with each item, up to the prefetch: doubles with each round trip
-        self.granted_n = 0  # channel items that it asked of the caller, ever
         self.item_bytes = 1  # the size to reckon with: that of the largest item, slowly forgotten
         self.partial: list[bytes] = []
         self.partial_bytes = 0
@@ -90,39 +51,6 @@ class Branch(Stream):
         self.waiting_bytes = 0
         self._first: Item | None = None
         self._last: Item | None = None
-
-    def from_route(self, frame: FrameCursor) -> None:
-        if not self._trunk.is_finished:  # else its CANCEL is on the way
-            self._trunk.from_branch(self, frame)
-
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        self.lost(now)
-
-    def lost(self, now: float) -> None:
-        """It has ended without a word."""
-        if self._trunk.is_finished:
-            self._trunk.drop_branch(self)
-        else:
-            self._trunk.branch_lost(self, now)
-
-    def shed(self, peer: Peer, text: str, now: float) -> bool:
-        is_unseen = peer.waits_whole(self.stream_id)
-        peer.drop_stream(self.stream_id)
-        if not is_unseen:
-            peer.send(encode_cancel(self.stream_id))
-        self.lost(now)
-        return True
-
-    @property
-    def service(self) -> str:
-        """Whose answer it is, for the caller."""
-        assert self.route is not None  # or it is a copy
-        return self.route.service
-
-    def complete(self) -> None:
-        """Its answer is whole."""
-        self.is_done = True
-        self.verdict = GOOD
 
     def wanted_n(self, credit_n: int, share_bytes: int) -> int:
         """How many items to ask it for now: what fills its window, or 0 while over half of that is asked for already.
