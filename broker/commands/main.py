@@ -12,8 +12,7 @@ from typing import Any
 import click
 from aiohttp import web
 
-from admin_api.app import make_app, start_admin
-from admin_api.backends.workers import make_workers_app
+from admin_api.app import make_app, make_workers_app, start_admin
 from admin_api.listener import AdminListener
 from broker import VERSION
 from broker.commands.garbage import Collector

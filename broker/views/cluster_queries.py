@@ -1,7 +1,7 @@
 """Looks at the cluster: which brokers there are, how this one is linked to them, which ways requests came, and which
 services were redirected.
 
-Decides names and states of what is between brokers, as `looks` does of the rest. It is one broker's view: others may
+Decides names and states of what is between brokers, as `queries` does of the rest. It is one broker's view: others may
 know more or less at the same moment.
 """
 

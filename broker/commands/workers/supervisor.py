@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from admin_api.backends.admin import WorkerState
 from broker.commands.workers.plan import Plan
 from broker.commands.workers.ports import Ports
 from broker.commands.workers.worker_process import COMMAND, READY, Keeper
 from broker.config.options import Config
+from broker.views.schemas import WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text
 
@@ -39,7 +39,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All workers of one machine. Has the face of `admin_api.backends.admin.Workers`."""
+    """All workers of one machine. Is `admin_api.backends.processes.Supervisor`."""
 
     def __init__(self, config: Config, workers_n: int, command: Sequence[str] = COMMAND) -> None:
         self.config = config
@@ -67,7 +67,7 @@ class Supervisor:
         """Epoch."""
         return time.time_ns() // 1_000_000
 
-    def states(self) -> list[WorkerState]:
+    def states(self) -> list[WorkerView]:
         """By number."""
         return [keeper.view() for keeper in self._keepers]
 

@@ -15,8 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from admin_api.app import make_app
-from admin_api.backends.workers import start_unix
+from admin_api.app import make_app, start_unix
 from broker.commands.garbage import Collector
 from broker.commands.process import heed_signals, prepare, run, stop_at_eof
 from broker.commands.workers.messages import BEAT, BEAT_S, Report

@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from admin_api.backends.admin import WorkerState
 from broker.commands.workers.messages import BEAT_S, Report
 from broker.commands.workers.plan import Handed
+from broker.views.schemas import WorkerView
 
 STARTING: Final = "starting"
 READY: Final = "ready"
@@ -62,9 +62,9 @@ class Keeper:
         self._process: asyncio.subprocess.Process | None = None  # None: it does not run
         self._stop: Final = asyncio.Event()
 
-    def view(self) -> WorkerState:
+    def view(self) -> WorkerView:
         """For operators."""
-        return WorkerState(self.number, self.name, self.pid, self.state, self.restarts, self.started_at_ms)
+        return WorkerView(self.number, self.name, self.pid, self.state, self.restarts, self.started_at_ms)
 
     async def keep(self) -> None:
         """Starts it, again and again, until it is to stop or did not start at all."""
