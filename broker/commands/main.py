@@ -38,7 +38,7 @@ _log = logging.getLogger("broker")
 ELSEWHERE = {
     "bench": "broker.commands.bench",
     "call": "broker.commands.call",
-    "ctl": "admin_api.ctl",
+    "ctl": "admin_api.ctl.commands",
     "demo": "broker.commands.demo",
     "offer": "broker.commands.offer",
     "pipeline": "spark_sink.cli",

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner
 
 from admin_api.app import make_app
-from admin_api.ctl import ctl
+from admin_api.ctl.commands import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from admin_api.terminal import clean
+from admin_api.ctl.terminal import clean
 
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 TIMEOUT_S: Final = 10.0

@@ -10,11 +10,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
 
-from admin_api import client as module
 from admin_api.app import make_app
-from admin_api.client import DEFAULT_ADMIN
-from admin_api.ctl import ctl, state_text, tags_text
-from admin_api.terminal import age, clean
+from admin_api.ctl import client as module
+from admin_api.ctl.client import DEFAULT_ADMIN
+from admin_api.ctl.commands import ctl, state_text, tags_text
+from admin_api.ctl.terminal import age, clean
 from broker import VERSION
 from broker.edge.event_pipe import PipeState
 from broker.views import queries

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from admin_api.client import Asked, remote_of, shared
-from admin_api.terminal import age, clean, print_json, print_table
+from admin_api.ctl.client import Asked, remote_of, shared
+from admin_api.ctl.terminal import age, clean, print_json, print_table
 
 
 @click.command()

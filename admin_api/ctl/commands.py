@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
-from admin_api.client import Asked, remote_of, shared
-from admin_api.ctl_cluster import COMMANDS
+from admin_api.ctl.client import Asked, remote_of, shared
+from admin_api.ctl.cluster import COMMANDS
+from admin_api.ctl.terminal import age, clean, print_json, print_table
 from admin_api.page import cluster_text, states_text
-from admin_api.terminal import age, clean, print_json, print_table
 
 SERVICE_NUMBERS: Final = ("routes", "remote", "ejected", "in_flight", "requests", "refused")
 
