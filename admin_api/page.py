@@ -72,7 +72,7 @@ def index_page(
         "connections": f"{status.connections:,} now, {status.connections_accepted:,} ever",
         "cluster": cluster_text(asdict(status.cluster)),
         "routes": f"{status.routes:,} of {status.services:,} services",
-        "kept away from": states_text(status.route_states) or "none of them",
+        "excluded": states_text(status.route_states) or "none",
         "requests": f"{status.streams:,} in flight, {status.waiting.requests:,} wait, {status.requests:,} ended",
         "drained": f"{status.drains:,}" if status.drains else "nothing",
     }

@@ -62,7 +62,7 @@ def brokers(core: Core, part: Part) -> Listed[BrokerView]:
 
 
 def links(core: Core, moment: Moment, part: Part, lookups: Sequence[DialView] = ()) -> LinksView:
-    """Connections to other brokers, in the order in which they began, and what is dialled in vain.
+    """Connections to other brokers, in the order in which they began, and dials that fail.
 
     `lookups`: names for which nothing was found.
     """
