@@ -33,13 +33,13 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from admin_api.admin import Admin, state_of
+from admin_api.backends.processes import BrokerProcess, state_of
 from broker import VERSION
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
 from broker.views import cluster_queries, queries
-from broker.views.queries import REFUSED, Measured, Total, TotalKey
-from broker.views.schemas import EdgeView, EventFilesView
+from broker.views.queries import REFUSED, EventState, Measured, Total, TotalKey
+from broker.views.schemas import EdgeView
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -62,8 +62,8 @@ _POSITIONS: Final = [sum(bucket_low_us(bucket) >= bound for bound in BOUNDS_US) 
 class Metrics:
     """The metrics of one broker and of its process."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._collector: Final = BrokerCollector(admin)
+    def __init__(self, process: BrokerProcess) -> None:
+        self._collector: Final = BrokerCollector(process)
         self._process: Final = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
@@ -87,28 +87,28 @@ class Metrics:
 class BrokerCollector(Collector):
     """Looks at the broker each time that it is asked. A large family comes in several pieces, one after another."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin: Final = admin
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process: Final = process
         self._places: Final = _Places()
 
     def collect(self) -> Iterator[Metric]:
         """All families. Other things may happen between two of them."""
-        admin = self._admin
-        core = admin.core
+        process = self._process
+        core = process.core
         places = self._places
         places.settle(core)
         build = {"version": VERSION, "core": queries.CORE}
         yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
-        ready = state_of(admin) == "ready"
+        ready = state_of(process) == "ready"
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
-        yield from _edge(admin.edge())
+        yield from _edge(process.edge())
         yield from _work(core)
         yield from _routing(core, places)
         yield from _cluster(core)
         yield from _requests(core, places)
         yield from _volumes(core, places)
-        yield from _events(core, admin.event_state())
+        yield from _events(core, process.event_state())
 
 
 class _Piece(Collector):
@@ -361,7 +361,7 @@ def _latencies() -> HistogramMetricFamily:
     )
 
 
-def _events(core: Core, files: EventFilesView | None) -> Iterator[Metric]:
+def _events(core: Core, files: EventState | None) -> Iterator[Metric]:
     dropped = CounterMetricFamily(
         "broker_events_dropped", "Events that were lost: nobody took them, or the files' writer", labels=["where"]
     )

@@ -12,8 +12,7 @@ from typing import Any
 import click
 from aiohttp import web
 
-from admin_api.app import make_app, start_admin
-from admin_api.backends.workers import make_workers_app
+from admin_api.app import make_app, make_workers_app, start_admin
 from admin_api.listener import AdminListener
 from broker import VERSION
 from broker.commands.garbage import Collector
@@ -43,7 +42,7 @@ _log = logging.getLogger("broker")
 ELSEWHERE = {
     "bench": "broker.commands.bench",
     "call": "broker.commands.call",
-    "ctl": "admin_api.ctl",
+    "ctl": "admin_api.ctl.commands",
     "demo": "broker.commands.demo",
     "offer": "broker.commands.offer",
     "pipeline": "spark_sink.cli",

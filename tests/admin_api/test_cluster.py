@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner
 
 from admin_api.app import make_app
-from admin_api.ctl import ctl
+from admin_api.ctl.commands import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
@@ -187,7 +187,7 @@ async def test_links_are_listed_with_their_state_and_dials_that_fail(net: Net) -
             f"{to_b1.id} b1 {to_b1.name} accepted up 3.0 s 2.5 ms yes 0 0 0",
             f"{to_b3.id} b3 tcp b3:7000 dialled up 3.0 s - yes 0 0 0",
         ],
-        ["dialled in vain attempts next in error", "tcp://b9:7000 4 0.2 s connection refused"],
+        ["failed dials attempts next in error", "tcp://b9:7000 4 0.2 s connection refused"],
     )
     assert len(json.loads("".join(await say(net, "b2", "links", "--json")))["dials"]) == 1
 

@@ -15,6 +15,7 @@ from broker.routing.policies import Policy
 from broker.views import queries, schemas
 from broker.views.queries import TagFilter
 from broker.views.schemas import (
+    STATES,
     ClosedConnectionView,
     ConnectionView,
     DrainView,
@@ -418,7 +419,7 @@ def test_status_is_the_broker_in_one_look() -> None:
         lookups=schemas.LookupView(query.hits, query.misses, 3, 0),
         waiting=WaitingView(0, 0, 0),
         drains=0,
-        route_states=dict.fromkeys(queries.STATES, 0),
+        route_states=dict.fromkeys(STATES, 0),
         protection=ProtectionView(0, 0, 0, 0, 0, 0),
         sticky_choices=0,
         sessions=schemas.SessionsView(0, 0, 0, 0),

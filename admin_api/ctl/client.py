@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from admin_api.terminal import clean
+from admin_api.ctl.terminal import clean
 
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 TIMEOUT_S: Final = 10.0
@@ -44,10 +44,10 @@ class Remote:
         query = urllib.parse.urlencode(list(parameters))
         return self._ask(urllib.request.Request(f"{self._url}{path}{'?' if query else ''}{query}"), needed)
 
-    def change(self, method: str, path: str, needed: str, said: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The answer to PUT or DELETE, as above. `said`: the body; None for none."""
-        data = None if said is None else json.dumps(said).encode()
-        headers = {} if said is None else {"Content-Type": "application/json"}
+    def change(self, method: str, path: str, needed: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The answer to PUT or DELETE, as above. `body`: None for none."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
         return self._ask(urllib.request.Request(f"{self._url}{path}", data, headers, method=method), needed)
 
     def _ask(self, request: urllib.request.Request, needed: str) -> dict[str, Any]:
@@ -92,8 +92,8 @@ class Remote:
         sys.exit(exit_status)
 
 
-class Asked:
-    """What the options that all commands share say; a command's own win over those before it."""
+class Options:
+    """Options that stand before a command; its own win over them."""
 
     def __init__(self, admin: str | None = None, as_json: bool = False) -> None:
         self.admin: Final = admin
@@ -111,7 +111,7 @@ def url_of(_context: click.Context, _parameter: click.Parameter, value: str | No
     return url.rstrip("/")
 
 
-def shared(command: Command) -> Command:
+def options(command: Command) -> Command:
     """--admin and --json, which every command has."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API gives it.")(command)
     return click.option(
@@ -119,6 +119,6 @@ def shared(command: Command) -> Command:
     )(command)
 
 
-def remote_of(before: Asked, admin: str | None, as_json: bool) -> tuple[Remote, bool]:
+def remote_of(before: Options, admin: str | None, as_json: bool) -> tuple[Remote, bool]:
     """Whom to ask, and whether to print JSON."""
     return Remote(admin or before.admin or DEFAULT_ADMIN), as_json or before.as_json

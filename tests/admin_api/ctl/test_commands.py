@@ -10,11 +10,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
 
-from admin_api import client as module
 from admin_api.app import make_app
-from admin_api.client import DEFAULT_ADMIN
-from admin_api.ctl import ctl, state_text, tags_text
-from admin_api.terminal import age, clean
+from admin_api.ctl import client as module
+from admin_api.ctl.client import DEFAULT_ADMIN
+from admin_api.ctl.commands import ctl
+from admin_api.ctl.tables import state_text, tags_text
+from admin_api.ctl.terminal import age, clean
 from broker import VERSION
 from broker.edge.event_pipe import PipeState
 from broker.views import queries
@@ -58,7 +59,7 @@ async def test_status(url: str) -> None:
         "connections 4 now, 4 ever",
         "cluster broker-00000000, 1 of 1 brokers reachable, 0 of 0 links up",
         "routes 3 of 2 services",
-        "kept away from none of them",
+        "excluded none",
         "requests 1 in flight, 0 wait, 3 ended",
         "drained nothing",
         "event files off",
@@ -157,7 +158,7 @@ async def test_a_route_is_drained_and_keeps_its_connection(url: str) -> None:
 async def test_the_broker_is_drained_as_configured(url: str) -> None:
     body = json.loads(await say("drain", "broker", "--json", "--admin", url))
     assert (body["kind"], body["grace_s"], body["spread_s"], body["close"]) == ("broker", 10.0, 30.0, True)
-    assert (await run("status", "--admin", url)).stdout.count("drained         1") == 1
+    assert (await run("status", "--admin", url)).stdout.count("drained      1") == 1
     assert await say("undrain", "broker", "--admin", url) == "the broker is in service again after 0.0 s"
 
 

@@ -1,15 +1,19 @@
-"""What the admin API needs of the process that it lives in. `broker.server` has this face; tests have a small one."""
+"""What the admin API needs of the process that it runs in: a broker (`broker.server.Server`), or the supervisor of
+several workers (`broker.commands.workers.supervisor`)."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.config.options import Config
 from broker.core import Core
-from broker.views.schemas import DialView, EdgeView, EventFilesView, Moment
+from broker.views.queries import EventState
+from broker.views.schemas import DialView, EdgeView, Moment, WorkerView
 from rsocket_wire.wire.tags import Tag
 
 
-class Admin(Protocol):
+class BrokerProcess(Protocol):
     """One broker process. All of it is read and changed on the loop's thread, and nothing of it may wait."""
 
     @property
@@ -35,7 +39,7 @@ class Admin(Protocol):
     def moment(self) -> Moment:
         """Now, on the core's clock and on the wall."""
 
-    def event_state(self) -> EventFilesView | None:
+    def event_state(self) -> EventState | None:
         """How the event files are; None when none are written."""
 
     def edge(self) -> EdgeView:
@@ -74,10 +78,45 @@ class Admin(Protocol):
         """Ends a connection; False when there is none with this number that is not ending already."""
 
 
-def state_of(admin: Admin) -> str:
+class Supervisor(Protocol):
+    """The supervisor of several workers."""
+
+    on_return: Callable[[int], None] | None  # is called with the number of a worker that was started again and is ready
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it was started with."""
+
+    @property
+    def listeners(self) -> Sequence[str]:
+        """URLs that the workers listen on."""
+
+    @property
+    def broker_id(self) -> str:
+        """That the ids of the workers come from."""
+
+    @property
+    def started_at_ms(self) -> int:
+        """When it was started, epoch."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Was told to stop."""
+
+    def states(self) -> Sequence[WorkerView]:
+        """All workers, by number."""
+
+    def admin_path(self, number: int, /) -> str:
+        """The Unix socket at which a worker answers."""
+
+    def now_ms(self) -> int:
+        """Epoch."""
+
+
+def state_of(process: BrokerProcess) -> str:
     """`starting`, `ready`, `draining` (an operator drains the whole broker) or `stopping`."""
-    if admin.is_stopping:
+    if process.is_stopping:
         return "stopping"
-    if admin.core.drains.is_leaving:
+    if process.core.drains.is_leaving:
         return "draining"
-    return "ready" if admin.is_ready else "starting"
+    return "ready" if process.is_ready else "starting"
