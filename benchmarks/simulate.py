@@ -28,6 +28,8 @@ from broker.routing.table import Route
 from rsocket_wire.wire.frames import SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE
 from rsocket_wire.wire.tags import Tag
+from spark_sink.event_files.batches import parquet_bytes, segment_metadata
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import segment_name
 from spark_sink.schema import ARROW_SCHEMAS, LIFECYCLES, REQUESTS
 from spark_sink.what_if.history import WHOLE, Change
@@ -36,8 +38,6 @@ from spark_sink.what_if.question import Question
 from spark_sink.what_if.routing_model import World
 from spark_sink.what_if.settings import RunSettings
 from spark_sink.what_if.simulation import simulate
-from spark_sink.writer.batches import parquet_bytes, segment_metadata
-from spark_sink.writer.frames import Header
 
 SERVICES: Final = 8
 ROUTES: Final = 12

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from spark_sink.data_source.stores import Store
 from spark_sink.errors import BadFile, BadFrame, first_line
+from spark_sink.event_files.batches import METADATA_PREFIX, tables_of
 from spark_sink.event_files.folder import EventFile
 from spark_sink.event_files.store import why_copy
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import ARROW_SCHEMAS
-from spark_sink.writer.batches import METADATA_PREFIX, tables_of
 
 FOOTER_BYTES: Final = 1 << 16  # asked for at first; most footers have a tenth of it
 _MAGIC: Final = b"PAR1"

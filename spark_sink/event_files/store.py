@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from spark_sink.columns import ARROW_TYPES, TIME
 from spark_sink.errors import BadFile, BadFrame, first_line
+from spark_sink.event_files.batches import METADATA_PREFIX, tables_of
 from spark_sink.event_files.folder import EventFile
 from spark_sink.event_files.layout import check_file, open_file
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import SCHEMA_VERSION
-from spark_sink.writer.batches import METADATA_PREFIX, tables_of
 
 TIMES: Final = ("at", "seen_at")
 

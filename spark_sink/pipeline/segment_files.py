@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.errors import NoFile, first_line
+from spark_sink.event_files.batches import METADATA_PREFIX
 from spark_sink.event_files.layout import ARCHIVE, is_segment, parts_of
 from spark_sink.pipeline.filesystems import Place
 from spark_sink.pipeline.source_log import Found
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
-from spark_sink.writer.batches import METADATA_PREFIX
 
 _ORIGIN: Final = ("broker_id", "broker_name", "epoch", "seq", "at")
 # Without them a record is none, and belongs into no table or day.

@@ -3,25 +3,7 @@
 from dataclasses import replace
 
 from spark_sink.report.facts import Facts
-from spark_sink.report.request_sections import (
-    balance_section,
-    by_tag_section,
-    by_word_section,
-    callers_section,
-    fanout_counts_section,
-    fanout_section,
-    latency_of_services_section,
-    latency_over_time_section,
-    outcomes_over_time_section,
-    outcomes_section,
-    over_time_section,
-    p99_over_time_section,
-    rejections_section,
-    services_section,
-    traffic_section,
-    volume_section,
-)
-from spark_sink.report.route_sections import (
+from spark_sink.report.routes.sections import (
     brokers_section,
     events_section,
     flapping_section,
@@ -42,6 +24,24 @@ from spark_sink.report.texts import (
     plain,
     share_of,
     span_of,
+)
+from spark_sink.report.traffic.sections import (
+    balance_section,
+    by_tag_section,
+    by_word_section,
+    callers_section,
+    fanout_counts_section,
+    fanout_section,
+    latency_of_services_section,
+    latency_over_time_section,
+    outcomes_over_time_section,
+    outcomes_section,
+    over_time_section,
+    p99_over_time_section,
+    rejections_section,
+    services_section,
+    traffic_section,
+    volume_section,
 )
 
 

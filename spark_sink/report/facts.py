@@ -25,21 +25,21 @@ from broker.events import (
     TABLE_DIGEST,
 )
 from spark_sink.errors import BadFolder
-from spark_sink.report.balance import MULTICAST, Balances, balances_of
-from spark_sink.report.callers import Callers, Rejections, callers_of, rejections_of
-from spark_sink.report.cluster import Cluster, cluster_of
-from spark_sink.report.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
-from spark_sink.report.gaps import COLUMNS as GAP_COLUMNS
-from spark_sink.report.gaps import Gaps, gaps_of
+from spark_sink.report.cluster.facts import Cluster, cluster_of
+from spark_sink.report.cluster.gaps import COLUMNS as GAP_COLUMNS
+from spark_sink.report.cluster.gaps import Gaps, gaps_of
+from spark_sink.report.cluster.losses import with_losses
+from spark_sink.report.cluster.runs import Run, RunKey, runs_of
 from spark_sink.report.groups import group, micros, numbers
-from spark_sink.report.losses import with_losses
 from spark_sink.report.reading import Reader
-from spark_sink.report.route_lifetimes import Stays, stays_of
-from spark_sink.report.runs import Run, RunKey, runs_of
-from spark_sink.report.snapshots import COLUMNS as SNAPSHOT_COLUMNS
-from spark_sink.report.snapshots import PAIR, Snapshots, snapshots_of
+from spark_sink.report.routes.lifetimes import Stays, stays_of
+from spark_sink.report.routes.snapshots import COLUMNS as SNAPSHOT_COLUMNS
+from spark_sink.report.routes.snapshots import PAIR, Snapshots, snapshots_of
 from spark_sink.report.times import MINUTE_US, moment
-from spark_sink.report.traffic import Traffic, traffic_of
+from spark_sink.report.traffic.balance import MULTICAST, Balances, balances_of
+from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, rejections_of
+from spark_sink.report.traffic.facts import Traffic, traffic_of
+from spark_sink.report.traffic.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
 from spark_sink.tables import (
     CALLERS,
     FAILED_OUTCOMES,

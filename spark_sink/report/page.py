@@ -16,7 +16,10 @@ from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import Plot
 from spark_sink.report.printers import nothing_of
-from spark_sink.report.request_plots import (
+from spark_sink.report.routes.plots import cluster_plot, flapping_plot, routes_plot, stays_plot
+from spark_sink.report.section import Chapter, Figure, Section
+from spark_sink.report.texts import moment_of, span_of
+from spark_sink.report.traffic.plots import (
     balance_plot,
     callers_plot,
     fanout_counts_plot,
@@ -29,9 +32,6 @@ from spark_sink.report.request_plots import (
     tags_plot,
     words_plot,
 )
-from spark_sink.report.route_plots import cluster_plot, flapping_plot, routes_plot, stays_plot
-from spark_sink.report.section import Chapter, Figure, Section
-from spark_sink.report.texts import moment_of, span_of
 
 PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "services": services_plot,

@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 
 from spark_sink.errors import SinkError
+from spark_sink.history.records import Reader
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.time_travel.differences import diff
 from spark_sink.time_travel.rebuild import table_at
-from spark_sink.time_travel.records import Reader
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.show import filtered, print_difference, print_table_at
 from spark_sink.time_travel.spark_reader import SparkReader

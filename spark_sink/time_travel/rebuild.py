@@ -12,8 +12,8 @@ from typing import Final
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
+from spark_sink.history.records import Place, Reader, Record, Run, Start, State, Window, dropped_range
 from spark_sink.time_travel.errors import NotKnown
-from spark_sink.time_travel.records import Place, Reader, Record, Run, Start, State, Window, dropped_range
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import (
     BROKER_START,

@@ -17,9 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
-from spark_sink.event_files.logs import LATE, Logs
-from spark_sink.schema import COLUMNS, LIFECYCLES
-from spark_sink.time_travel.records import (
+from spark_sink.history.logs import LATE, Logs
+from spark_sink.history.records import (
     Missing,
     Numbers,
     Place,
@@ -32,6 +31,7 @@ from spark_sink.time_travel.records import (
     fold,
     overlaps,
 )
+from spark_sink.schema import COLUMNS, LIFECYCLES
 
 # Records of one moment come to the log within so long, and a clock that is put back by less is not seen in the files.
 NEAR_US: Final = 10_000_000

@@ -14,11 +14,7 @@ from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGE
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import SUFFIX, paths_for_spark, segment_name
-from spark_sink.schema import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
-from spark_sink.session import nothing, reason_of
-from spark_sink.tables import COLUMNS as TABLE_COLUMNS
-from spark_sink.tables import LIFECYCLE, ROUTES
-from spark_sink.time_travel.records import (
+from spark_sink.history.records import (
     PUTS,
     RECORD_COLUMNS,
     TAKES,
@@ -34,6 +30,10 @@ from spark_sink.time_travel.records import (
     overlaps,
     records_of,
 )
+from spark_sink.schema import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
+from spark_sink.session import nothing, reason_of
+from spark_sink.tables import COLUMNS as TABLE_COLUMNS
+from spark_sink.tables import LIFECYCLE, ROUTES
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.table_reader import TableReader
 

@@ -15,8 +15,7 @@ import pyarrow.dataset as ds
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
-from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
-from spark_sink.time_travel.records import (
+from spark_sink.history.records import (
     RECORD_COLUMNS,
     Missing,
     Place,
@@ -31,6 +30,7 @@ from spark_sink.time_travel.records import (
     overlaps,
     records_of,
 )
+from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
 
 BAD_FILE: Final = "bad-file"  # reason of a gap: a segment that the pipeline could not read
 

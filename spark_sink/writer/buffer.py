@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from broker.events import events_dropped
-from spark_sink.writer.batches import FrameRows
-from spark_sink.writer.frames import decode_rows
+from spark_sink.event_files.batches import FrameRows
+from spark_sink.event_files.frames import decode_rows
 
 SECONDS_PER_HOUR: Final = 3600
 

@@ -10,7 +10,7 @@ from spark_sink.cli import pipeline, report
 from spark_sink.errors import MissingPart
 from spark_sink.pipeline.folders import locked
 from spark_sink.pipeline.pipeline import Pipeline
-from tests.spark_sink.pipeline_folders import seal
+from tests.spark_sink.pipeline.folders import seal
 from tests.spark_sink.records import events
 from tests.spark_sink.report.tables import traffic_row, write
 

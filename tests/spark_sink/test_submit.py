@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_sink.java import ensure_java
-from tests.spark_sink.pipeline_folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, seal
+from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, seal
 from tests.spark_sink.records import PROJECT, events
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.errors import BadFolder
+from spark_sink.report.cluster.gaps import MAX_GAPS, Gap
 from spark_sink.report.facts import EventCount, read_facts
-from spark_sink.report.gaps import MAX_GAPS, Gap
 from spark_sink.report.reading import Reader
 from spark_sink.tables import COLUMNS, RETRIES, TIMES, TRAFFIC, table_schema
 from tests.spark_sink.report import reference

@@ -18,8 +18,8 @@ from spark_sink.report.chapters import chapters, headline
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.figures import COLOURS, label, latency_axis
 from spark_sink.report.page import PLOTS, html_report
-from spark_sink.report.request_plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
-from spark_sink.report.route_plots import END_COLOURS, STATE_COLOURS
+from spark_sink.report.routes.plots import END_COLOURS, STATE_COLOURS
+from spark_sink.report.traffic.plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Made, event_row, traffic_row, write
 
