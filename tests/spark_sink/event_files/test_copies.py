@@ -19,8 +19,8 @@ from spark_sink.timestamps import moment_at
 from spark_sink.what_if.local import Here
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import OnSpark
+from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import seal
-from tests.spark_sink.pipeline.test_batch import seal_requests
 from tests.spark_sink.records import HEADER, NOON_MS, events
 
 SOURCES = (FLOWS, LIFECYCLES, REQUESTS)

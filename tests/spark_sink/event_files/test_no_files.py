@@ -39,8 +39,8 @@ from spark_sink.writer.machine import Writer
 from spark_sink.writer.retention import READERS, Keep, Retention
 from spark_sink.writer.state import Settings
 from tests.spark_sink.pipeline import folders as pipeline_folders
+from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell
-from tests.spark_sink.pipeline.test_batch import seal_requests
 from tests.spark_sink.records import HEADER, NOON_MS, events, rows_frame, sealed_seqs
 from tests.spark_sink.time_travel.histories import History, random_history, write_segments
 from tests.spark_sink.writer.test_crashes import killed_log, put_log

@@ -15,9 +15,9 @@ from spark_sink.pipeline.compaction import compact
 from spark_sink.pipeline.filesystems import HadoopPlace, place_of
 from spark_sink.schema import FLOWS
 from spark_sink.schema import REQUESTS as REQUEST_SOURCE
+from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.pipeline.folders import run_once as run
-from tests.spark_sink.pipeline.test_batch import seal_requests
 from tests.spark_sink.records import HEADER, events
 
 pytestmark = pytest.mark.spark

@@ -16,6 +16,7 @@ from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline import pipeline as pipeline_module
 from spark_sink.schema import FLOWS
 from spark_sink.tables import COLUMNS, GAPS, TRAFFIC, read_table
+from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import (
     BEFORE_MIDNIGHT_MS,
     assert_tables_tell,
@@ -24,7 +25,6 @@ from tests.spark_sink.pipeline.folders import (
     run_once,
     seal,
 )
-from tests.spark_sink.pipeline.test_batch import seal_requests
 from tests.spark_sink.records import HEADER, PROJECT, Event, events
 
 
