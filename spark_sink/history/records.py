@@ -71,7 +71,7 @@ class Run(NamedTuple):
         return f"{self.broker_id}-{self.epoch}"
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A record of which only its place matters."""
 
     seq: int
@@ -81,8 +81,8 @@ class Place(NamedTuple):
 class Window(NamedTuple):
     """Where an instant lies among the records of a run."""
 
-    last: Place | None  # the record with the highest number of those that are not later; None: all are later
-    after: Place | None  # the first record behind it; None: there is none (yet)
+    last: Position | None  # the record with the highest number of those that are not later; None: all are later
+    after: Position | None  # the first record behind it; None: there is none (yet)
 
 
 class Start(NamedTuple):
@@ -109,7 +109,7 @@ class Missing(NamedTuple):
     is_known: bool  # False: the reader cannot see the numbers of all records
 
 
-class Reader:
+class RecordReader:
     """Records of any broker. The base of `segment_reader`, `table_reader` and `spark_reader`; a run that is passed in
     is one of `runs`."""
 
@@ -120,11 +120,11 @@ class Reader:
         """All that there are, by broker and epoch."""
         raise NotImplementedError
 
-    def first(self, run: Run) -> Place | None:
+    def first(self, run: Run) -> Position | None:
         """The earliest record that is there; None: none can be read."""
         raise NotImplementedError
 
-    def ended(self, run: Run, kind: int) -> Place | None:
+    def ended(self, run: Run, kind: int) -> Position | None:
         """The record of its end, `BROKER_STOPPED` or `BROKER_DIED`; None: nobody told such an end, or not yet."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from spark_sink.errors import NoFile, first_line
 from spark_sink.event_files.batches import METADATA_PREFIX
 from spark_sink.event_files.layout import ARCHIVE, is_segment, parts_of
-from spark_sink.pipeline.filesystems import Place
+from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.source_log import Found
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 
@@ -74,7 +74,7 @@ class BadFile:
         self.why: Final = why  # a sentence without its subject
 
 
-def look_into(events: Place, found: Found) -> GoodFile | BadFile:
+def look_into(events: FileSystem, found: Found) -> GoodFile | BadFile:
     """What a file is. OSError: the file system does not answer; a file that is not there any more is a BadFile."""
     path = PurePosixPath(found.file)
     source = path.parent.name

@@ -16,7 +16,7 @@ from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import Plot
 from spark_sink.report.printers import nothing_of
-from spark_sink.report.routes.plots import cluster_plot, flapping_plot, routes_plot, stays_plot
+from spark_sink.report.routes.plots import cluster_plot, flapping_plot, lifetimes_plot, routes_plot
 from spark_sink.report.section import Chapter, Figure, Section
 from spark_sink.report.texts import moment_of, span_of
 from spark_sink.report.traffic.plots import (
@@ -42,7 +42,7 @@ PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "balance": balance_plot,
     "fanouts": fanouts_plot,
     "fanout-counts": fanout_counts_plot,
-    "stays": stays_plot,
+    "stays": lifetimes_plot,
     "flapping": flapping_plot,
     "callers": callers_plot,
     "tags": tags_plot,

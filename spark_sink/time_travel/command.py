@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from spark_sink.errors import SinkError
-from spark_sink.history.records import Reader
+from spark_sink.history.records import RecordReader
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.time_travel.differences import diff
@@ -77,7 +77,7 @@ def table(
     if (events is None) == (tables is None):
         raise click.UsageError("say either --events DIR or --tables DIR")
     try:
-        near: Reader
+        near: RecordReader
         if events is not None:
             near = SegmentReader(events)
         else:
@@ -94,7 +94,7 @@ def table(
 
 
 @contextlib.contextmanager
-def _reader(near: Reader, master: str, with_spark: bool) -> Iterator[Reader]:
+def _reader(near: RecordReader, master: str, with_spark: bool) -> Iterator[RecordReader]:
     if not with_spark:
         yield near
         return

@@ -11,13 +11,13 @@ from spark_sink.errors import SinkError
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.timestamps import micros_of
-from spark_sink.what_if.local import Here, check_folder
+from spark_sink.what_if.local import LocalEngine, check_folder
 from spark_sink.what_if.output import as_json, print_simulation
 from spark_sink.what_if.page import write_page
 from spark_sink.what_if.question import MAX_COPIES, Question, check_chooser, check_shard, parse_tag
 from spark_sink.what_if.simulation import Simulation
 from spark_sink.what_if.simulation import simulate as ask
-from spark_sink.what_if.spark import OnSpark
+from spark_sink.what_if.spark import SparkEngine
 
 
 @click.command()
@@ -94,7 +94,7 @@ def simulate(
 
 
 def _here(events: str, tables: str, question: Question) -> Simulation:
-    return ask(Here(events=_path(events), tables=_path(tables), question=question), question)
+    return ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
 
 
 def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:
@@ -102,7 +102,7 @@ def _on_spark(events: str, tables: str, question: Question, master: str) -> Simu
         check_folder(_path(events), _path(tables))
     session = open_session(master, is_short=True, name="rsocket-broker simulate")
     try:
-        return ask(OnSpark(session, events=events, tables=tables, question=question), question)
+        return ask(SparkEngine(session, events=events, tables=tables, question=question), question)
     finally:
         session.stop()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import LINK_DOWN, LINK_UP, TABLE_DIGEST
-from spark_sink.report.cluster.runs import RUNNING, Run, RunKey
+from spark_sink.report.cluster.runs import RUNNING, RunFacts, RunKey
 from spark_sink.report.groups import group, is_in, micros, numbers
 from spark_sink.report.texts import short_id
 from spark_sink.report.times import Bins
@@ -64,10 +64,12 @@ class Cluster:
     bins: Bins  # of routes_over_time
 
 
-def cluster_of(traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, Run], failed: Sequence[str]) -> Cluster:
+def cluster_of(
+    traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, RunFacts], failed: Sequence[str]
+) -> Cluster:
     """`traffic`: partials; `lifecycle`: rows; `runs`: all; `failed`: outcomes that are errors."""
     requests, errors, names = _requests(traffic, failed)
-    by_broker: dict[str, list[Run]] = {}
+    by_broker: dict[str, list[RunFacts]] = {}
     for run in sorted(runs.values(), key=lambda run: run.epoch):
         by_broker.setdefault(run.broker_id, []).append(run)
     ids = sorted(by_broker.keys() | requests.keys(), key=lambda one: (-requests.get(one, 0), one))
@@ -78,7 +80,7 @@ def cluster_of(traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, Run
     brokers = []
     for place, broker_id in enumerate(ids[:MAX_BROKERS]):
         told = by_broker.get(broker_id, [])
-        last = told[-1] if told else Run(broker_id, names[broker_id], 0, 0, RUNNING)
+        last = told[-1] if told else RunFacts(broker_id, names[broker_id], 0, 0, RUNNING)
         brokers.append(
             BrokerFacts(
                 broker_id=broker_id,
@@ -133,13 +135,13 @@ def _titles(names: Mapping[str, str]) -> dict[str, str]:
     return {one: f"{name} ({short_id(one)})" if counts[name] > 1 else name for one, name in names.items()}
 
 
-def _links(lifecycle: pa.Table, runs: Mapping[RunKey, Run], titles: Mapping[str, str]) -> list[Link]:
+def _links(lifecycle: pa.Table, runs: Mapping[RunKey, RunFacts], titles: Mapping[str, str]) -> list[Link]:
     """Those that are up first, then by names."""
     kinds = numbers(lifecycle, "kind")
     rows = lifecycle.filter(pa.array((kinds == LINK_UP) | (kinds == LINK_DOWN))).sort_by(
         [("epoch", "ascending"), ("seq", "ascending")]
     )
-    latest: dict[str, Run] = {}
+    latest: dict[str, RunFacts] = {}
     ids: dict[str, str] = {}  # by name: the broker that started last
     for run in sorted(runs.values(), key=lambda run: run.epoch):
         latest[run.broker_id] = run

@@ -21,7 +21,7 @@ DIED: Final = "died"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFacts:
     """One run of a broker."""
 
     broker_id: str
@@ -37,7 +37,7 @@ class Run:
     local: int | None = None
 
 
-def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[RunKey, Run]:
+def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[RunKey, RunFacts]:
     """`lifecycle`: rows; `seen`: runs and names that other tables told, with the last moment (µs) they did."""
     heard = dict(seen)
     ids, codes = encoded(lifecycle["broker_id"])
@@ -53,7 +53,7 @@ def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[Ru
     for broker_id, epoch in heard:
         latest[broker_id] = max(epoch, latest.get(broker_id, epoch))
     runs = {
-        (broker_id, epoch): Run(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
+        (broker_id, epoch): RunFacts(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
         for (broker_id, epoch), (name, at_us) in heard.items()
     }
     told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))

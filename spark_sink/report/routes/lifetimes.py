@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED
-from spark_sink.report.cluster.runs import DIED, RUNNING, Run, RunKey
+from spark_sink.report.cluster.runs import DIED, RUNNING, RunFacts, RunKey
 from spark_sink.report.groups import encoded, group, micros, numbers
 from spark_sink.report.reading import NAMES
 
@@ -29,7 +29,7 @@ BROKER_DIED: Final = "broker died"
 
 
 @dataclass(frozen=True)
-class Stay:
+class Lifetime:
     """One stay of a route at a broker."""
 
     broker_id: str
@@ -42,12 +42,12 @@ class Stay:
 
 
 @dataclass(frozen=True)
-class RouteStays:
+class RouteLifetimes:
     """The stays of one route, the first one first."""
 
     route_id: str
     service: str
-    stays: list[Stay]
+    lifetimes: list[Lifetime]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Flapping:
 
 
 @dataclass(frozen=True)
-class ServiceStays:
+class ServiceLifetimes:
     """The stays of all routes of one service."""
 
     service: str
@@ -72,15 +72,15 @@ class ServiceStays:
 
 
 @dataclass(frozen=True)
-class Stays:
-    shown: list[RouteStays]  # the most stays first, then the longest there
+class Lifetimes:
+    shown: list[RouteLifetimes]  # the most stays first, then the longest there
     route_count: int
     ended: int
     open: int
     left_out: int  # stays of shown routes that would be too many to draw
     flapping: list[Flapping]  # the most short stays first
     flapping_count: int
-    services: list[ServiceStays]  # with the most routes
+    services: list[ServiceLifetimes]  # with the most routes
     service_count: int
 
 
@@ -97,7 +97,7 @@ class _Columns:
 MAX_SERVICES: Final = 30
 
 
-def stays_of(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapping[RunKey, Run]) -> Stays:
+def lifetimes_of(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapping[RunKey, RunFacts]) -> Lifetimes:
     """`sessions`: rows of a broker's own routes; `lifecycle`: rows; `last`: rows of last snapshots; `runs`: all."""
     columns = _columns(sessions, lifecycle, last, runs)
     routes = group(columns.table, ["route_id"])
@@ -113,12 +113,12 @@ def stays_of(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapp
         kept = mine[len(mine) - min(len(mine), max(1, MAX_SHOWN_STAYS - drawn)) :]  # the latest
         left_out += len(mine) - len(kept)
         drawn += len(kept)
-        stays = [_stay(columns, int(place)) for place in kept]
-        shown.append(RouteStays(routes.key(number)[0], stays[-1].service, stays))
+        lifetimes = [_stay(columns, int(place)) for place in kept]
+        shown.append(RouteLifetimes(routes.key(number)[0], lifetimes[-1].service, lifetimes))
     flapping, flapping_count = _flapping(sessions)
     services, service_count = _services(columns, numbers(sessions, "uptime_ms"))
     total = len(routes.of_row)
-    return Stays(
+    return Lifetimes(
         shown=shown,
         route_count=routes.count,
         ended=columns.ended,
@@ -131,7 +131,7 @@ def stays_of(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapp
     )
 
 
-def _columns(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapping[RunKey, Run]) -> _Columns:
+def _columns(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapping[RunKey, RunFacts]) -> _Columns:
     left = micros(sessions, "left_at")
     joined = np.where(
         pa.compute.is_null(sessions["joined_at"]).to_numpy(zero_copy_only=False).astype(bool),
@@ -145,7 +145,7 @@ def _columns(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapp
 
 
 def _open(
-    sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapping[RunKey, Run]
+    sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapping[RunKey, RunFacts]
 ) -> tuple[pa.Table, Any, Any]:
     """Stays without an end: the routes whose latest record in a run is no end."""
     kinds = numbers(lifecycle, "kind")
@@ -178,9 +178,9 @@ def _open(
     return rows, since, np.maximum(since, until)
 
 
-def _stay(columns: _Columns, place: int) -> Stay:
+def _stay(columns: _Columns, place: int) -> Lifetime:
     row = {name: columns.table[name][place].as_py() or "" for name in columns.table.column_names}
-    return Stay(from_us=int(columns.from_us[place]), to_us=int(columns.to_us[place]), **row)
+    return Lifetime(from_us=int(columns.from_us[place]), to_us=int(columns.to_us[place]), **row)
 
 
 def _flapping(sessions: pa.Table) -> tuple[list[Flapping], int]:
@@ -203,7 +203,7 @@ def _flapping(sessions: pa.Table) -> tuple[list[Flapping], int]:
     return found, int(flapping.sum())
 
 
-def _services(columns: _Columns, uptimes_ms: Any) -> tuple[list[ServiceStays], int]:
+def _services(columns: _Columns, uptimes_ms: Any) -> tuple[list[ServiceLifetimes], int]:
     services = group(columns.table, ["service"])
     names, routes = services.of_row, encoded(columns.table["route_id"])[1]
     pairs = np.unique(np.stack([names, routes], axis=1), axis=0)
@@ -213,7 +213,7 @@ def _services(columns: _Columns, uptimes_ms: Any) -> tuple[list[ServiceStays], i
     for number in services.top(per_service, MAX_SERVICES):
         mine = uptimes_ms[names[: columns.ended] == number]
         rows.append(
-            ServiceStays(
+            ServiceLifetimes(
                 service=services.key(number)[0],
                 routes=int(per_service[number]),
                 open=int(((names == number) & ~is_ended).sum()),

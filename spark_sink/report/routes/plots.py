@@ -23,7 +23,7 @@ from spark_sink.report.figures import (
     time_of,
     time_us,
 )
-from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Stay
+from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Lifetime
 from spark_sink.report.routes.sections import end_of
 from spark_sink.report.texts import count_of, duration_of, named, number_of, short_ids
 
@@ -41,34 +41,34 @@ STATE_COLOURS: Final = {RUNNING: GREEN, STOPPED: GREY, DIED: RED}
 MAX_LINES: Final = 8  # brokers with a line of their own
 
 
-def stays_plot(facts: Facts) -> Plot | None:
-    stays = facts.stays
-    if not stays.shown:
+def lifetimes_plot(facts: Facts) -> Plot | None:
+    lifetimes = facts.lifetimes
+    if not lifetimes.shown:
         return None
-    rows = sorted(stays.shown, key=lambda route: (route.service, route.stays[0].from_us))
+    rows = sorted(lifetimes.shown, key=lambda route: (route.service, route.lifetimes[0].from_us))
     short = short_ids(route.route_id for route in rows)
     names = [f"{label(route.service, 20)} {harmless(short[route.route_id])}" for route in rows]
-    by_end: dict[str, list[tuple[int, Stay]]] = {}
+    by_end: dict[str, list[tuple[int, Lifetime]]] = {}
     for place, route in enumerate(rows):
-        for stay in route.stays:
-            by_end.setdefault(_end_word(stay), []).append((place, stay))
+        for lifetime in route.lifetimes:
+            by_end.setdefault(_end_word(lifetime), []).append((place, lifetime))
     data: list[Values] = []
     for word, (colour, pattern) in END_COLOURS.items():
         mine = by_end.get(word, [])
         if not mine:
             continue
         told = [
-            f"{names[place]}<br>{duration_of(_length_ms(stay))}, {harmless(end_of(stay.end, stay.reason))}"
-            f"<br>{time_us(stay.from_us)[:19]} to {time_us(stay.to_us)[:19]}"
-            for place, stay in mine
+            f"{names[place]}<br>{duration_of(_length_ms(lifetime))}, {harmless(end_of(lifetime.end, lifetime.reason))}"
+            f"<br>{time_us(lifetime.from_us)[:19]} to {time_us(lifetime.to_us)[:19]}"
+            for place, lifetime in mine
         ]
         data.append(
             {
                 "type": "bar",
                 "orientation": "h",
                 "name": word,
-                "base": [time_us(stay.from_us) for _, stay in mine],
-                "x": [_length_ms(stay) for _, stay in mine],
+                "base": [time_us(lifetime.from_us) for _, lifetime in mine],
+                "x": [_length_ms(lifetime) for _, lifetime in mine],
                 "y": [place for place, _ in mine],
                 "width": 0.7,
                 "hovertext": told,
@@ -78,19 +78,19 @@ def stays_plot(facts: Facts) -> Plot | None:
             }
         )
     figure = row_layout(names, barmode="overlay", xaxis=time_axis(), showlegend=True)
-    summary = f"{count_of(stays.ended, 'stay')} ended and {number_of(stays.open)} have no end in the records."
-    if stays.route_count > len(rows):
+    summary = f"{count_of(lifetimes.ended, 'stay')} ended and {number_of(lifetimes.open)} have no end in the records."
+    if lifetimes.route_count > len(rows):
         summary += (
-            f" {len(rows)} of {number_of(stays.route_count)} routes are shown: those that came most often, then those "
-            "that stayed longest."
+            f" {len(rows)} of {number_of(lifetimes.route_count)} routes are shown: those that came most often, then "
+            "those that stayed longest."
         )
-    if stays.left_out:
-        summary += f" {count_of(stays.left_out, 'earlier stay')} of theirs are left out."
+    if lifetimes.left_out:
+        summary += f" {count_of(lifetimes.left_out, 'earlier stay')} of theirs are left out."
     return Plot(data, figure, summary)
 
 
 def flapping_plot(facts: Facts) -> Plot | None:
-    rows = facts.stays.flapping
+    rows = facts.lifetimes.flapping
     if not rows:
         return None
     short = short_ids(row.route_id for row in rows)
@@ -106,8 +106,10 @@ def flapping_plot(facts: Facts) -> Plot | None:
             "hovertemplate": "%{text}<br>left at %{x}<extra></extra>",
         }
     ]
-    summary = f"{count_of(facts.stays.flapping_count, 'route')} came and went; each mark is the end of a short stay."
-    if facts.stays.flapping_count > len(rows):
+    summary = (
+        f"{count_of(facts.lifetimes.flapping_count, 'route')} came and went; each mark is the end of a short stay."
+    )
+    if facts.lifetimes.flapping_count > len(rows):
         summary += f" {len(rows)} are shown, those with most."
     return Plot(data, row_layout(names, xaxis=time_axis()), summary)
 
@@ -220,10 +222,10 @@ def routes_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary + (f" {left} brokers with fewer requests are left out." if left else ""))
 
 
-def _end_word(stay: Stay) -> str:
-    if stay.end == "left" and stay.reason not in ("", "left"):
+def _end_word(lifetime: Lifetime) -> str:
+    if lifetime.end == "left" and lifetime.reason not in ("", "left"):
         return LOST
-    return stay.end if stay.end in END_COLOURS else LOST
+    return lifetime.end if lifetime.end in END_COLOURS else LOST
 
 
 def _beside(x: float, y: float) -> str:
@@ -233,5 +235,5 @@ def _beside(x: float, y: float) -> str:
     return "middle right" if x > 0 else "middle left"
 
 
-def _length_ms(stay: Stay) -> int:
-    return max(0, stay.to_us - stay.from_us) // 1000
+def _length_ms(lifetime: Lifetime) -> int:
+    return max(0, lifetime.to_us - lifetime.from_us) // 1000

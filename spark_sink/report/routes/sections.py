@@ -18,8 +18,8 @@ from spark_sink.report.texts import (
 from spark_sink.report.times import moment
 
 
-def service_stays_section(facts: Facts) -> Section:
-    stays = facts.stays
+def service_lifetimes_section(facts: Facts) -> Section:
+    lifetimes = facts.lifetimes
     cells = [
         [
             named(row.service),
@@ -29,17 +29,17 @@ def service_stays_section(facts: Facts) -> Section:
             number_of(row.short),
             NO_NAME if row.median_ms is None else duration_of(row.median_ms),
         ]
-        for row in stays.services
+        for row in lifetimes.services
     ]
     numeric = ["routes", "open", "ended", "short", "median stay"]
     note = (
         f"Open: nobody recorded its end. Short: under {SHORT_MS // 1000} s. The median is of stays that ended. "
-    ) + shown_of(len(stays.services), stays.service_count, "service")
+    ) + shown_of(len(lifetimes.services), lifetimes.service_count, "service")
     return Section("Stays per service", ["service", *numeric], numeric, cells, note.rstrip(), NO_ROUTES, True)
 
 
 def flapping_section(facts: Facts) -> Section:
-    short = short_ids(row.route_id for row in facts.stays.flapping)
+    short = short_ids(row.route_id for row in facts.lifetimes.flapping)
     cells = [
         [
             named(row.service),
@@ -48,34 +48,34 @@ def flapping_section(facts: Facts) -> Section:
             moment_of(moment(row.ends_us[0])),
             moment_of(moment(row.ends_us[-1])),
         ]
-        for row in facts.stays.flapping
+        for row in facts.lifetimes.flapping
     ]
     columns = ["service", "route", "short stays", "first end", "last end"]
-    note = shown_of(len(cells), facts.stays.flapping_count, "route")
+    note = shown_of(len(cells), facts.lifetimes.flapping_count, "route")
     nothing = f"No route had {FLAPS} stays shorter than {SHORT_MS // 1000} s within 10 minutes."
     return Section("Flapping routes", columns, columns[2:3], cells, note, nothing, True, "flapping")
 
 
-def stays_section(facts: Facts) -> Section:
+def lifetimes_section(facts: Facts) -> Section:
     names = {broker.broker_id: broker.name for broker in facts.cluster.brokers}
-    short = short_ids(stay.route_id for route in facts.stays.shown for stay in route.stays)
+    short = short_ids(lifetime.route_id for route in facts.lifetimes.shown for lifetime in route.lifetimes)
     cells = [
         [
-            named(stay.service),
-            short[stay.route_id],
-            named(names.get(stay.broker_id, stay.broker_id)),
-            moment_of(moment(stay.from_us)),
-            moment_of(moment(stay.to_us)),
-            duration_of(max(0, stay.to_us - stay.from_us) // 1000),
-            end_of(stay.end, stay.reason),
+            named(lifetime.service),
+            short[lifetime.route_id],
+            named(names.get(lifetime.broker_id, lifetime.broker_id)),
+            moment_of(moment(lifetime.from_us)),
+            moment_of(moment(lifetime.to_us)),
+            duration_of(max(0, lifetime.to_us - lifetime.from_us) // 1000),
+            end_of(lifetime.end, lifetime.reason),
         ]
-        for route in facts.stays.shown
-        for stay in route.stays
+        for route in facts.lifetimes.shown
+        for lifetime in route.lifetimes
     ]
     columns = ["service", "route", "broker", "from (UTC)", "to (UTC)", "length", "end"]
-    note = shown_of(len(facts.stays.shown), facts.stays.route_count, "route")
-    if facts.stays.left_out:
-        note += f" {count_of(facts.stays.left_out, 'earlier stay')} of theirs are left out."
+    note = shown_of(len(facts.lifetimes.shown), facts.lifetimes.route_count, "route")
+    if facts.lifetimes.left_out:
+        note += f" {count_of(facts.lifetimes.left_out, 'earlier stay')} of theirs are left out."
     return Section("Stays", columns, ["length"], cells, note, NO_ROUTES, plot="stays")
 
 

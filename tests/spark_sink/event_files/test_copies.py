@@ -16,9 +16,9 @@ from spark_sink.event_files.store import copies_among
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.time_travel import table_at
 from spark_sink.timestamps import moment_at
-from spark_sink.what_if.local import Here
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.spark import OnSpark
+from spark_sink.what_if.spark import SparkEngine
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import seal
 from tests.spark_sink.records import HEADER, NOON_MS, events
@@ -76,7 +76,7 @@ def test_data_source_gives_each_record_once_and_what_comes_behind_a_copy(
 def test_what_if_counts_each_request_once_and_names_the_copies(tmp_path: Path) -> None:
     filled(tmp_path)
     copies = [path for path in copy_first_ones(tmp_path) if path.parent.name != LIFECYCLES]
-    here = Here(events=tmp_path, tables=None, question=Question())
+    here = LocalEngine(events=tmp_path, tables=None, question=Question())
     assert len(here.records()) == 20
     assert sorted(here.problems) == sorted(f"{path} is passed over: {why(path)}" for path in copies)
 
@@ -106,6 +106,6 @@ def test_copies_are_found_in_the_archive_and_segments_of_equal_size_are_none(tmp
 def test_what_if_on_spark_counts_each_request_once(spark: Any, tmp_path: Path) -> None:
     filled(tmp_path)
     copies = [path for path in copy_first_ones(tmp_path) if path.parent.name != LIFECYCLES]
-    on_spark = OnSpark(spark, events=str(tmp_path), tables="", question=Question())
+    on_spark = SparkEngine(spark, events=str(tmp_path), tables="", question=Question())
     assert sum(row["count_all"] for row in on_spark.totals().to_pylist()) == 20
     assert sorted(on_spark.problems) == sorted(f"{path} is passed over: {why(path)}" for path in copies)

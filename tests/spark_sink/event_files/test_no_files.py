@@ -20,7 +20,7 @@ from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
 from spark_sink.event_files.store import LogContent, ParquetRecords
 from spark_sink.event_files.wal import wal_name
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import MADE_INTO, check_folders
 from spark_sink.pipeline.generations import archive_done
 from spark_sink.pipeline.pipeline import compact_tables
@@ -32,9 +32,9 @@ from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.spark_reader import SparkReader
 from spark_sink.time_travel.table_reader import TableReader
 from spark_sink.timestamps import moment_at
-from spark_sink.what_if.local import Here
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.spark import OnSpark
+from spark_sink.what_if.spark import SparkEngine
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.retention import READERS, Keep, Retention
 from spark_sink.writer.state import Settings
@@ -158,7 +158,7 @@ def test_what_stands_for_the_note_of_the_tables_is_refused(tmp_path: Path, kind:
     pipeline_folders.seal(tmp_path / "events", events(1, 10))
     why = put(tmp_path / "events" / MADE_INTO, kind)
     with pytest.raises(BadFolder, match=rf"{MADE_INTO} cannot be read: {why}; remove it"):
-        check_folders(LocalPlace(tmp_path / "events"), LocalPlace(tmp_path / "tables"), is_once=True)
+        check_folders(LocalFileSystem(tmp_path / "events"), LocalFileSystem(tmp_path / "tables"), is_once=True)
 
 
 @ALL
@@ -193,7 +193,7 @@ def test_what_if_and_the_data_source_do_without_it(tmp_path: Path, kind: str) ->
         put(tmp_path / source / segment_name(HEADER.broker_id, HEADER.epoch, 9), kind)
         put(tmp_path / ARCHIVE / source / segment_name(HEADER.broker_id, HEADER.epoch, 10), kind)
     put(tmp_path / "_tmp" / wal_name(HEADER.broker_id, HEADER.epoch, 11), kind)
-    here = Here(events=tmp_path, tables=None, question=Question())
+    here = LocalEngine(events=tmp_path, tables=None, question=Question())
     assert len(here.records()) == 20
     for source, count in ((FLOWS, 36), (LIFECYCLES, 4), (REQUESTS, 20)):
         assert all(file.number < 9 for file in list_folder(tmp_path, (source,)).files)
@@ -328,7 +328,7 @@ def test_what_spark_has_found_behind_a_link_stays_where_it_is(tmp_path: Path) ->
     log.write_text(log.read_text().replace(link.name, f"{link.name}/precious.parquet"))  # Spark looks behind links
     source.writer().write(None, batch_id)
     source.commit(batch_id)
-    [told] = archive_done(LocalPlace(source.events), LocalPlace(source.tables), 1)
+    [told] = archive_done(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1)
     assert told == f"{link} is never read: it is a folder, or a link to one or to nothing"
     assert (other / "precious.parquet").read_bytes() == b"of somebody else"
     assert [path.name for path in (source.events / FLOWS).iterdir()] == [link.name]
@@ -342,7 +342,7 @@ def test_what_no_batch_tells_of_is_told_beside_them(tmp_path: Path, kind: str) -
     put(path, kind)
     is_found = kind not in ("folder", "link to nothing", "link to itself")  # by Spark
     told = [] if is_found else [f"{path} is never read: it is a folder, or a link to one or to nothing"]
-    assert archive_done(LocalPlace(source.events), LocalPlace(source.tables), 1) == told
+    assert archive_done(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1) == told
 
 
 # With Spark, which opens what it finds
@@ -391,8 +391,8 @@ def test_what_if_on_spark_reads_the_segments_and_nothing_else(spark: Any, tmp_pa
     odd(tmp_path / REQUESTS, HEADER)
     (tmp_path / ARCHIVE / "x").mkdir(parents=True)
     odd(tmp_path / ARCHIVE / "x" / REQUESTS, HEADER, 921)
-    on_spark = OnSpark(spark, events=str(tmp_path), tables="", question=Question())
-    here = Here(events=tmp_path, tables=None, question=Question())
+    on_spark = SparkEngine(spark, events=str(tmp_path), tables="", question=Question())
+    here = LocalEngine(events=tmp_path, tables=None, question=Question())
     assert sorted(on_spark.totals().to_pylist(), key=str) == sorted(here.totals().to_pylist(), key=str)
     assert sum(row["count_all"] for row in here.totals().to_pylist()) == 20
 
@@ -416,4 +416,4 @@ def test_what_if_of_tables_on_spark_names_it_in_a_sentence(spark: Any, tmp_path:
     [day] = {path.parent for path in (tmp_path / "tables").glob("lifecycle/*/*")}
     why = put(day / "000009-0000000009.parquet", "FIFO")
     with pytest.raises(BadFolder, match=rf"a file of the table {LIFECYCLE} in .* cannot be read: .*: {why}"):
-        OnSpark(spark, events="", tables=str(source.tables), question=Question()).lifecycle()
+        SparkEngine(spark, events="", tables=str(source.tables), question=Question()).lifecycle()

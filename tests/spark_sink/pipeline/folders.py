@@ -13,7 +13,7 @@ from broker.events import LifecycleEvent
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
 from spark_sink.pipeline.batch import BatchWriter, generation_folder
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import check_folders
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.pipeline import Pipeline
@@ -93,7 +93,7 @@ class FakeSource:
     def __init__(self, events: Path, tables: Path, generation: int = 1) -> None:
         self.events, self.tables = events, tables
         events.mkdir(exist_ok=True)
-        check_folders(LocalPlace(events), LocalPlace(tables), is_once=False)
+        check_folders(LocalFileSystem(events), LocalFileSystem(tables), is_once=False)
         self.folder = tables / generation_folder(generation)
         for name in ("offsets", "commits", "sources/0"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.pipeline import compaction
 from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import next_generation
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.pipeline.batches import killed, seal_requests
@@ -52,7 +52,7 @@ def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
 ) -> None:
     source, records = filled(tmp_path)
     rows, files = read_table(source.tables, TRAFFIC).num_rows, len(list(source.tables.glob("*/date=*/*")))
-    did = compact(LocalPlace(source.tables), LATER, exchange)
+    did = compact(LocalFileSystem(source.tables), LATER, exchange)
     assert_whole(source, records)
     assert [path.name for path in source.tables.glob("*/date=*/*")] == ["compact-000001.parquet"] * did.days
     assert (did.files_before, did.files_after) == (files, did.days)
@@ -62,13 +62,13 @@ def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
     )
     assert read_table(source.tables, TRAFFIC).num_rows < rows
     assert not (source.tables / WORK).exists()
-    assert compact(LocalPlace(source.tables), LATER, exchange).days == 0
+    assert compact(LocalFileSystem(source.tables), LATER, exchange).days == 0
 
 
 def test_days_that_are_not_before_the_date_are_left_alone(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     before = sorted(source.tables.rglob("*.parquet"))
-    assert compact(LocalPlace(source.tables), "2023-11-15").days == 0
+    assert compact(LocalFileSystem(source.tables), "2023-11-15").days == 0
     assert sorted(source.tables.rglob("*.parquet")) == before
 
 
@@ -82,12 +82,12 @@ def test_killed_at_any_step_nothing_is_lost_or_twice(
         (tmp_path / f"{steps}").mkdir()
         source, records = filled(tmp_path / f"{steps}", batches=2)
         tables = source.tables
-        was_killed = killed(steps, lambda disk, t=tables: compact(LocalPlace(t, disk), LATER, exchange))  # type: ignore[misc]
+        was_killed = killed(steps, lambda disk, t=tables: compact(LocalFileSystem(t, disk), LATER, exchange))  # type: ignore[misc]
         if exchange is None:
             assert_whole(source, records, batches=2)  # at every moment
-        finish_if_alone(LocalPlace(tables))
+        finish_if_alone(LocalFileSystem(tables))
         assert_whole(source, records, batches=2)
-        compact(LocalPlace(tables), LATER, exchange)
+        compact(LocalFileSystem(tables), LATER, exchange)
         assert_whole(source, records, batches=2)
     assert steps > 20
 
@@ -102,7 +102,7 @@ def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
     seal_requests(source.events, range(1030, 1040))
     batch_id = source.find()
     source.writer().write(None, batch_id)
-    compact(LocalPlace(source.tables), LATER, exchange)
+    compact(LocalFileSystem(source.tables), LATER, exchange)
     source.writer().write(None, batch_id)
     assert_whole(source, [*records, *more], batches=4)
 
@@ -125,7 +125,7 @@ def test_files_that_come_while_a_day_is_compacted_are_there_afterwards(tmp_path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "_merged_bytes", slow)
-        compact(LocalPlace(source.tables), LATER, exchange)
+        compact(LocalFileSystem(source.tables), LATER, exchange)
     assert runs
     assert_whole(source, [*records, *more], batches=4)
 
@@ -145,7 +145,7 @@ def test_batch_that_begins_while_a_compaction_works_and_is_killed_is_repeated_on
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "_merged_bytes", slow)
-        compact(LocalPlace(source.tables), LATER)
+        compact(LocalFileSystem(source.tables), LATER)
     source.writer().write(None, begun[0])
     assert_whole(source, [*records, *more], batches=4)
 
@@ -156,8 +156,8 @@ def test_generation_that_ends_in_a_broken_batch_leaves_no_requests_that_a_compac
     seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
     seal_requests(source.events, range(1030, 1040))
     source.writer().write(None, source.find())  # killed before the commit, and then the checkpoint knows enough
-    assert next_generation(LocalPlace(source.events), LocalPlace(source.tables), 1) == 2
-    compact(LocalPlace(source.tables), LATER)
+    assert next_generation(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1) == 2
+    compact(LocalFileSystem(source.tables), LATER)
     FakeSource(source.events, source.tables, 2).run()
     assert_whole(source, [*records, *more], batches=4)
 
@@ -166,7 +166,7 @@ def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     seal_requests(source.events, range(1030, 1040))
     source.writer().write(None, source.find())
-    places = LocalPlace(source.events), LocalPlace(source.tables)
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     ends = threading.Thread(target=next_generation, args=(*places, 1))
     with publishing(places[1]):  # a compaction that has looked which files there are
         before = sorted(source.tables.glob("*/date=*/*"))
@@ -182,14 +182,14 @@ def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> No
     newer = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
     seal(source.events, [LifecycleEvent(BROKER_STARTED, 1, 1_700_049_600_000)], header=newer)
     source.run()
-    compact(LocalPlace(source.tables), LATER)
+    compact(LocalFileSystem(source.tables), LATER)
     assert len(list((source.tables / GAPS).glob("*/*.died.parquet"))) == 1
 
 
 def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, records = filled(tmp_path, batches=5)
     monkeypatch.setattr(compaction, "FILE_ROWS", 20)
-    compact(LocalPlace(source.tables), LATER)
+    compact(LocalFileSystem(source.tables), LATER)
     assert_whole(source, records, batches=5)
     assert sorted(path.name for path in source.tables.glob("requests/*/*")) == [
         f"{HEADER.broker_id}-{HEADER.epoch}-{number:010d}.parquet" for number in (2, 102, 202, 302, 402)
@@ -200,25 +200,25 @@ def test_file_that_cannot_be_read_stops_it_and_is_named(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     next((source.tables / CALLERS).glob("*/*")).write_text("no")
     with pytest.raises(SinkError, match=r"callers/date=.*cannot be read, so its day is not compacted"):
-        compact(LocalPlace(source.tables), LATER)
+        compact(LocalFileSystem(source.tables), LATER)
 
 
 def test_second_compaction_is_refused_and_folders_without_a_checkpoint_are(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
-    with compaction._lock(LocalPlace(source.tables), "_compacting", ""), pytest.raises(BadFolder, match="another"):
-        compact(LocalPlace(source.tables), LATER)
+    with compaction._lock(LocalFileSystem(source.tables), "_compacting", ""), pytest.raises(BadFolder, match="another"):
+        compact(LocalFileSystem(source.tables), LATER)
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadFolder, match="has no checkpoint"):
-        compact(LocalPlace(tmp_path / "empty"), LATER)
+        compact(LocalFileSystem(tmp_path / "empty"), LATER)
 
 
 def test_folders_are_changed_by_one_at_a_time(tmp_path: Path) -> None:
     def second() -> None:
-        with publishing(LocalPlace(tmp_path)):
+        with publishing(LocalFileSystem(tmp_path)):
             (tmp_path / "it").touch()
 
     waits = threading.Thread(target=second)
-    with publishing(LocalPlace(tmp_path)):
+    with publishing(LocalFileSystem(tmp_path)):
         waits.start()
         waits.join(0.1)
         assert not (tmp_path / "it").exists()

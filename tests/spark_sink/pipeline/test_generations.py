@@ -11,7 +11,7 @@ from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline import batch
 from spark_sink.pipeline.batch import ROLL_WORD, STOP_WORD
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.schema import REQUESTS
@@ -43,7 +43,7 @@ def run_until_full(source: FakeSource, records: list[Event]) -> None:
 
 def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_is_read_twice(tmp_path: Path) -> None:
     source = FakeSource(tmp_path / "events", tmp_path / "tables")
-    places = LocalPlace(source.events), LocalPlace(source.tables)
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     records: list[Event] = []
     for generation in (1, 2, 3):
         assert current_generation(places[1]) == generation
@@ -60,7 +60,7 @@ def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(tmp_path: 
     records = events(1, 30)
     seal(source.events, records)
     source.writer().write(None, source.find())  # killed before the commit
-    places = LocalPlace(source.events), LocalPlace(source.tables)
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     next_generation(*places, 1)
     assert not [name for name in files(source.tables) if "/000001-" in name]
     FakeSource(source.events, source.tables, 2).run()
@@ -69,7 +69,7 @@ def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(tmp_path: 
 
 def test_generation_that_ends_in_a_broken_batch_keeps_requests_of_a_segment_that_came_back(tmp_path: Path) -> None:
     source = FakeSource(tmp_path / "events", tmp_path / "tables")
-    places = LocalPlace(source.events), LocalPlace(source.tables)
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     seal_requests(source.events, range(1, 50))
     source.run()
     archive_done(*places, 1)
@@ -95,11 +95,11 @@ def test_killed_at_any_step_between_two_generations_nothing_is_lost_or_twice(tmp
         events_place = source.events
         was_killed = killed(
             steps,
-            lambda disk, s=source: next_generation(LocalPlace(s.events, disk), LocalPlace(s.tables, disk), 1),  # type: ignore[misc]
+            lambda disk, s=source: next_generation(LocalFileSystem(s.events, disk), LocalFileSystem(s.tables, disk), 1),  # type: ignore[misc]
         )
-        generation = current_generation(LocalPlace(source.tables))
+        generation = current_generation(LocalFileSystem(source.tables))
         if generation == 1:
-            generation = next_generation(LocalPlace(events_place), LocalPlace(source.tables), 1)
+            generation = next_generation(LocalFileSystem(events_place), LocalFileSystem(source.tables), 1)
         FakeSource(source.events, source.tables, generation).run()
         assert_tables_tell(source.tables, records)
     assert steps > 5

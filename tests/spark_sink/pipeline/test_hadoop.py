@@ -12,7 +12,7 @@ from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline import filesystems as places
 from spark_sink.pipeline.compaction import compact
-from spark_sink.pipeline.filesystems import HadoopPlace, place_of
+from spark_sink.pipeline.filesystems import HadoopFileSystem, filesystem_of
 from spark_sink.schema import FLOWS
 from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from tests.spark_sink.pipeline.batches import seal_requests
@@ -51,7 +51,7 @@ def test_tables_on_hadoop_tell_each_record_once(
     assert request_seqs(tmp_path / "tables") == list(range(1000, 1100))
     assert not list((tmp_path / "events").glob("[flr]*/*.parquet"))
     assert len(list((tmp_path / "events" / ARCHIVE).rglob("*.parquet"))) == (4 if is_store else 6)
-    compact(place_of(f"{root}/tables", spark), "2023-11-17")
+    compact(filesystem_of(f"{root}/tables", spark), "2023-11-17")
     assert_tables_tell(tmp_path / "tables", [*first, *second])
     assert len(list((tmp_path / "tables" / "traffic").glob("*/*.parquet"))) == 2
 
@@ -61,7 +61,7 @@ def test_place_on_hadoop_does_what_a_local_one_does(
     spark: Any, tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch, is_store: bool
 ) -> None:
     monkeypatch.setattr(places, "OBJECT_STORES", frozenset({"viewfs"} if is_store else ()))
-    place = HadoopPlace(f"{root}/x", spark)
+    place = HadoopFileSystem(f"{root}/x", spark)
     assert (place.names("a"), place.exists("a")) == ([], False)
     for text in (b"old", b"new"):
         place.write("a", "file", text)
@@ -86,11 +86,11 @@ def test_place_on_hadoop_does_what_a_local_one_does(
 
 def test_hadoop_file_system_that_is_unknown_is_one_sentence(spark: Any) -> None:
     with pytest.raises(BadFolder, match=r"nothing://host/x cannot be reached: .*No FileSystem for scheme"):
-        place_of("nothing://host/x", spark)
+        filesystem_of("nothing://host/x", spark)
 
 
 def test_names_that_spark_logs_are_those_of_the_place(spark: Any, tmp_path: Path, root: str) -> None:
     seal_requests(tmp_path / "events", range(1, 10))
-    place = HadoopPlace(f"{root}/events/", spark)
+    place = HadoopFileSystem(f"{root}/events/", spark)
     [found] = spark.read.parquet(f"{root}/events/{REQUEST_SOURCE}").inputFiles()
     assert found == place.file(f"{REQUEST_SOURCE}/{place.names(REQUEST_SOURCE)[0]}")

@@ -12,7 +12,7 @@ from broker.events import (
 )
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import ARCHIVE
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import next_generation
 from spark_sink.schema import FLOWS
 from spark_sink.tables import GAPS, LIFECYCLE, read_table
@@ -51,7 +51,7 @@ def test_copy_of_a_segment_under_another_number_is_not_counted_again(tmp_path: P
     if when != "same batch":
         source.run()
     copies = [(number, copied(source.events, number, 9000 + number)) for number in numbers]
-    places = LocalPlace(source.events), LocalPlace(source.tables)
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     if when in ("later generation", "archive gone"):
         next_generation(*places, 1)
         if when == "archive gone":  # retention has removed it

@@ -13,7 +13,7 @@ import pytest
 from spark_sink.errors import BadFolder, MissingPart, SinkError
 from spark_sink.pipeline import pipeline as pipeline_module
 from spark_sink.pipeline.batch import ROLL_WORD
-from spark_sink.pipeline.filesystems import LocalPlace, local_path, place_of, scheme_of, spark_text, unescaped
+from spark_sink.pipeline.filesystems import LocalFileSystem, filesystem_of, local_path, scheme_of, spark_text, unescaped
 from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
 from spark_sink.pipeline.pipeline import Pipeline, is_every
 from spark_sink.pipeline.source_log import SourceLog
@@ -182,7 +182,7 @@ def test_other_failures_and_a_full_disk_with_once_end_it_in_one_sentence(
 
 
 def check(events_folder: Path, tables: Path, *, is_once: bool) -> None:
-    check_folders(LocalPlace(events_folder), LocalPlace(tables), is_once=is_once)
+    check_folders(LocalFileSystem(events_folder), LocalFileSystem(tables), is_once=is_once)
 
 
 def test_missing_events_folder_is_said(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, name: s
     source = FakeSource(tmp_path / "events", tmp_path / "tables")
     batch_id = source.find()
     (source.folder / name).write_text(text)
-    log = SourceLog(LocalPlace(source.tables), "_checkpoints/000001")
+    log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
     with pytest.raises(SinkError, match=f"{name} is not the log of a file source as this program knows it"):
         log.batch(batch_id)
 
@@ -321,7 +321,7 @@ def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, name: s
 def test_compacted_log_tells_the_same_files(tmp_path: Path) -> None:
     seal(tmp_path / "events", events(1, 40), each=20)
     source = FakeSource(tmp_path / "events", tmp_path / "tables")
-    log = SourceLog(LocalPlace(source.tables), "_checkpoints/000001")
+    log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
     source.commit(source.find())
     before = [found.file for found in log.batch(0)]
     assert [found.file for found in log.done()] == before
@@ -343,4 +343,4 @@ def test_folders_are_paths_or_uris(tmp_path: Path) -> None:
     assert unescaped("hdfs://host/a%20b") == "hdfs://host/a b"
     assert spark_text("/a[1]{b}*") == r"file:///a\[1\]\{b\}\*"
     with pytest.raises(MissingPart, match="over Spark Connect the folders must be paths that the server sees"):
-        place_of("hdfs://host/x", None)
+        filesystem_of("hdfs://host/x", None)

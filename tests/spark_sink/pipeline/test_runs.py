@@ -13,7 +13,7 @@ from broker.events import (
 )
 from spark_sink.errors import SinkError
 from spark_sink.pipeline import runs
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.runs import MAX_RUNS, Runs
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, gaps, told
@@ -83,7 +83,7 @@ def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_ga
         seal(source.events, [told(1, BROKER_STARTED)], header=msgspec.structs.replace(HEADER, epoch=epoch))
     source.run()
     assert [gap[2] for gap in gaps(source.tables)] == list(range(1, MAX_RUNS + 3))
-    assert len(vars(Runs(LocalPlace(source.tables)))["_brokers"][HEADER.broker_id].runs) == MAX_RUNS
+    assert len(vars(Runs(LocalFileSystem(source.tables)))["_brokers"][HEADER.broker_id].runs) == MAX_RUNS
 
 
 def test_records_of_a_run_that_is_forgotten_tell_no_death(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_brokers_beyond_the_bound_are_forgotten_the_silent_ones_first(
     seal(source.events, [told(1, BROKER_STARTED, NOON_MS - DAY_MS)], header=OTHER)
     monkeypatch.setattr(runs, "MAX_BROKERS", 1)
     source.run()
-    assert list(vars(Runs(LocalPlace(source.tables)))["_brokers"]) == [HEADER.broker_id]
+    assert list(vars(Runs(LocalFileSystem(source.tables)))["_brokers"]) == [HEADER.broker_id]

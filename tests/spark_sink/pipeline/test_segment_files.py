@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.event_files.layout import ARCHIVE
-from spark_sink.pipeline.filesystems import LocalPlace
+from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import archive_done, next_generation
 from spark_sink.schema import ARROW_SCHEMAS as SOURCE_SCHEMAS
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
@@ -164,7 +164,7 @@ def test_segment_that_comes_back_from_the_archive_is_not_counted_again(tmp_path:
     records = events(8, 20)
     seal(source.events, records)
     source.run()
-    places = LocalPlace(source.events), LocalPlace(source.tables)
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     assert archive_done(*places, 1) == []
     for path in list((source.events / ARCHIVE).rglob("*.parquet")):
         (source.events / path.parent.name / path.name).write_bytes(path.read_bytes())
@@ -186,7 +186,7 @@ def test_names_that_spark_never_finds_are_told(tmp_path: Path) -> None:
         os.fsdecode(b"\xff-1-0000000001.parquet"),
     ):
         (source.events / FLOWS / name).touch()
-    texts = archive_done(LocalPlace(source.events), LocalPlace(source.tables), 1)
+    texts = archive_done(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1)
     assert [text.partition(" is never read")[0].rpartition("/")[2] for text in texts] == [
         "_b-1-0000000001.parquet",
         "b-1-0000000001.json",

@@ -7,7 +7,7 @@ import pytest
 
 from spark_sink.report.facts import read_facts
 from spark_sink.report.routes import lifetimes as lifetimes_module
-from spark_sink.report.routes.lifetimes import Flapping, Stays
+from spark_sink.report.routes.lifetimes import Flapping, Lifetimes
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Row, event_row, origin, session_row, traffic_row, write
@@ -32,32 +32,37 @@ def told(row: Row, since: datetime, until: datetime) -> Told:
 
 def test_stays_equal_plain_python(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifetimes_module, "MAX_SHOWN_ROUTES", 10**6)
-    stays = read_facts(case.folder).stays
+    lifetimes = read_facts(case.folder).lifetimes
     expected = all_stays(case.rows)
     shown = [
-        (stay.broker_id, stay.route_id, stay.service, stay.from_us, stay.to_us, stay.end)
-        for route in stays.shown
-        for stay in route.stays
+        (lifetime.broker_id, lifetime.route_id, lifetime.service, lifetime.from_us, lifetime.to_us, lifetime.end)
+        for route in lifetimes.shown
+        for lifetime in route.lifetimes
     ]
     assert sorted(shown) == sorted(expected)
     ended = sum(1 for row in case.rows["sessions"] if row["is_local"])
-    assert (stays.ended, stays.open, stays.left_out) == (ended, len(expected) - ended, 0)
-    assert stays.route_count == len({stay[1] for stay in expected})
-    assert all(route.stays == sorted(route.stays, key=lambda stay: stay.from_us) for route in stays.shown)
-    sizes = [(-len(route.stays), -sum(stay.to_us - stay.from_us for stay in route.stays)) for route in stays.shown]
+    assert (lifetimes.ended, lifetimes.open, lifetimes.left_out) == (ended, len(expected) - ended, 0)
+    assert lifetimes.route_count == len({lifetime[1] for lifetime in expected})
+    assert all(
+        route.lifetimes == sorted(route.lifetimes, key=lambda lifetime: lifetime.from_us) for route in lifetimes.shown
+    )
+    sizes = [
+        (-len(route.lifetimes), -sum(lifetime.to_us - lifetime.from_us for lifetime in route.lifetimes))
+        for route in lifetimes.shown
+    ]
     assert sizes == sorted(sizes)
 
 
 def test_services_equal_plain_python(case: Case) -> None:
     expected = all_stays(case.rows)
     ended = [row for row in case.rows["sessions"] if row["is_local"]]
-    names = {stay[2] for stay in expected}
-    stays = case.facts.stays
-    assert (stays.service_count, {row.service for row in stays.services}) == (len(names), names)
-    for row in stays.services:
+    names = {lifetime[2] for lifetime in expected}
+    lifetimes = case.facts.lifetimes
+    assert (lifetimes.service_count, {row.service for row in lifetimes.services}) == (len(names), names)
+    for row in lifetimes.services:
         uptimes = [one["uptime_ms"] for one in ended if one["service"] == row.service]
-        mine = [stay for stay in expected if stay[2] == row.service]
-        assert row.routes == len({stay[1] for stay in mine})
+        mine = [lifetime for lifetime in expected if lifetime[2] == row.service]
+        assert row.routes == len({lifetime[1] for lifetime in mine})
         assert (row.open, row.ended) == (len(mine) - len(uptimes), len(uptimes))
         assert row.short == sum(1 for uptime_ms in uptimes if uptime_ms < 60_000)
         assert row.median_ms == (reference.percentile(uptimes, 0.5) if uptimes else None)
@@ -76,8 +81,8 @@ def test_flapping_equals_plain_python(case: Case) -> None:
         if any(third - first <= 600_000_000 for first, third in zip(mine, mine[2:], strict=False)):
             expected.append(Flapping(route_id, services[route_id], mine))
     expected.sort(key=lambda one: (-len(one.ends_us), one.route_id))
-    assert case.facts.stays.flapping_count == len(expected) > 0
-    assert case.facts.stays.flapping == expected[: lifetimes_module.MAX_FLAPPING]
+    assert case.facts.lifetimes.flapping_count == len(expected) > 0
+    assert case.facts.lifetimes.flapping == expected[: lifetimes_module.MAX_FLAPPING]
 
 
 @pytest.mark.parametrize(
@@ -89,12 +94,12 @@ def test_flapping_is_three_short_stays_within_ten_minutes(
 ) -> None:
     ends = [NOON + timedelta(seconds=sum(gaps_s[:place])) for place in range(len(gaps_s) + 1)]
     write(tmp_path, {"sessions": [session_row("r", at, uptime_ms, place) for place, at in enumerate(ends)]})
-    assert read_facts(tmp_path).stays.flapping_count == is_flapping
+    assert read_facts(tmp_path).lifetimes.flapping_count == is_flapping
 
 
-def stays_of(folder: Path, rows: dict[str, list[Row]]) -> Stays:
+def lifetimes_of(folder: Path, rows: dict[str, list[Row]]) -> Lifetimes:
     write(folder, rows)
-    return read_facts(folder).stays
+    return read_facts(folder).lifetimes
 
 
 def joined(seconds: int, seq: int, **values: object) -> Row:
@@ -104,16 +109,16 @@ def joined(seconds: int, seq: int, **values: object) -> Row:
 def test_a_route_that_came_back_under_its_id_is_still_there(tmp_path: Path) -> None:
     replaced = session_row("r", NOON + timedelta(seconds=5), 5000, 2, end="replaced")
     end = event_row("RouteReplaced", 2, at=NOON + timedelta(seconds=5), route_id="r")
-    stays = stays_of(tmp_path, {"lifecycle": [joined(0, 1), end, joined(5, 3)], "sessions": [replaced]})
-    assert [stay.end for stay in stays.shown[0].stays] == ["replaced", "still there"]
+    lifetimes = lifetimes_of(tmp_path, {"lifecycle": [joined(0, 1), end, joined(5, 3)], "sessions": [replaced]})
+    assert [lifetime.end for lifetime in lifetimes.shown[0].lifetimes] == ["replaced", "still there"]
 
 
 def test_a_broker_that_died_leaves_its_routes_at_the_last_it_was_heard_of(tmp_path: Path) -> None:
     heard = event_row("PeerConnected", 2, at=NOON + timedelta(seconds=30))
     later = event_row("BrokerStarted", 1, epoch=2, at=NOON + timedelta(seconds=90))
-    stays = stays_of(tmp_path, {"lifecycle": [joined(0, 1), heard, later]})
-    [stay] = stays.shown[0].stays
-    assert (stay.end, stay.to_us - stay.from_us) == ("broker died", 30_000_000)
+    lifetimes = lifetimes_of(tmp_path, {"lifecycle": [joined(0, 1), heard, later]})
+    [lifetime] = lifetimes.shown[0].lifetimes
+    assert (lifetime.end, lifetime.to_us - lifetime.from_us) == ("broker died", 30_000_000)
 
 
 def test_a_snapshot_that_was_cut_is_no_table(tmp_path: Path) -> None:
@@ -123,15 +128,15 @@ def test_a_snapshot_that_was_cut_is_no_table(tmp_path: Path) -> None:
     routes = [seen | {"seen_at": NOON, "seq": n, "route_id": f"r{n}"} for n in (1, 2)]
     routes.append(seen | {"seen_at": NOON + minute, "seq": 4, "route_id": "r1"})
     digest = event_row("TableDigest", 3, tags=[("routes", "2"), ("local", "2")])
-    assert stays_of(tmp_path / "cut", {"routes": routes, "lifecycle": [digest]}).open == 2
+    assert lifetimes_of(tmp_path / "cut", {"routes": routes, "lifecycle": [digest]}).open == 2
     whole = event_row("TableDigest", 5, at=NOON + minute, tags=[("routes", "1"), ("local", "1")])
-    assert stays_of(tmp_path / "whole", {"routes": routes, "lifecycle": [digest, whole]}).open == 1
+    assert lifetimes_of(tmp_path / "whole", {"routes": routes, "lifecycle": [digest, whole]}).open == 1
 
 
 def test_stays_of_other_brokers_routes_are_told_by_those(tmp_path: Path) -> None:
     remote = session_row("r", NOON, 1000, is_local=0, end="removed")
     seen = origin(2) | {"epoch": 1, "seen_at": NOON, "seq": 1, "route_id": "r", "peer": "broker 1"}
-    assert stays_of(tmp_path, {"sessions": [remote], "routes": [seen], "traffic": [traffic_row()]}).route_count == 0
+    assert lifetimes_of(tmp_path, {"sessions": [remote], "routes": [seen], "traffic": [traffic_row()]}).route_count == 0
 
 
 def test_stays_beyond_what_a_browser_draws_are_left_out_and_counted(
@@ -139,7 +144,7 @@ def test_stays_beyond_what_a_browser_draws_are_left_out_and_counted(
 ) -> None:
     monkeypatch.setattr(lifetimes_module, "MAX_SHOWN_STAYS", 5)
     rows = [session_row("a", NOON + timedelta(seconds=second), 1000, second) for second in range(9)]
-    stays = stays_of(tmp_path, {"sessions": [*rows, session_row("b", NOON, 1000)]})
-    assert [(route.route_id, len(route.stays)) for route in stays.shown] == [("a", 5), ("b", 1)]
-    assert stays.left_out == 4
-    assert stays.shown[0].stays[-1].to_us == reference.us(NOON + timedelta(seconds=8))
+    lifetimes = lifetimes_of(tmp_path, {"sessions": [*rows, session_row("b", NOON, 1000)]})
+    assert [(route.route_id, len(route.lifetimes)) for route in lifetimes.shown] == [("a", 5), ("b", 1)]
+    assert lifetimes.left_out == 4
+    assert lifetimes.shown[0].lifetimes[-1].to_us == reference.us(NOON + timedelta(seconds=8))
