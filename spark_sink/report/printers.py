@@ -13,7 +13,7 @@ from spark_sink.report.facts import Facts
 from spark_sink.report.section import BRIEF_ROWS, SPARK_WIDTH, Section
 from spark_sink.report.texts import length_of, moment_of, shortened, sparkline
 
-TITLE: Final = "What the brokers did"
+TITLE: Final = "Broker report"
 WIDTH: Final = 100  # columns that the terminal form needs
 MAX_NAME: Final = 26  # characters of a cell that is no number
 MAX_LAST: Final = 40  # of the last one

@@ -78,14 +78,16 @@ def lifetimes_plot(facts: Facts) -> Plot | None:
             }
         )
     figure = row_layout(names, barmode="overlay", xaxis=time_axis(), showlegend=True)
-    summary = f"{count_of(lifetimes.ended, 'stay')} ended and {number_of(lifetimes.open)} have no end in the records."
+    summary = (
+        f"{count_of(lifetimes.ended, 'lifetime')} ended and {number_of(lifetimes.open)} have no end in the records."
+    )
     if lifetimes.route_count > len(rows):
         summary += (
             f" {len(rows)} of {number_of(lifetimes.route_count)} routes are shown: those that came most often, then "
             "those that stayed longest."
         )
     if lifetimes.left_out:
-        summary += f" {count_of(lifetimes.left_out, 'earlier stay')} of theirs are left out."
+        summary += f" {count_of(lifetimes.left_out, 'earlier lifetime')} of theirs are left out."
     return Plot(data, figure, summary)
 
 
@@ -107,7 +109,7 @@ def flapping_plot(facts: Facts) -> Plot | None:
         }
     ]
     summary = (
-        f"{count_of(facts.lifetimes.flapping_count, 'route')} came and went; each mark is the end of a short stay."
+        f"{count_of(facts.lifetimes.flapping_count, 'route')} came and went; each mark is the end of a short lifetime."
     )
     if facts.lifetimes.flapping_count > len(rows):
         summary += f" {len(rows)} are shown, those with most."

@@ -31,11 +31,11 @@ def service_lifetimes_section(facts: Facts) -> Section:
         ]
         for row in lifetimes.services
     ]
-    numeric = ["routes", "open", "ended", "short", "median stay"]
+    numeric = ["routes", "open", "ended", "short", "median lifetime"]
     note = (
-        f"Open: nobody recorded its end. Short: under {SHORT_MS // 1000} s. The median is of stays that ended. "
+        f"Open: no end is recorded. Short: under {SHORT_MS // 1000} s. The median is over ended lifetimes. "
     ) + shown_of(len(lifetimes.services), lifetimes.service_count, "service")
-    return Section("Stays per service", ["service", *numeric], numeric, cells, note.rstrip(), NO_ROUTES, True)
+    return Section("Route lifetimes per service", ["service", *numeric], numeric, cells, note.rstrip(), NO_ROUTES, True)
 
 
 def flapping_section(facts: Facts) -> Section:
@@ -50,9 +50,9 @@ def flapping_section(facts: Facts) -> Section:
         ]
         for row in facts.lifetimes.flapping
     ]
-    columns = ["service", "route", "short stays", "first end", "last end"]
+    columns = ["service", "route", "short lifetimes", "first end", "last end"]
     note = shown_of(len(cells), facts.lifetimes.flapping_count, "route")
-    nothing = f"No route had {FLAPS} stays shorter than {SHORT_MS // 1000} s within 10 minutes."
+    nothing = f"No route had {FLAPS} lifetimes shorter than {SHORT_MS // 1000} s within 10 minutes."
     return Section("Flapping routes", columns, columns[2:3], cells, note, nothing, True, "flapping")
 
 
@@ -75,8 +75,8 @@ def lifetimes_section(facts: Facts) -> Section:
     columns = ["service", "route", "broker", "from (UTC)", "to (UTC)", "length", "end"]
     note = shown_of(len(facts.lifetimes.shown), facts.lifetimes.route_count, "route")
     if facts.lifetimes.left_out:
-        note += f" {count_of(facts.lifetimes.left_out, 'earlier stay')} of theirs are left out."
-    return Section("Stays", columns, ["length"], cells, note, NO_ROUTES, plot="stays")
+        note += f" {count_of(facts.lifetimes.left_out, 'earlier lifetime')} of theirs are left out."
+    return Section("Route lifetimes", columns, ["length"], cells, note, NO_ROUTES, plot="stays")
 
 
 def end_of(end: str, reason: str) -> str:

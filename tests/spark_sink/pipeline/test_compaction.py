@@ -230,7 +230,7 @@ def test_command_says_what_it_did_and_refuses_nonsense(tmp_path: Path) -> None:
     source, records = filled(tmp_path)
     done = CliRunner().invoke(pipeline, ["compact", "--tables", str(source.tables)])
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.output.startswith(f"{len(list(source.tables.glob('*/date=*')))} folders of days: ")
+    assert done.output.startswith(f"{len(list(source.tables.glob('*/date=*')))} folders of days compacted: ")
     assert_whole(source, records)
     for options in (["--tables", str(tmp_path / "no")], ["--tables", str(source.tables), "--before", "yesterday"]):
         result = CliRunner().invoke(pipeline, ["compact", *options])
