@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import bucket_of
-from spark_sink.event_files.batches import parquet_bytes, segment_metadata
+from spark_sink.event_files.batches import parquet_bytes
+from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, seal, segment_name
 from spark_sink.pipeline import batch

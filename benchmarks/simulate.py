@@ -28,7 +28,8 @@ from broker.routing.table import Route
 from rsocket_wire.wire.frames import SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE
 from rsocket_wire.wire.tags import Tag
-from spark_sink.event_files.batches import parquet_bytes, segment_metadata
+from spark_sink.event_files.batches import parquet_bytes
+from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import segment_name
 from spark_sink.schema import ARROW_SCHEMAS, LIFECYCLES, REQUESTS

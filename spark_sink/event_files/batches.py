@@ -25,11 +25,11 @@ from broker.events import (
 )
 from broker.routing.digest import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
+from spark_sink.event_files.footer import METADATA_PREFIX
 from spark_sink.event_files.frames import DefinitionRow, FlowRow, Header, LifecycleRow, RequestRow
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
+from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, REQUESTS
 
 US_PER_MS: Final = 1000
-METADATA_PREFIX: Final = "rsocket_broker."
 
 _WIDTH: Final = len(REQUEST_FIELDS)
 _SEQ: Final = REQUEST_FIELDS.index("seq")
@@ -134,21 +134,6 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str]) -> memoryview:
         writer.write_table(table)
         writer.add_key_value_metadata({METADATA_PREFIX + key: value for key, value in metadata.items()})
     return memoryview(out.getvalue())
-
-
-def segment_metadata(header: Header, source: str, first_row: int, number: int = 0) -> dict[str, str]:
-    """What the footer of a segment says about it. `first_row`: rows of this source in all segments before it. `number`:
-    its own, so that a copy under another one is seen; 0: it is not said."""
-    told = {"number": str(number)} if number else {}
-    return told | {
-        "schema_version": str(SCHEMA_VERSION),
-        "source": source,
-        "broker_id": header.broker_id,
-        "broker_name": header.broker_name,
-        "epoch": str(header.epoch),
-        "broker_version": header.version,
-        "first_row": str(first_row),
-    }
 
 
 def warm_up() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.errors import NoFile, first_line
-from spark_sink.event_files.batches import METADATA_PREFIX
+from spark_sink.event_files.footer import footer_of
 from spark_sink.event_files.layout import ARCHIVE, is_segment, parts_of
 from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.source_log import Found
@@ -47,15 +47,15 @@ class GoodFile:
 
     def __init__(self, found: Found, source: str, metadata: Any) -> None:
         """ValueError: the footer does not say what that of a segment says."""
-        told = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
+        told = footer_of(metadata.metadata, "strict")
         self.file: Final = found.file
         self.name: Final = PurePosixPath(found.file).name
         self.changed_s: Final = found.changed_s
         self.source: Final = source
         self.rows: Final[int] = metadata.num_rows
-        self.broker_id: Final[str] = told[f"{METADATA_PREFIX}broker_id"]
-        self.broker_name: Final[str] = told[f"{METADATA_PREFIX}broker_name"]
-        self.epoch: Final[int] = int(told[f"{METADATA_PREFIX}epoch"])
+        self.broker_id: Final[str] = told["broker_id"]
+        self.broker_name: Final[str] = told["broker_name"]
+        self.epoch: Final[int] = int(told["epoch"])
         self.columns: Final[list[str]] = metadata.schema.names
         self.is_exact: Final = metadata.schema.to_arrow_schema().equals(ARROW_SCHEMAS[source])  # no column more or less
         for name in NEEDED[source]:
@@ -119,14 +119,14 @@ def archived(file: str) -> str:
 
 def _foreign(metadata: Any, source: str) -> str:
     """What in the footer is not that of a segment; empty: nothing."""
-    told = metadata.metadata or {}
-    version = int(told.get(f"{METADATA_PREFIX}schema_version".encode(), b"0"))
+    told = footer_of(metadata.metadata, "strict")
+    version = int(told.get("schema_version", "0"))
     if version == 0:
         return "its footer does not say rsocket_broker.schema_version: no broker wrote it"
     if version > SCHEMA_VERSION:
         return f"it is of schema version {version} and this program knows {SCHEMA_VERSION}: install a newer one"
-    if told.get(f"{METADATA_PREFIX}source".encode(), b"").decode() != source:
-        return f"its footer says that it is of {told.get(f'{METADATA_PREFIX}source'.encode(), b'').decode()!r}"
+    if told.get("source", "") != source:
+        return f"its footer says that it is of {told.get('source', '')!r}"
     schema = metadata.schema.to_arrow_schema()
     for field in ARROW_SCHEMAS[source]:
         place = schema.get_field_index(field.name)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_sink.errors import BadFrame, NoFile
-from spark_sink.event_files.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
+from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import (
     LOG_FOLDER,

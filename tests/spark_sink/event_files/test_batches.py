@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.events import DEFINITION_FIELDS, KIND_NAMES, OUTCOME_NAMES, ROUTE_JOINED, FlowRecord, LifecycleEvent
-from spark_sink.event_files.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
+from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.schema import ARROW_SCHEMAS
 from tests.spark_sink.records import (

@@ -12,7 +12,8 @@ import pyarrow as pa
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, parse_key
-from spark_sink.event_files.batches import parquet_bytes, segment_metadata
+from spark_sink.event_files.batches import parquet_bytes
+from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.what_if.local import LocalEngine
