@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_sink.data_source.options import Offsets, options_of
-from spark_sink.data_source.reader import EventReader, Part
+from spark_sink.data_source.reader import EventReader, Partition
 from spark_sink.errors import BadOptions, MissingPart
 from spark_sink.schema import ARROW_SCHEMAS, SPARK_SCHEMAS
 
@@ -143,5 +143,5 @@ def columns_of(schema: Any, source: str) -> pa.Schema:
     return to_arrow_schema(schema)  # Spark 4.1: times are UTC anyway
 
 
-def _partitions(parts: list[Part]) -> list[Any]:
+def _partitions(parts: list[Partition]) -> list[Any]:
     return [InputPartition(part) for part in parts]
