@@ -40,7 +40,7 @@ from broker.events import (
 )
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.interbroker.remote import is_behind
-from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peer import Peer
@@ -123,6 +123,7 @@ class Core(Ends):
         "_dirty",
         "_fanouts",
         "_fed",
+        "_decisions",
         "_feedings",
         "_flow_at",
         "_flow_at_ms",
@@ -133,6 +134,7 @@ class Core(Ends):
         "_close_reasons",
         "_refused",
         "_relays",
+        "_retries",
         "_small_bytes",
         "_snapshots",
         "_suspects",
@@ -182,8 +184,10 @@ class Core(Ends):
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._fanouts: Final = self.engine.fanouts
-        self._feedings: Final = self.engine.feedings
+        self._fanouts: Final = self.engine.steps
+        self._feedings: Final = self.engine.congested_requests
+        self._decisions: Final = self.engine.decisions
+        self._retries: Final = self.engine.retries
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._event_log)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -220,7 +224,7 @@ class Core(Ends):
         )
         self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
-        self._relays: Final = self.engine.relays
+        self._relays: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.changes
         self._keepalives: Final = TokenBucket(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
@@ -314,10 +318,14 @@ class Core(Ends):
                     pass
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
+                    if self._decisions:
+                        engine.carry_out()
                 else:
                     if self._fed:
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
+                    if self._retries:
+                        engine.retry(frame)
                     if self._fed:  # its answer let something go on that had waited
                         self._let_be(now)
             else:
@@ -523,7 +531,7 @@ class Core(Ends):
             self._count_dropped(peer)
             return True
         stream = peer.streams.get(stream_id)
-        if stream is not None and stream.shed(peer, text, now):
+        if stream is not None and stream.shed(text, now):
             return True
         if stream_id & 1 == peer.begins:  # the rest of an answer that has come whole
             if peer.held_of(stream_id) <= SMALL_BYTES:
@@ -687,11 +695,12 @@ class Core(Ends):
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
+            self.engine.carry_out()
             timed = self.engine.timers.take_due(now)
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
         self.protection.tick(now)
-        if self.engine.waiting.size:
+        if self.engine.pending.size:
             self.engine.look_again(self.table.masks.generation, now)
         migration = self.migration
         if migration.wants_urls(now):
@@ -968,7 +977,7 @@ class Core(Ends):
         self._watch(peer, frame.now + peer.connection.lifetime_s)
         self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
         if setup.wants_lease:
-            peer.granting = Granting(self.table.masks, self.engine.timers, frame.now)
+            peer.granting = LeaseGrants(self.table.masks, self.engine.timers, frame.now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         if metadata:
             if greets:
@@ -1079,9 +1088,10 @@ class Core(Ends):
                 continue  # another stream's end took it along
             if stream_id & 1 == peer.begins:
                 stream.caller_lost(now)
+                self.engine.carry_out()
             else:
                 del peer.streams[stream_id]
-                stream.route_lost(stream_id, peer, now)
+                stream.route_lost(now)
         self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
             uptime_ms = max(0, at_ms - peer.connected_at_ms)

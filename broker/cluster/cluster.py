@@ -99,7 +99,7 @@ class Cluster(Watcher):
         self.redirections: Final = Redirects(engine.query, event_log)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
-        engine.hops.rename(name)
+        engine.annotations.rename(name)
         self.membership: Final = Membership(
             settings,
             broker_id,
@@ -107,7 +107,7 @@ class Cluster(Watcher):
             self.members,
             self.handshakes,
             self.replication,
-            engine.hops,
+            engine.annotations,
             event_log,
             now,
             at_ms,
@@ -299,7 +299,7 @@ class Cluster(Watcher):
                 neighbour.push([_message_entry(DigestMessage(self.replication.gossip.size(), digest).encode())])
         self.membership.say_late(now)
         self.flush()
-        for refused in self._engine.hops.take_news():
+        for refused in self._engine.annotations.take_refused():
             at_ms = self._event_log.wall(now)
             detail = refused.detail
             self._event_log.tell(
