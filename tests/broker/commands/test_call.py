@@ -318,7 +318,7 @@ def test_offer_answers_with_json_until_it_is_interrupted(broker: SyncLocalBroker
     ("arguments", "status", "said"),
     [
         (["nonsense"], 2, b"the scheme must be one of tcp://"),
-        (["URL", "--meta", "text/pl\xe4in=1"], 2, b"characters of ASCII"),
+        (["URL", "--meta", "text/pl\xe4in=1"], 2, b"ASCII characters"),
         (["URL", "--timeout", "nan"], 2, b"must be a number of seconds"),
         (["URL", "--channel", "--n", "99999999999", "--data", "x"], 2, b"it must be 1..2147483647"),
         (["URL", "--route", "\udcff"], 2, b"can't encode"),

@@ -341,7 +341,7 @@ async def test_who_wants_encryption_is_not_led_to_a_place_without() -> None:
         (["tls://a", "tcp://a"], ["tls://b", "wss://c", "tcp://d", "unix:///e"]),
     ):
         brokers = Brokers([Target(url) for url in given], None, None, 1.0, None)  # type: ignore[arg-type]
-        connection = type("Connection", (), {"is_retired": False, "news": asyncio.Event()})()
+        connection = type("Connection", (), {"is_retired": False, "changed": asyncio.Event()})()
         raw = Notice(["tls://b", "wss://c", "tcp://d", "unix:///e"], False, 0).encode(bytes(16), 0)
         assert brokers.hear(connection, raw[6:])
         assert brokers.urls == given + learned
