@@ -85,10 +85,12 @@ class OfferedService:
 @click.command(epilog=STATUSES)
 @click.argument("name")
 @with_connection_options
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="What callers may ask for; again for more.")
-@click.option("--answer", help="TEXT, @FILE or -; without it each request is its own answer.")
-@click.option("--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="In answer to a stream.")
-@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after so many requests or items.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
+@click.option("--answer", help="The answer: TEXT, @FILE or -; by default requests are echoed.")
+@click.option(
+    "--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="Items that answer a stream."
+)
+@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after N requests or items.")
 @click.option("--json", "is_json", is_flag=True, help="Show requests as JSON; --answer must be JSON.")
 def offer(
     name: str,
