@@ -286,7 +286,7 @@ def _annotations(counts: Sequence[int]) -> HistogramMetricFamily:
     buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
     return HistogramMetricFamily(
-        "broker_request_annotations", "Links that requests of other brokers came by", buckets, links
+        "broker_request_hops", "Links that requests of other brokers came by", buckets, links
     )
 
 

@@ -57,11 +57,11 @@ class Wanted:
 @click.command(epilog=STATUSES)
 @with_connection_options
 @click.option("--service", help="The ServiceName tag.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to route by; again for more.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to route by; repeatable.")
 @click.option("--all", "to_all", is_flag=True, help="Multicast: to all routes that match.")
-@click.option("--gather", is_flag=True, help="Multicast, and print who answered what.")
+@click.option("--gather", is_flag=True, help="Multicast; print each answer with its route.")
 @click.option("--shard-key", "keys", multiple=True, metavar="NAME", help="Shard by the value of this tag.")
-@click.option("--lb", metavar="METHOD", help='How to choose among the routes: "round_robin", "random" ...')
+@click.option("--lb", metavar="METHOD", help='Load-balancing policy: "round_robin", "random" ...')
 @click.option("--route", help="The handler within the service (routing metadata).")
 @click.option("--model", type=click.Choice(MODELS), default="request_response", show_default=True)
 @click.option("--stream", "model", flag_value="request_stream", help="Short for --model request_stream.")
@@ -69,16 +69,16 @@ class Wanted:
 @click.option("--data", default="", help="The payload: TEXT, @FILE or - for standard input; a channel: an item a line.")
 @click.option("--json", "is_json", is_flag=True, help="Data must be JSON; answers are printed as JSON.")
 @click.option("--meta", "metas", multiple=True, metavar="MIME=VALUE", help="An entry of the metadata, VALUE as --data.")
-@click.option("--n", "initial_n", default=32, show_default=True, help="Items that may be under way, for streams.")
-@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="Stop after so many items.")
+@click.option("--n", "initial_n", default=32, show_default=True, help="Initial REQUEST_N of streams.")
+@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="Cancel after N items.")
 @click.option(
     "--timeout",
     "--deadline",
     "timeout_s",
     type=click.FloatRange(0, min_open=True),
-    help="Seconds for all of it; 30 unless it is a stream or a channel, which may go on.",
+    help="Deadline in seconds; default 30, for streams and channels none.",
 )
-@click.option("--verbose", "-v", "is_verbose", is_flag=True, help="Tell about the connection and metadata, on stderr.")
+@click.option("--verbose", "-v", "is_verbose", is_flag=True, help="Print connection and metadata on stderr.")
 def call(
     url: str,
     ca: str | None,

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import Final
 
-from broker.edge.shell import Loop
+from broker.edge.link import Loop
 
 LOOK_S: Final = 60.0  # between two counts of the objects
 GROWTH: Final = 2  # times as many objects as were left by the last collection: then there is another

@@ -92,18 +92,25 @@ class Commands(click.Group):
 @click.group(cls=Commands)
 @click.version_option(VERSION, prog_name="rsocket-broker")
 def main() -> None:
-    """An RSocket broker: tags in, frames forwarded, every request in a table."""
+    """An RSocket broker: routes requests by tags, and records them in tables."""
 
 
 @main.command()
 @click.option(
-    "--listen", multiple=True, metavar="URL", help="Listen on tcp://, tls://, ws://, wss:// or unix://; again for more."
+    "--listen",
+    multiple=True,
+    metavar="URL",
+    help="Address to listen on: tcp://, tls://, ws://, wss:// or unix://; repeatable.",
 )
-@click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
-@click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
-@click.option("--workers", metavar="N", help="Processes that share the ports; 0 is one for each core.")
-@click.option("--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection.")
-@click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
+@click.option("--admin", metavar="HOST:PORT", help='Address of the REST API; "off" for none.')
+@click.option("--events", metavar="DIR", help="Directory for event files, which Spark reads.")
+@click.option("--workers", metavar="N", help="Worker processes that share the ports; 0: one per core.")
+@click.option(
+    "--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection; repeatable."
+)
+@click.option(
+    "--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration file, TOML."
+)
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
 def serve(
     listen: tuple[str, ...],
@@ -134,11 +141,11 @@ def serve(
 
 @main.command()
 @click.argument("path", required=False, metavar="[FILE]")
-@click.option("--options", is_flag=True, help="Print every option with its default instead, as TOML.")
+@click.option("--options", is_flag=True, help="Print all options with their defaults, as TOML.")
 def check(path: str | None, options: bool) -> None:
-    """Check a configuration: the file, and RSB_ variables of the environment. All mistakes are told at once.
+    """Check a configuration: the file and the RSB_ variables of the environment. All mistakes are reported together.
 
-    What had better be otherwise is a warning on standard error, and changes nothing else.
+    Warnings go to standard error and do not change the exit status.
     """
     if options:
         click.echo(options_toml(), nl=False)

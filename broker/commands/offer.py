@@ -28,7 +28,7 @@ from client_sdk import Payload, Request, Service, connect
 DRAIN_S = 5.0  # for what still runs when enough has come
 
 
-class Desk:
+class OfferedService:
     """What comes is shown and counted; `done` after `take_n` requests."""
 
     def __init__(self, answer: bytes | None, items_n: int, take_n: int | None, is_json: bool) -> None:
@@ -85,10 +85,12 @@ class Desk:
 @click.command(epilog=STATUSES)
 @click.argument("name")
 @with_connection_options
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="What callers may ask for; again for more.")
-@click.option("--answer", help="TEXT, @FILE or -; without it each request is its own answer.")
-@click.option("--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="In answer to a stream.")
-@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after so many requests or items.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
+@click.option("--answer", help="The answer: TEXT, @FILE or -; by default requests are echoed.")
+@click.option(
+    "--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="Items that answer a stream."
+)
+@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after N requests or items.")
 @click.option("--json", "is_json", is_flag=True, help="Show requests as JSON; --answer must be JSON.")
 def offer(
     name: str,
@@ -110,16 +112,16 @@ def offer(
         text = None if answer is None else read_text("--answer", answer)
         if is_json and text is not None:
             checked_json("--answer", text)
-        desk = Desk(text, items_n, take_n, is_json)
-        return _serve(url, context, desk, desk.service(name, own_tags))
+        offered = OfferedService(text, items_n, take_n, is_json)
+        return _serve(url, context, offered, offered.service(name, own_tags))
 
     run(main)
 
 
-async def _serve(url: str, context: tls.SSLContext | None, desk: Desk, service: Service) -> int:
+async def _serve(url: str, context: tls.SSLContext | None, offered: OfferedService, service: Service) -> int:
     async with connect(url, service=service, ssl=context) as client:
         complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
-        waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(desk.done.wait())]
+        waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(offered.done.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

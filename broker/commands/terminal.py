@@ -43,13 +43,13 @@ STATUSES = """\b
 Exit status:
   0  done
   1  something else
-  2  the command line makes no sense
+  2  the command line is wrong
   3  no connection to a broker, or it refuses this one
   4  refused before any service saw it (no-route, over-limit, draining ...)
   5  the service's handler failed
-  6  the time is over
-  7  the service or the connection was lost in the middle
-  8  it can never succeed as it is (bad-address, no-handler, too-large ...)
+  6  the deadline has passed
+  7  the service or the connection was lost during the request
+  8  the request is invalid (bad-address, no-handler, too-large ...)
   130  interrupted; the other side got a CANCEL"""
 
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
@@ -229,9 +229,11 @@ def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLCon
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
     """The URL and what is needed to get there."""
     for option in (
-        click.option("--key", metavar="FILE", help="The key of --cert."),
-        click.option("--cert", metavar="FILE", help="The certificate that this side shows, PEM."),
-        click.option("--ca", metavar="FILE", help="Who signs the broker's certificate, PEM; for tls:// and wss://."),
+        click.option("--key", metavar="FILE", help="Private key of --cert, PEM."),
+        click.option("--cert", metavar="FILE", help="Client certificate, PEM."),
+        click.option(
+            "--ca", metavar="FILE", help="CA certificates that sign the broker's, PEM; for tls:// and wss://."
+        ),
         click.argument("url", default="tcp://127.0.0.1:7000", metavar="[URL]"),
     ):
         command = option(command)

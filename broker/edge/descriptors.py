@@ -105,7 +105,7 @@ class Descriptors:
 DESCRIPTORS: Final = Descriptors()  # of this process
 
 
-class Doorkeeper(asyncio.Protocol):
+class AdmissionProtocol(asyncio.Protocol):
     """Lets a connection in if there is room for it: then it has the protocol that it was accepted for."""
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol], scheme: str) -> None:

@@ -21,7 +21,7 @@ from broker.edge.origins import address_of
 from broker.edge.resolver import Found, Resolver, look_up
 from broker.edge.shell import Shell
 from broker.edge.tcp import TcpLink
-from broker.edge.websocket import Dialled
+from broker.edge.websocket import DialledUpgrade
 from rsocket_wire.errors import BrokerError
 
 DIAL_EVERY_S: Final = 0.05  # how often the core is asked whom to dial
@@ -145,7 +145,7 @@ class Dialer:
         loop = asyncio.get_running_loop()
         context = self._context if place.is_tls else None
         if place.scheme in ("ws", "wss"):
-            dialled = Dialled(self._shell, url)
+            dialled = DialledUpgrade(self._shell, url)
             name = place.host if context is not None else None
             await loop.create_connection(lambda: dialled, place.host, place.port, ssl=context, server_hostname=name)
             await dialled.opened()

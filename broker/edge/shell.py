@@ -12,13 +12,13 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from broker.core import Core
+from broker.edge.link import Link, Loop
 from broker.edge.memory import Memory
 from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
-from broker.forwarding.outbound import LARGE_BYTES, Piece
+from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.request_log import RequestRows
 
@@ -40,61 +40,10 @@ TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv wo
 FLUSH_BYTES = 1 << 20  # of large output, handed to all transports together
 LOOK_S = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
 CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
-LEFT = "the peer closed the connection"  # why it ended
 MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
 
-class Link(Protocol):
-    """One transport, as the shell writes to it."""
-
-    def serve(self, peer: Peer | None) -> None:
-        """Speaks for that peer from now on; for none: what still comes is forgotten."""
-
-    def pending_bytes(self) -> int:
-        """Bytes handed over and not accepted by this system yet."""
-
-    def unconfirmed_bytes(self) -> int:
-        """Bytes accepted by this system and not confirmed by that of the peer; 0 where the system does not tell.
-
-        A system call: asked only of a peer that seems to take nothing.
-        """
-
-    def write(self, pieces: list[Piece]) -> None:
-        """Writes without waiting; the pieces of a stream, or one message each.
-
-        Where more waits then than its high mark, it has said so (`Shell.congested`) when this returns.
-        """
-
-    def pause(self) -> None:
-        """Stops reading."""
-
-    def resume(self) -> None:
-        """Reads again."""
-
-    def end(self) -> None:
-        """Forgets what has been read of a message that is not whole, and what still comes: its peer is ended."""
-
-    def close(self) -> None:
-        """Closes when all is written."""
-
-    def abort(self) -> None:
-        """Closes at once."""
-
-
-class Loop(Protocol):
-    """What the shell needs of an event loop."""
-
-    def time(self) -> float:
-        """Seconds, monotonic."""
-
-    def call_soon(self, callback: Callable[[], None], /) -> object:
-        """Calls it in the next turn."""
-
-    def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
-        """Calls it at that time."""
-
-
-class Stuck:
+class CongestedPeer:
     """A congested peer: how many bytes this system had taken for it at the last look, and since when it reads nothing.
 
     What waits says nothing about that: it grows while others send, however fast the peer reads. Nor does what this
@@ -122,7 +71,7 @@ class Stuck:
         self.look_at = now + LOOK_S
 
 
-class Behind:
+class Backlog:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
     __slots__ = ("fault", "has_frames", "later", "left_reason", "lost_reason", "peer", "since")
@@ -138,7 +87,7 @@ class Behind:
         self.lost_reason: str | None = None  # the transport is gone
 
 
-class Closing:
+class ClosingPeer:
     """An ended peer that has not taken its last bytes yet."""
 
     __slots__ = ("confirmed_bytes", "look_at", "peer", "until")
@@ -160,20 +109,26 @@ class Shell:
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
         on_requests: Callable[[RequestRows], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        quiet_s: float = QUIET_S,
+        turn_s: float = TURN_S,
     ) -> None:
         """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
-        None where the core writes none."""
+        None where the core writes none. `clock`: seconds, monotonic."""
+        self._clock = clock
+        self._quiet_s = quiet_s
+        self.turn_s = turn_s  # seconds of one connection in one turn of the loop
         self.core = core
         self._stuck_s = stuck_s
-        self._congested: dict[int, Stuck] = {}  # by peer id
+        self._congested: dict[int, CongestedPeer] = {}  # by peer id
         self._on_events = on_events
         self._on_requests = on_requests
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
-        self._closing: deque[Closing] = deque()  # whose last bytes are awaited, by when they are looked at
-        self._behind: dict[int, Behind] = {}  # by peer id
+        self._closing: deque[ClosingPeer] = deque()  # whose last bytes are awaited, by when they are looked at
+        self._backlogs: dict[int, Backlog] = {}  # by peer id
         self._memory = Memory()
-        self._is_catching_up = False
+        self._is_working_off = False
         self._messages_n = 0  # of one connection in this turn, one after another
         self._messages_of: Peer | None = None  # of whom
         self._messages_from = 0.0  # when the first of them came, seconds, monotonic
@@ -206,33 +161,33 @@ class Shell:
 
     def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:
         """A transport was accepted."""
-        peer = self.core.connected(name, framed, time.monotonic(), origin.address, origin.principal)
+        peer = self.core.connected(name, framed, self._clock(), origin.address, origin.principal)
         self._links[peer.id] = link
         self.wake()
         return peer
 
     def dialled(self, name: str, framed: bool, link: Link, url: str, origin: Origin = NOWHERE) -> Peer:
         """A transport to another broker, at that URL, is there."""
-        peer = self.core.dialled(name, framed, time.monotonic(), url, origin.address, origin.principal)
+        peer = self.core.dialled(name, framed, self._clock(), url, origin.address, origin.principal)
         self._links[peer.id] = link
         self.wake()
         return peer
 
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes of a peer."""
-        now = time.monotonic()
-        if self._behind:
-            behind = self._behind.get(peer.id)
-            if behind is not None:
-                behind.later.append(data)
+        now = self._clock()
+        if self._backlogs:
+            backlog = self._backlogs.get(peer.id)
+            if backlog is not None:
+                backlog.later.append(data)
                 return
-        has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, now + TURN_S)
+        has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, now + self.turn_s)
         if has_frames or len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
-            self._fall_behind(peer, has_frames, now)
+            self._defer(peer, has_frames, now)
         if peer.is_lost:
             self._move()  # it was a newcomer that resumed another peer
         self._reads += 1
-        if self._was_alone and now - self._busy_at > QUIET_S:
+        if self._was_alone and now - self._busy_at > self._quiet_s:
             self._arrived_at = self._arrived_at or now
             self.flush()  # saves 2 µs of a request's latency, compiled; done for all it would cost many callers a third
             self._busy_at = self._written_at
@@ -243,20 +198,20 @@ class Shell:
             else:
                 self._frames_seen = self.core.frames_in  # they lead to no writing
             self.wake()
-        self._busy_at = time.monotonic()
+        self._busy_at = self._clock()
 
     def rest(self, peer: Peer) -> None:
         """A link has read much that gave few frames: the peer is read from again in the next turn."""
-        if peer.id not in self._behind:
-            self._fall_behind(peer, False, time.monotonic())
+        if peer.id not in self._backlogs:
+            self._defer(peer, False, self._clock())
 
     def _work_off(self, peer: Peer, until: float) -> bool:
         """Frames of what was received, until that time; True when there are more."""
-        now = time.monotonic()
+        now = self._clock()
         while now < until and not peer.held_n:
             if not self.core.go_on(peer, now, SLICE_FRAMES):
                 return False
-            now = time.monotonic()
+            now = self._clock()
         return True
 
     def _is_long(self, peer: Peer, now: float) -> bool:
@@ -266,60 +221,60 @@ class Shell:
             self._messages_from = now
             self._messages_n = 0
         self._messages_n += 1
-        return self._messages_n % SLICE_MESSAGES == 0 and now - self._messages_from > TURN_S
+        return self._messages_n % SLICE_MESSAGES == 0 and now - self._messages_from > self.turn_s
 
-    def _fall_behind(self, peer: Peer, has_frames: bool, now: float) -> None:
+    def _defer(self, peer: Peer, has_frames: bool, now: float) -> None:
         """Nothing more is read from the connection before the next turn, and until what was read is worked off."""
         link = self._links.get(peer.id)
         if link is None or peer.is_ending or peer.is_lost:
             return
-        self._catch_up_soon()
-        self._behind[peer.id] = Behind(peer, has_frames, now)
+        self._work_off_soon()
+        self._backlogs[peer.id] = Backlog(peer, has_frames, now)
         link.pause()
 
-    def _catch_up_soon(self) -> None:
+    def _work_off_soon(self) -> None:
         """In the next turn of the loop."""
-        if not self._is_catching_up:
-            self._is_catching_up = True
-            self._loop.call_soon(self._catch_up)
+        if not self._is_working_off:
+            self._is_working_off = True
+            self._loop.call_soon(self._work_off_backlogs)
 
-    def _catch_up(self) -> None:
-        """A turn of each connection that is behind, and of what goes to many."""
-        self._is_catching_up = False
-        self.core.work(time.monotonic())
+    def _work_off_backlogs(self) -> None:
+        """A turn of each connection that is backlog, and of what goes to many."""
+        self._is_working_off = False
+        self.core.work(self._clock())
         if self.core.events_n >= EVENTS_N:
             self._hand_out()
-        for peer_id, behind in list(self._behind.items()):
-            if self._behind.get(peer_id) is not behind:
+        for peer_id, backlog in list(self._backlogs.items()):
+            if self._backlogs.get(peer_id) is not backlog:
                 continue  # the peer was resumed on another transport meanwhile
-            peer = behind.peer
-            now = time.monotonic()
-            until = now + TURN_S
-            self._arrived_at = self._arrived_at or behind.since
-            if behind.has_frames:
-                behind.has_frames = self.core.go_on(peer, now, SLICE_FRAMES) and self._work_off(peer, until)
-            while behind.later and not behind.has_frames:
-                data = behind.later.popleft()
-                behind.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
-                now = time.monotonic()
+            peer = backlog.peer
+            now = self._clock()
+            until = now + self.turn_s
+            self._arrived_at = self._arrived_at or backlog.since
+            if backlog.has_frames:
+                backlog.has_frames = self.core.go_on(peer, now, SLICE_FRAMES) and self._work_off(peer, until)
+            while backlog.later and not backlog.has_frames:
+                data = backlog.later.popleft()
+                backlog.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
+                now = self._clock()
                 if now >= until or peer.is_lost:
                     break
             if peer.is_lost:
                 self._move()  # as in `received`; what is left is the other peer's
-            if behind.has_frames or behind.later or self._behind.get(peer_id) is not behind:
+            if backlog.has_frames or backlog.later or self._backlogs.get(peer_id) is not backlog:
                 continue
-            del self._behind[peer_id]
-            if behind.fault is not None:
-                self.core.end(peer, *behind.fault, time.monotonic())
-            if behind.lost_reason is not None:
-                self._lose(peer, behind.lost_reason)
-            elif behind.left_reason is not None:
-                self._leave(peer, behind.left_reason)
+            del self._backlogs[peer_id]
+            if backlog.fault is not None:
+                self.core.end(peer, *backlog.fault, self._clock())
+            if backlog.lost_reason is not None:
+                self._lose(peer, backlog.lost_reason)
+            elif backlog.left_reason is not None:
+                self._leave(peer, backlog.left_reason)
             elif not peer.is_paused and (link := self._links.get(peer_id)) is not None:
                 link.resume()
         self._move()
-        if self._behind:
-            self._catch_up_soon()
+        if self._backlogs:
+            self._work_off_soon()
         if not self.core.has_writes():
             self._frames_seen = self.core.frames_in  # they lead to no writing
             self._arrived_at = 0.0
@@ -327,18 +282,18 @@ class Shell:
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
-        behind = self._behind.get(peer.id)
-        if behind is not None and not peer.is_ending:
-            behind.fault = (word, text)
+        backlog = self._backlogs.get(peer.id)
+        if backlog is not None and not peer.is_ending:
+            backlog.fault = (word, text)
             return
-        self.core.end(peer, word, text, time.monotonic())
+        self.core.end(peer, word, text, self._clock())
         self.wake()
 
     def left(self, peer: Peer, reason: str) -> None:
         """The other end has closed the connection: it serves nobody any more, and has CLOSE_S to take what waits."""
-        behind = self._behind.get(peer.id)
-        if behind is not None and not peer.is_ending:
-            behind.left_reason = reason
+        backlog = self._backlogs.get(peer.id)
+        if backlog is not None and not peer.is_ending:
+            backlog.left_reason = reason
         else:
             self._leave(peer, reason)
 
@@ -347,7 +302,7 @@ class Shell:
         if link is None or peer.is_ending:
             return
         if peer.session is None:
-            self.core.left(peer, reason, time.monotonic())
+            self.core.left(peer, reason, self._clock())
             self.wake()
             return
         link.serve(None)  # what it has not taken waits in its session
@@ -357,9 +312,9 @@ class Shell:
 
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""
-        behind = self._behind.get(peer.id)
-        if behind is not None and not peer.is_ending:
-            behind.lost_reason = reason
+        backlog = self._backlogs.get(peer.id)
+        if backlog is not None and not peer.is_ending:
+            backlog.lost_reason = reason
             self._links.pop(peer.id, None)
             self._congested.pop(peer.id, None)
             self._unsent.pop(peer.id, None)
@@ -368,8 +323,8 @@ class Shell:
 
     def _lose(self, peer: Peer, reason: str) -> None:
         self._links.pop(peer.id, None)
-        self._behind.pop(peer.id, None)
-        self.core.lost(peer, reason, time.monotonic())
+        self._backlogs.pop(peer.id, None)
+        self.core.lost(peer, reason, self._clock())
         self._move()
         self._congested.pop(peer.id, None)
         self._unsent.pop(peer.id, None)
@@ -381,12 +336,12 @@ class Shell:
         link = self._links.get(peer.id)
         if link is not None:
             if peer.id not in self._congested:
-                self._congested[peer.id] = Stuck(peer, self._taken_bytes(peer, link), self._loop.time())
+                self._congested[peer.id] = CongestedPeer(peer, self._taken_bytes(peer, link), self._loop.time())
             self.core.congested(peer)
 
     def relieved(self, peer: Peer) -> None:
         """A transport has less to write than its low mark again."""
-        self.core.relieved(peer, time.monotonic())
+        self.core.relieved(peer, self._clock())
         if not peer.is_congested:
             self._congested.pop(peer.id, None)
         self._turn()
@@ -406,7 +361,7 @@ class Shell:
         if self._is_waking:
             return
         if self.core.has_work():
-            self._catch_up_soon()
+            self._work_off_soon()
         if self.core.has_writes():
             self._is_waking = True
             self._loop.call_soon(self._woken)
@@ -446,13 +401,13 @@ class Shell:
                 if not peer.pending_bytes:
                     link.close()
                 if link.pending_bytes():
-                    self.core.untold(peer, time.monotonic())
+                    self.core.untold(peer, self._clock())
                 now = self._loop.time()
-                self._closing.append(Closing(peer, self._confirmed_bytes(peer, link), now))
+                self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now))
         if self._arrived_at:
             # What has just been written has been here since its bytes arrived, at most since the first ones. Those that
             # arrived later in the turn were in the kernel while the first were handled, so it is the truth about them.
-            self._written_at = time.monotonic()
+            self._written_at = self._clock()
             frames = self.core.frames_in
             self.core.added.add(self._written_at - self._arrived_at, frames - self._frames_seen)
             self._frames_seen = frames
@@ -477,7 +432,7 @@ class Shell:
 
     def _relieve(self, peer: Peer) -> None:
         """All that has waited for it is written, or dropped."""
-        self.core.relieved(peer, time.monotonic())
+        self.core.relieved(peer, self._clock())
         self._congested.pop(peer.id, None)
 
     def _taken_bytes(self, peer: Peer, link: Link) -> int:
@@ -491,7 +446,7 @@ class Shell:
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
         self.core.lag.add(self.lag_s, 1)
-        self.core.tick(time.monotonic(), time.time_ns() // 1_000_000)
+        self.core.tick(self._clock(), time.time_ns() // 1_000_000)
         self._abort_overdue()
         self._end_stuck()
         if self._loop.time() >= self._weigh_at:
@@ -526,21 +481,21 @@ class Shell:
     def _end_stuck(self) -> None:
         """Ends the peers that have read nothing for too long."""
         now = self._loop.time()
-        for stuck in list(self._congested.values()):
-            peer = stuck.peer
+        for each in list(self._congested.values()):
+            peer = each.peer
             if peer.is_ending:
                 continue  # see `_abort_overdue`
             link = self._links[peer.id]
             taken = self._taken_bytes(peer, link)
-            if taken > stuck.taken_bytes:
-                stuck.took(taken, now)
+            if taken > each.taken_bytes:
+                each.took(taken, now)
                 continue
-            if now >= stuck.look_at or now - stuck.since >= self._stuck_s:
-                stuck.looked(link.unconfirmed_bytes(), now)
-            if now - stuck.since >= self._stuck_s:
+            if now >= each.look_at or now - each.since >= self._stuck_s:
+                each.looked(link.unconfirmed_bytes(), now)
+            if now - each.since >= self._stuck_s:
                 waiting = link.pending_bytes() + peer.pending_bytes
                 text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s (limits.stuck_s)"
-                self.core.stuck(peer, text, time.monotonic())
+                self.core.stuck(peer, text, self._clock())
                 self._drop(peer, link)
 
     def _look_at_unsent(self) -> None:
@@ -555,14 +510,14 @@ class Shell:
     def _weigh(self) -> None:
         """All connections together hold back too much: closes those that the core gives."""
         self._look_at_unsent()
-        for peer in self.core.limits.weigh(time.monotonic()):
+        for peer in self.core.limits.weigh(self._clock()):
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
 
     def _drop(self, peer: Peer, link: Link) -> None:
         """Closes the transport at once, with what waits for it."""
-        self.core.untold(peer, time.monotonic())
+        self.core.untold(peer, self._clock())
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()
@@ -572,7 +527,7 @@ class Shell:
         for move in self.core.take_moves():
             peer = move.peer
             self._congested.pop(peer.id, None)
-            self._behind.pop(peer.id, None)  # has not been looked at, so it is not confirmed and will be sent again
+            self._backlogs.pop(peer.id, None)  # has not been looked at, so it is not confirmed and will be sent again
             old = self._links.pop(peer.id, None)
             if old is not None:
                 old.serve(None)
@@ -582,21 +537,21 @@ class Shell:
 
     def _hand_over(self, newcomer: Peer, peer: Peer, has_frames: bool) -> None:
         """The transport of the newcomer is that peer's, with what it has given. `has_frames`: some is in the core."""
-        behind = self._behind.pop(newcomer.id, None)
+        backlog = self._backlogs.pop(newcomer.id, None)
         link = self._links.pop(newcomer.id, None)
         if link is not None:
             link.serve(peer)
             self._links[peer.id] = link
             if peer.is_paused:
                 link.pause()
-        if not has_frames and behind is None:
+        if not has_frames and backlog is None:
             return
-        rest = Behind(peer, has_frames, time.monotonic())
-        if behind is not None:
-            rest.later = behind.later
-            rest.lost_reason = behind.lost_reason
-        self._behind[peer.id] = rest
-        self._catch_up_soon()
+        rest = Backlog(peer, has_frames, self._clock())
+        if backlog is not None:
+            rest.later = backlog.later
+            rest.lost_reason = backlog.lost_reason
+        self._backlogs[peer.id] = rest
+        self._work_off_soon()
         if link is not None:
             link.pause()
 
@@ -607,7 +562,7 @@ class Shell:
             if link is not None:
                 if peer.is_paused:
                     link.pause()
-                elif peer.id not in self._behind:
+                elif peer.id not in self._backlogs:
                     link.resume()
 
     def _gather_requests(self) -> None:

@@ -11,9 +11,10 @@ import stat
 from typing import cast
 
 from broker.edge.accept import BACKLOG, accept
-from broker.edge.descriptors import Doorkeeper
+from broker.edge.descriptors import AdmissionProtocol
+from broker.edge.link import LEFT
 from broker.edge.origins import origin_of, peer_name
-from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.edge.tls import is_over_tls
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
@@ -125,7 +126,7 @@ async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
     _remove_stale(path)
     loop = asyncio.get_running_loop()
     return await loop.create_unix_server(
-        lambda: Doorkeeper(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
+        lambda: AdmissionProtocol(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
     )
 
 

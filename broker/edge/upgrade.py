@@ -22,7 +22,7 @@ _quiet: Final = logging.getLogger(f"{__name__}.websockets")
 _quiet.disabled = True  # what strangers send is told in one line, by the listener
 
 
-class Head:
+class HttpHead:
     """The head of a request or an answer, collected until it is whole."""
 
     __slots__ = ("_data", "rest")
@@ -49,7 +49,7 @@ class Head:
         return len(self._data) > MAX_HEAD_BYTES
 
 
-class Asked:
+class UpgradeRequest:
     """What a client asks for."""
 
     def __init__(self, head: bytes) -> None:
@@ -98,7 +98,7 @@ def refusal(status: HTTPStatus, text: str) -> bytes:
     return head.encode("ascii") + body
 
 
-class Opening:
+class UpgradeClient:
     """What this end asks another broker for."""
 
     def __init__(self, url: str) -> None:
@@ -108,7 +108,7 @@ class Opening:
         except InvalidURI as error:
             raise ValueError(str(error)) from None
         self._protocol: Final = ClientProtocol(uri, logger=_quiet)
-        self._head: Final = Head()
+        self._head: Final = HttpHead()
 
     def request(self) -> bytes:
         """The first bytes."""

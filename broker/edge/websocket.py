@@ -3,8 +3,8 @@
 Decides what the core cannot see: how long a connection may take to become a WebSocket, how many are about to, who may
 have one, and how one is closed.
 
-    accepted ── Arrival: HTTP, until setup_timeout_s ──101──> WebSocketLink: the core waits for its SETUP ──> a peer
-    dialled ── Dialled: HTTP ─────────────────────────101──> WebSocketLink
+    accepted ── AcceptedUpgrade: HTTP, setup_timeout_s at most ──101──> WebSocketLink: the core waits for SETUP ──> peer
+    dialled ─── DialledUpgrade: HTTP ────────────────────────────101──> WebSocketLink
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import Final, cast
 from broker.config.hosts import is_known_host, may_open
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
+from broker.edge.link import LEFT
 from broker.edge.origins import address_of, origin_of
-from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, TURN_BYTES, Shell
+from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
 from broker.edge.tls import is_over_tls
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
-from broker.edge.upgrade import MAX_HEAD_BYTES, Asked, Head, Opening, refusal
+from broker.edge.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient, UpgradeRequest, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.limited_log import STRANGERS
@@ -192,18 +193,18 @@ class WebSocketLink(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(GOODBYE_S, self._transport.close)
 
 
-class Arrival(asyncio.Protocol):
+class AcceptedUpgrade(asyncio.Protocol):
     """A connection that was accepted and is no WebSocket yet."""
 
     def __init__(self, listener: WebSocketListener) -> None:
         self._listener = listener
-        self._head = Head()
+        self._head = HttpHead()
         self._transport: asyncio.Transport | None = None  # None until it is there
         self._deadline: asyncio.TimerHandle | None = None  # None before it was let in, and after all is answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
-        if not self._listener.arrived(self._transport):
+        if not self._listener.begin_upgrade(self._transport):
             self._transport.abort()  # it has no WebSocket yet in which it could be told why
             return
         timeout_s = self._listener.setup_timeout_s
@@ -223,14 +224,14 @@ class Arrival(asyncio.Protocol):
         self._leave()
 
     def _answer(self, transport: asyncio.Transport, head: bytes) -> None:
-        asked = Asked(head)
-        refused = self._listener.refusal_of(asked)
+        request = UpgradeRequest(head)
+        refused = self._listener.refusal_of(request)
         if refused is not None:
             self._refuse(transport, *refused)
             return
-        raw, fault = asked.accept()
+        raw, fault = request.accept()
         if fault:
-            self._listener.say_refused(transport, fault)
+            self._listener.log_refused(transport, fault)
         transport.write(raw)
         if fault:
             transport.close()
@@ -239,7 +240,7 @@ class Arrival(asyncio.Protocol):
             self._listener.begin(transport, self._head.rest)
 
     def _refuse(self, transport: asyncio.Transport, status: HTTPStatus, text: str) -> None:
-        self._listener.say_refused(transport, text)
+        self._listener.log_refused(transport, text)
         transport.write(refusal(status, text))
         transport.close()  # its time goes on: one that does not read is not waited for
 
@@ -248,7 +249,7 @@ class Arrival(asyncio.Protocol):
         if self._deadline is not None and self._transport is not None:
             self._deadline.cancel()
             self._deadline = None
-            self._listener.left(self._transport)
+            self._listener.end_upgrade(self._transport)
 
 
 class WebSocketListener:
@@ -260,12 +261,12 @@ class WebSocketListener:
         scheme: str,
         path: str,
         setup_timeout_s: float,
-        max_arrivals: int,
-        max_arrivals_per_address: int,
+        max_upgrades: int,
+        max_upgrades_per_address: int,
         origins: Collection[str],
         names: Collection[str],
     ) -> None:
-        """`max_arrivals…`: connections that are no WebSockets yet; one more is closed at once.
+        """`max_upgrades…`: connections that are no WebSockets yet; one more is closed at once.
 
         `origins`, `names`: see `hosts`.
         """
@@ -273,11 +274,11 @@ class WebSocketListener:
         self._shell = shell
         self._scheme = scheme
         self._path = path  # empty: any
-        self._max_arrivals = max_arrivals
+        self._max_upgrades = max_upgrades
         self._origins = origins
         self._names = names
-        self._arrivals: set[asyncio.Transport] = set()  # not upgraded yet
-        self._by_address = ConnectionCounter(max_arrivals_per_address)
+        self._upgrades: set[asyncio.Transport] = set()  # not upgraded yet
+        self._by_address = ConnectionCounter(max_upgrades_per_address)
         self._server: asyncio.Server | TlsPort | None = None  # None until it listens
 
     async def listen(self, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False) -> int:
@@ -285,45 +286,45 @@ class WebSocketListener:
 
         `shares_port`: see `accept`.
         """
-        self._server, bound = await accept(lambda: Arrival(self), [host], port, handshakes, shares_port)
+        self._server, bound = await accept(lambda: AcceptedUpgrade(self), [host], port, handshakes, shares_port)
         return bound
 
-    def arrived(self, transport: asyncio.Transport) -> bool:
+    def begin_upgrade(self, transport: asyncio.Transport) -> bool:
         """A connection was accepted; False when it is one too many."""
         address = _address_of(transport)
-        if not self._by_address.enter(address) or len(self._arrivals) >= self._max_arrivals:
+        if not self._by_address.enter(address) or len(self._upgrades) >= self._max_upgrades:
             self._by_address.leave(address)
             return False
-        self._arrivals.add(transport)
+        self._upgrades.add(transport)
         return True
 
-    def left(self, transport: asyncio.Transport) -> None:
+    def end_upgrade(self, transport: asyncio.Transport) -> None:
         """It is a WebSocket now, or gone."""
-        self._arrivals.remove(transport)
+        self._upgrades.remove(transport)
         self._by_address.leave(_address_of(transport))
 
-    def refusal_of(self, asked: Asked) -> tuple[HTTPStatus, str] | None:
+    def refusal_of(self, request: UpgradeRequest) -> tuple[HTTPStatus, str] | None:
         """How it is answered when it gets no WebSocket whatever else it says."""
-        if asked.fault:
-            return HTTPStatus.BAD_REQUEST, f"no HTTP: {asked.fault}"
-        if len(asked.hosts) != 1:  # RFC 9112, section 3.2: MUST respond with 400
-            return HTTPStatus.BAD_REQUEST, f"no HTTP: {len(asked.hosts)} times Host instead of once"
-        host = asked.hosts[0]
+        if request.fault:
+            return HTTPStatus.BAD_REQUEST, f"no HTTP: {request.fault}"
+        if len(request.hosts) != 1:  # RFC 9112, section 3.2: MUST respond with 400
+            return HTTPStatus.BAD_REQUEST, f"no HTTP: {len(request.hosts)} times Host instead of once"
+        host = request.hosts[0]
         if not is_known_host(host, self._names):  # D-61
             return HTTPStatus.MISDIRECTED_REQUEST, f"{host} is no name of this broker; server.names can hold it"
-        if self._path and asked.path != self._path:
-            return HTTPStatus.NOT_FOUND, f"nothing is at {asked.path}"
-        if not asked.wants_websocket:
+        if self._path and request.path != self._path:
+            return HTTPStatus.NOT_FOUND, f"nothing is at {request.path}"
+        if not request.wants_websocket:
             return HTTPStatus.UPGRADE_REQUIRED, "This port speaks RSocket over WebSocket."
-        if asked.origin and not may_open(asked.origin, host, self._origins):
-            return HTTPStatus.FORBIDDEN, f"a page of {asked.origin} at {host}: server.origins can hold it"
+        if request.origin and not may_open(request.origin, host, self._origins):
+            return HTTPStatus.FORBIDDEN, f"a page of {request.origin} at {host}: server.origins can hold it"
         return None
 
     def begin(self, transport: asyncio.Transport, rest: bytes) -> None:
         """It is a WebSocket."""
         WebSocketLink(self._shell, transport, is_from_client=True).begin(self._scheme, "", rest)
 
-    def say_refused(self, transport: asyncio.Transport, text: str) -> None:
+    def log_refused(self, transport: asyncio.Transport, text: str) -> None:
         """In the log: what came is no WebSocket. The only line about it."""
         if STRANGERS.admits("WebSocketUpgrade (refused)", _address_of(transport), logging.INFO):
             _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
@@ -336,17 +337,17 @@ class WebSocketListener:
     async def close(self) -> None:
         """Ends what is left."""
         await self.stop_accepting()
-        for transport in list(self._arrivals):
+        for transport in list(self._upgrades):
             transport.abort()
 
 
-class Dialled(asyncio.Protocol):
+class DialledUpgrade(asyncio.Protocol):
     """A connection to another broker that is no WebSocket yet."""
 
     def __init__(self, shell: Shell, url: str) -> None:
         self._shell = shell
         self._url = url
-        self._opening = Opening(url)
+        self._upgrade = UpgradeClient(url)
         self._transport: asyncio.Transport | None = None  # None until it is there
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -361,13 +362,13 @@ class Dialled(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.write(self._opening.request())
+        self._transport.write(self._upgrade.request())
 
     def data_received(self, data: bytes) -> None:
         if self._opened.done() or self._transport is None:
             return
         try:
-            rest = self._opening.feed(data)
+            rest = self._upgrade.feed(data)
         except ConnectionError as error:
             self._fail(error)
             return

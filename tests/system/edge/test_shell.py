@@ -5,7 +5,6 @@ import math
 import pytest
 
 from broker.core import Core, CoreSettings
-from broker.edge import shell
 from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, TICK_S, WEIGH_S, Shell
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
@@ -13,7 +12,7 @@ from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_pa
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
 from tests.fakes import START_MS, route_id
-from tests.system.support.shells import STUCK_S, Bench, FakeLink, FakeLoop, Pair, whole
+from tests.system.support.shells import STUCK_S, Bench, FakeClock, FakeLink, FakeLoop, Pair, whole
 
 
 async def test_a_peer_that_takes_nothing_is_ended_after_stuck_s() -> None:
@@ -100,18 +99,14 @@ async def test_a_peer_whose_last_waiting_bytes_are_dropped_is_not_congested_any_
 
 
 @pytest.mark.parametrize(("quiet_s", "writes"), [(-1.0, [[1, 0], [2, 0]]), (math.inf, [[0, 0], [0, 0]])])
-async def test_a_peer_that_is_read_alone_is_answered_at_once(
-    monkeypatch: pytest.MonkeyPatch, quiet_s: float, writes: list[list[int]]
-) -> None:
+async def test_a_peer_that_is_read_alone_is_answered_at_once(quiet_s: float, writes: list[list[int]]) -> None:
     """Always quiet before it, and never."""
-    monkeypatch.setattr(shell, "QUIET_S", quiet_s)
-    pair = Pair()
+    pair = Pair(quiet_s=quiet_s)
     assert [pair.ask(0), pair.ask(0)] == writes
 
 
-async def test_answers_of_one_turn_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    pair = Pair()
+async def test_answers_of_one_turn_are_written_together() -> None:
+    pair = Pair(quiet_s=math.inf)
     assert [pair.ask(at) for at in (0, 1, 0)] == [[0, 0]] * 3
     pair.loop.turn()
     assert [link.writes for link in pair.links] == [1, 1]
@@ -142,37 +137,25 @@ async def test_large_output_of_many_is_written_in_turns_and_small_output_at_once
     assert [peer.pending_bytes for peer in pair.peers] == [0] * 6
 
 
-async def test_a_turn_with_many_reads_makes_the_next_one_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_with_many_reads_makes_the_next_one_gather() -> None:
     """However quiet it was: else the first of many would cost a write of its own in each turn."""
-    monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    pair = Pair()
+    clock = FakeClock()
+    pair = Pair(clock=clock)
     pair.ask(0)
     pair.ask(1)
     pair.loop.turn()
-    monkeypatch.setattr(shell, "QUIET_S", -1.0)
+    clock.now += 1.0
     assert pair.ask(0) == [1, 1]
     pair.loop.turn()
     assert [link.writes for link in pair.links] == [2, 1]
+    clock.now += 1.0
     assert pair.ask(1) == [2, 2]
 
 
-class FakeClock:
-    """The `time` of these moments."""
-
-    def __init__(self, *moments: float) -> None:
-        self.moments = list(moments)
-
-    def monotonic(self) -> float:
-        return self.moments.pop(0)
-
-
-async def test_what_the_broker_adds_is_measured_from_the_first_arrival_of_a_turn_to_the_end_of_its_writing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pair = Pair()
-    clock = FakeClock(1.0, 1.000_2, 1.000_3, 1.000_4, 1.000_5)  # arrives, is done; arrives, is done; written
-    monkeypatch.setattr(shell, "QUIET_S", math.inf)
-    monkeypatch.setattr(shell, "time", clock)
+async def test_what_the_broker_adds_is_measured_from_the_first_arrival_of_a_turn_to_the_end_of_its_writing() -> None:
+    clock = FakeClock()
+    pair = Pair(clock=clock, quiet_s=math.inf)
+    clock.moments = [1.0, 1.000_2, 1.000_3, 1.000_4, 1.000_5]  # arrives, is done; arrives, is done; written
     added = pair.shell.core.added
     before = (added.number, added.sum_us)
     pair.ask(0)
@@ -182,13 +165,10 @@ async def test_what_the_broker_adds_is_measured_from_the_first_arrival_of_a_turn
     assert clock.moments == []
 
 
-async def test_what_is_answered_at_once_is_measured_without_another_look_at_the_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pair = Pair()
-    clock = FakeClock(1.0, 1.000_030_5)
-    monkeypatch.setattr(shell, "QUIET_S", -math.inf)
-    monkeypatch.setattr(shell, "time", clock)
+async def test_what_is_answered_at_once_is_measured_without_another_look_at_the_clock() -> None:
+    clock = FakeClock()
+    pair = Pair(clock=clock, quiet_s=-math.inf)
+    clock.moments = [1.0, 1.000_030_5]
     added = pair.shell.core.added
     before = (added.number, added.sum_us)
     pair.ask(0)
@@ -321,7 +301,7 @@ async def test_a_peer_that_has_closed_is_ended_at_once_and_its_link_when_it_take
     bench.shell.left(bench.peer, "the peer closed the connection")
     bench.loop.turn()
     assert (bench.peer.is_ending, bench.peer.end_reason, bench.link.is_closed) == (True, "left", True)
-    bench.pass_time(shell.CLOSE_S - 2 * TICK_S)
+    bench.pass_time(CLOSE_S - 2 * TICK_S)
     assert not bench.link.is_aborted
     bench.pass_time(4 * TICK_S)
     assert bench.link.is_aborted

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.edge import shell
 from broker.edge import websocket as module
 from broker.edge.shell import TURN_BYTES
 from broker.edge.upgrade import MAX_HEAD_BYTES
@@ -309,9 +308,9 @@ async def test_what_a_client_must_not_send_ends_the_connection(peer: Raw, sent: 
     assert await peer.ending() == ([f"bad-frame: {text}"], code, b"")
 
 
-async def test_messages_before_a_fault_are_answered(peer: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_before_a_fault_are_answered(peer: Raw, server: Server) -> None:
     """More of them than are worked off in a turn."""
-    monkeypatch.setattr(shell, "TURN_S", 0.0)
+    server.shell.turn_s = 0.0
     peer.writer.write(said(BINARY, ASK) * 90 + said(TEXT, b"x"))
     kinds = []
     while (heard := await peer.receive())[0] != CLOSE:

@@ -1,10 +1,11 @@
 """A shell for tests: a loop whose time only the test moves, transports that take what the test says, and peers."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from broker.core import Core, CoreSettings
-from broker.edge.shell import TICK_S, Shell
+from broker.edge.shell import QUIET_S, TICK_S, TURN_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
@@ -72,6 +73,17 @@ class FakeLoop:
         timer.cancel()  # it fires once
         self.now = timer.at + self.late_s
         timer.callback()
+
+
+class FakeClock:
+    """Time that stands still where the test puts it, or has these moments, one for each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.5
+        self.moments: list[float] | None = None  # None: it stands still
+
+    def __call__(self) -> float:
+        return self.now if self.moments is None else self.moments.pop(0)
 
 
 class FakeLink:
@@ -152,10 +164,16 @@ class Bench:
 class Pair:
     """A shell and two peers with an accepted SETUP; nothing has been written to them."""
 
-    def __init__(self, settings: CoreSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: CoreSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        quiet_s: float = QUIET_S,
+        turn_s: float = TURN_S,
+    ) -> None:
         self.loop = FakeLoop()
         core = Core(settings or CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
-        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
+        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop, clock=clock, quiet_s=quiet_s, turn_s=turn_s)
         self.links = [FakeLink(), FakeLink()]
         self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
         for at in range(2):

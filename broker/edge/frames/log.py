@@ -4,7 +4,7 @@
     … debug peer tcp 10.0.0.4:5123: > PAYLOAD stream 5 NEXT COMPLETE, data 12 B
 
 Stands between transports and shell, where all transports have the framing of TCP. A broker that logs no frames has a
-plain `Shell`, in which none of this is: it costs nothing. What a frame looks like is decided in `frame_text`.
+plain `Shell`, in which none of this is: it costs nothing. What a frame looks like is decided in `text`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from broker.core import Core
-from broker.edge.frame_text import RECEIVED, REQUESTS, SENT, SeenFrame
+from broker.edge.frames.text import RECEIVED, REQUESTS, SENT, SeenFrame
+from broker.edge.link import Link, Loop
 from broker.edge.origins import NOWHERE, Origin
-from broker.edge.shell import Link, Loop, Shell
+from broker.edge.shell import Shell
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer

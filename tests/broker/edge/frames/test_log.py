@@ -1,4 +1,4 @@
-"""broker.edge.frame_log and frame_text: which frames are logged, what their lines show, and what they never show."""
+"""broker.edge.frames.log and text: which frames are logged, what their lines show, and what they never show."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from broker.config.load import load
 from broker.config.sections.process import LogOptions
 from broker.core import Core, CoreSettings
-from broker.edge.frame_log import LINES_PER_S, FrameLog, FrameLoggingShell, LoggedLink
-from broker.edge.frame_text import LINE_CHARS, RECEIVED, SeenFrame
+from broker.edge.frames.log import LINES_PER_S, FrameLog, FrameLoggingShell, LoggedLink
+from broker.edge.frames.text import LINE_CHARS, RECEIVED, SeenFrame
 from broker.edge.origins import Origin
 from broker.edge.shell import Shell
 from broker.forwarding.peer import Peer
@@ -48,7 +48,7 @@ from tests.fakes import START_MS, address, addressed, composite, route_id, tags_
 from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, whole
 from tests.system.support.wires import Wire
 
-LOGGER = "broker.edge.frame_log"
+LOGGER = "broker.edge.frames.log"
 SECRET = b"hunter2-is-the-password"
 ORDERS = addressed(address(service="orders", Region="eu"))
 

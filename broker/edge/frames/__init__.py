@@ -1,0 +1,1 @@
+"""Frames in the log: which are chosen, and what their lines show."""
