@@ -13,36 +13,36 @@ Requests are the engine's. Nothing here reads a clock, waits, logs or raises on 
 from typing import Final
 
 from broker.cluster.cluster import Cluster
+from broker.cluster.replication import Outbid
 from broker.cluster.settings import ClusterSettings
+from broker.connections.backlog import Backlog
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.closed import ClosedPeer
-from broker.connections.deadlines import Deadlines
+from broker.connections.deadlines import Deadlines, overdue
 from broker.connections.drains import Drains
-from broker.connections.ends import Ends
+from broker.connections.ending import Ending, connection_code
+from broker.connections.handshake import Handshake
 from broker.connections.limits import ConnectionLimits
-from broker.connections.migration import Migration
+from broker.connections.migration import Departure, Migration
 from broker.connections.protection import Protection
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
 from broker.connections.sessions import Move, Sessions
+from broker.event_log.flow_intervals import FlowIntervals
 from broker.event_log.histogram import Histogram
 from broker.event_log.log import EventLog
-from broker.event_log.route_events import tell_dropped, tell_slow
+from broker.event_log.route_events import tell_closed, tell_dropped, tell_slow
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
 from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
-    PEER_CLOSED,
-    PEER_CONNECTED,
     FlowRecord,
     LifecycleEvent,
 )
 from broker.forwarding.engine import ZERO_N, Engine
-from broker.forwarding.interbroker.remote import is_behind
-from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
-from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.request_log import SingleRequests
@@ -50,10 +50,9 @@ from broker.routing.policies import Policies
 from broker.routing.query import Query
 from broker.routing.rng import Dice
 from broker.routing.table import Route, Table
-from rsocket_wire.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
 from rsocket_wire.rsocket.frames import (
-    CANCEL,
     ERROR,
     EXT,
     FOLLOWS,
@@ -66,98 +65,33 @@ from rsocket_wire.rsocket.frames import (
     METADATA_PUSH,
     PAYLOAD,
     REQUEST_CHANNEL,
-    REQUEST_FNF,
     REQUEST_RESPONSE,
     RESPOND,
     RESUME,
     RESUME_OK,
     decode_lease,
-    decode_resume,
-    encode_cancel,
     encode_error,
     encode_lease,
-    encode_request_n,
     has_position,
     is_sound,
     keepalive_position,
 )
 from rsocket_wire.rsocket.framing import LENGTH_BYTES, FrameCursor
-from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
-from rsocket_wire.rsocket.notices import Notice, client_id_of
 from rsocket_wire.timers import NEVER
-from rsocket_wire.wire.frames import ADDRESS, BROKER_INFO
+from rsocket_wire.wire.frames import ADDRESS
 from rsocket_wire.wire.ids import id_text
 
 CoreSettings = Settings
 
-TOLD_S: Final = 0.1  # for which other brokers hold a route to be behind at least
 ALL_FRAMES: Final = 1 << 60
-SMALL_BYTES: Final = 1 << 10  # of an answer that waits, with its cost: an ERROR in its place would cost as much
-FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 
 _LOOKED_AT: Final = METADATA | FOLLOWS  # flags of frames that do not simply pass
 
 COMPILED: Final = not __file__.endswith(".py")
 
 
-class FarRoute:
-    """A route of another broker that is behind, and the callers that are not read from because they feed it."""
-
-    __slots__ = ("feeders", "route")
-
-    def __init__(self, route: Route) -> None:
-        self.route: Final = route
-        self.feeders: Final[dict[int, Peer]] = {}  # by id
-
-
-class Core(Ends):
+class Core:
     """One broker."""
-
-    __slots__ = (
-        "_announced",
-        "_behind",
-        "_congested",
-        "_congestion",
-        "_deadlines",
-        "_event_log",
-        "_dirty",
-        "_fanouts",
-        "_fed",
-        "_feedings",
-        "_flow_at",
-        "_flow_at_ms",
-        "_flow_ms",
-        "_flow_from",
-        "_fragments",
-        "_keepalives",
-        "_close_reasons",
-        "_refused",
-        "_relays",
-        "_small_bytes",
-        "_snapshots",
-        "_suspects",
-        "_told",
-        "_turned",
-        "_registration",
-        "_over",
-        "added",
-        "broker_id",
-        "cluster",
-        "limits",
-        "drains",
-        "engine",
-        "migration",
-        "frames_in",
-        "id_text",
-        "lag",
-        "outbound",
-        "protection",
-        "query",
-        "sessions",
-        "settings",
-        "started_at_ms",
-        "table",
-    )
 
     def __init__(
         self,
@@ -184,21 +118,20 @@ class Core(Ends):
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.fanouts
         self._feedings: Final = self.engine.feedings
+        self._flows: Final = self.engine.flows
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.singles)
         self.sessions: Final = Sessions(settings, self.table.loads.masks, self._event_log)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
-        self._behind: Final[dict[int, FarRoute]] = {}  # by number; bounded by the callers that wait for them
-        self._congested: Final[list[Peer]] = []  # peers that have just become so
-        self._told: Final[dict[int, Peer]] = {}  # by id, of whose routes other brokers hold that they are behind
-        self._fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
-        self._turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
-        self.outbound: Final = Total(settings.max_buffered_bytes)
-        self._over: Final = self.outbound.over
         self._deadlines: Final = Deadlines()
-        self.limits: Final = ConnectionLimits(settings, self)
+        self.limits: Final = ConnectionLimits(settings)
+        self._backlog: Final = Backlog(settings, self.engine, self.table.loads.masks, self.limits)
+        self.outbound: Final = self._backlog.outbound
+        self._over: Final = self.outbound.over
+        self._fed: Final = self._backlog.fed
+        self._congested: Final = self._backlog.congested
         self._close_reasons: Final = CloseReasons()
-        self.migration: Final = Migration(broker_id, settings.drain_grace_s, self.table, self._event_log, self)
-        self.drains: Final = Drains(self.table, self.engine, self._event_log, self, self.migration, self.limits.peers)
+        self.migration: Final = Migration(broker_id, settings.drain_grace_s, self.table, self._event_log)
+        self.drains: Final = Drains(self.table, self.engine, self._event_log, self.migration, self.limits.peers)
         self.cluster: Final = Cluster(
             cluster if cluster is not None else ClusterSettings(),
             broker_id,
@@ -208,15 +141,24 @@ class Core(Ends):
             self.engine,
             self.drains,
             self._event_log,
-            self,
             dice,
             entropy,
             now,
             at_ms,
         )
         self._congestion: Final = self.cluster.congestion
-        self._registration: Final = Registration(
-            settings, self.table, self.engine, self.drains, self._event_log, self, self.cluster
+        self._registration: Final = Registration(settings, self.table, self.engine, self.drains, self._event_log)
+        self._handshake: Final = Handshake(
+            settings,
+            broker_id,
+            self.engine,
+            self.table.masks,
+            self._event_log,
+            self.limits,
+            self.sessions,
+            self.migration,
+            self.drains,
+            self._close_reasons,
         )
         self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
@@ -230,10 +172,8 @@ class Core(Ends):
         # Both are measured by the edge.
         self.added: Final = Histogram()  # what the broker adds to each frame: from arrival to the end of the writing
         self.lag: Final = Histogram()  # how late its ticks are
-        self._flow_at = now + settings.flow_interval_s
-        self._flow_from = now
-        self._flow_at_ms = at_ms  # of the interval that is over: its end, and how long it was
-        self._flow_ms = 0
+        flow_s = settings.flow_interval_s
+        self._flow_intervals: Final = FlowIntervals(self._flows, self._event_log, flow_s, now, at_ms)
         self._snapshots: Final = Snapshots(self.table, self.query, self._event_log, settings.snapshot_s, now)
         tags = started_tags(settings, cluster.mates if cluster is not None else [], seed, COMPILED)
         self._event_log.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
@@ -291,7 +231,7 @@ class Core(Ends):
 
     def _work_off(self, peer: Peer, now: float, most_n: int) -> bool:
         if self._fed:
-            self._let_be(now)  # what was let go since by time, or by somebody's end
+            self._pause_nobody(now)  # what was let go since by time, or by somebody's end
         frame = peer.frame
         session = peer.session
         begins = peer.begins
@@ -319,7 +259,7 @@ class Core(Ends):
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
                     if self._fed:  # its answer let something go on that had waited
-                        self._let_be(now)
+                        self._pause_nobody(now)
             else:
                 self._handle_zero(peer, frame)
                 session = peer.session  # a SETUP began it
@@ -338,7 +278,7 @@ class Core(Ends):
         if self._feedings:
             self._pause_for_routes()
         if self._congestion.has_relief:
-            self._look_at_behind(now)
+            self._release_routes(now)
         if self._congested:
             self._tell_congested(now)
         if self._announced:
@@ -351,16 +291,16 @@ class Core(Ends):
 
     def has_work(self) -> bool:
         """Work that is done a part at a time is left: `work` is to be called in each turn."""
-        return self._fanouts.has_work() or self.engine.flows.has_records()
+        return self._fanouts.has_work() or self._flows.has_records()
 
     def work(self, now: float) -> None:
         """A turn of what goes to many branches, and of the records of flows."""
-        if self.engine.flows.has_records():
-            self._tell_flows(False)
+        if self._flows.has_records():
+            self._flow_intervals.write(False)
         done_n = 0
         while self._fanouts.has_work() and done_n < MAX_BRANCHES_PER_TURN:
             if self._fed:
-                self._let_be(now)
+                self._pause_nobody(now)
             fanout, branches_n = self._fanouts.advance(now)
             done_n += max(1, branches_n)
             if self._fed:
@@ -373,16 +313,10 @@ class Core(Ends):
 
         Callers that send it more are not read from (`take_turned`), and REQUEST_N frames that it sends wait: it has not
         read what it asked for before. A service is never held up because one of those that it answers reads slowly;
-        what waits is bounded (`_shed`).
+        what waits is bounded (`Backlog.shed`).
         """
-        if peer.is_lost:
-            return
-        peer.set_blocked(True)
-        if not peer.is_congested:
-            peer.is_congested = True
-            self._mask_congested(peer)
-            self.engine.congestions_n += 1
-            self._congested.append(peer)
+        if not peer.is_lost:
+            self._backlog.congest(peer)
 
     def relieved(self, peer: Peer, now: float) -> None:
         """The peer's transport may be written to again.
@@ -393,188 +327,14 @@ class Core(Ends):
         if not peer.pending_bytes:
             self._release(peer, now)
 
-    def _release(self, peer: Peer, now: float) -> None:
-        """The peer takes all that is written to it again, or is gone: those that waited for it go on."""
-        if peer.is_congested:
-            peer.is_congested = False
-            self._mask_congested(peer)
-            self.engine.congestions_n += 1
-        for stream_id, credit in peer.take_credit().items():
-            if peer.streams.get(stream_id) is credit.stream:
-                frame = self.engine.cursor(encode_request_n(stream_id, credit.n), now)
-                if stream_id & 1 == peer.begins:
-                    credit.stream.from_caller(frame)
-                else:
-                    credit.stream.from_route(frame)
-        feeders = peer.feeders
-        if not feeders:
-            return
-        peer.feeders = {}
-        self._let_go_on(peer.id, feeders, now)
-
-    def _let_go_on(self, key: int, feeders: dict[int, Peer], now: float) -> None:
-        """What these have fed takes more again; `key` in their `feeds`."""
-        for feeder in feeders.values():
-            if feeder.link is not None:
-                self._congestion.relieved(feeder, now)
-                continue
-            if feeder.feeds.pop(key, None) is None:
-                continue
-            if not feeder.feeds:
-                feeder.heard_at = now  # what it said meanwhile was not read
-                self._turned.append(feeder)
-
-    def _hold_up(self, caller: Peer, key: int, feeders: dict[int, Peer]) -> None:
-        """The caller is not read from until what it feeds takes more again."""
-        caller.feeds[key] = feeders
-        if len(caller.feeds) == 1:
-            self._turned.append(caller)
-
-    def _pause_for_routes(self) -> None:
-        """Callers have just sent requests to routes of other brokers that are behind: as if they were here.
-
-        A link is told of it where that is news to it; it is always read from.
-        """
-        for feeding in self._feedings:
-            caller = feeding.caller
-            route = feeding.route
-            if caller.link is not None:
-                self._congestion.fed(caller, caller.heard_at)
-                continue
-            if route is None or caller.is_lost or not is_behind(route):
-                continue
-            far = self._behind.get(route.number)
-            if far is None:
-                far = self._behind[route.number] = FarRoute(route)
-            if caller.id not in far.feeders:
-                far.feeders[caller.id] = caller
-                self._hold_up(caller, -route.number, far.feeders)
-        self._feedings.clear()
-
-    def _look_at_behind(self, now: float) -> None:
-        """Routes of other brokers that have caught up, or left."""
-        self._congestion.has_relief = False
-        for number, far in list(self._behind.items()):
-            if far.route.slot < 0 or not is_behind(far.route) or not far.feeders:
-                del self._behind[number]
-                self._let_go_on(-number, far.feeders, now)
-
-    def _tell_congested(self, now: float) -> None:
-        """Other brokers hear at once that a route of ours is behind, and that it is no more not before TOLD_S."""
-        for peer in self._congested:
-            route = peer.route
-            if peer.is_congested and isinstance(route, Route) and route.slot >= 0:
-                peer.told_until = now + TOLD_S
-                self._told[peer.id] = peer
-                self.cluster.say_state(route, now)
-        self._congested.clear()
-
-    def _tell_relieved(self, now: float) -> None:
-        """Other brokers hear that routes of ours are behind no more."""
-        for peer in list(self._told.values()):
-            if now < peer.told_until or (peer.is_congested and not peer.is_lost):
-                continue
-            del self._told[peer.id]
-            route = peer.route
-            if isinstance(route, Route) and route.slot >= 0:
-                self.cluster.say_state(route, now)
-
-    def _shed(self, now: float) -> None:
-        """Too much waits for some peers, or for all: the requests that hold most end until the rest fits. D-72"""
-        total = self.outbound
-        limit = self.settings.max_pending_bytes
-        option = f"the limit is {limit} (limits.max_pending_bytes)"
-        for peer_id in total.over:
-            queue = total.queues.get(peer_id)
-            peer = self.limits.peers.get(peer_id)
-            if queue is None or peer is None:
-                continue
-            is_fed = bool(peer.feeders) or peer.link is not None
-            fed_limit = limit + FED_BYTES if is_fed else limit
-            of_callers = f", and {FED_BYTES} for what callers had sent already" if is_fed else ""
-            while queue.is_over(fed_limit):
-                text = f"{queue.held_bytes} bytes wait for the connection, {option}{of_callers}"
-                if not self.shed_largest(peer, f"{text}; this request has most of them", now):
-                    self._hold_back(peer, text, now)
-                    break
-        total.over.clear()
-        while total.used_bytes > total.limit_bytes:
-            text = f"{total.used_bytes} bytes wait in the broker, the limit is {total.limit_bytes}"
-            text += " (limits.max_buffered_bytes)"
-            peer = self.limits.peers.get(total.find_largest())
-            if peer is not None and self.shed_largest(peer, f"{text}; this request has most of them", now):
-                continue
-            peer = self.limits.peers.get(total.find_fullest())
-            assert peer is not None  # queues are those of peers that are there, and something waits
-            text += f", {peer.pending_bytes} of them for this connection"
-            peer.drop_output()
-            self.end_slow(peer, "over-limit", text, now)
-
-    def shed_largest(self, peer: Peer, text: str, now: float) -> bool:
-        """Ends the request of which most waits for the peer, or drops a METADATA_PUSH.
-
-        False: what waits are the broker's own frames, or answers as small as the ERROR that would stand for them.
-        """
-        stream_id = peer.find_largest()
-        if not stream_id:
-            return False
-        if stream_id == PUSHES:
-            peer.drop_push()
-            self._count_dropped(peer)
-            return True
-        stream = peer.streams.get(stream_id)
-        if stream is not None and stream.shed(peer, text, now):
-            return True
-        if stream_id & 1 == peer.begins:  # the rest of an answer that has come whole
-            if peer.held_of(stream_id) <= SMALL_BYTES:
-                return False
-            peer.drop_stream(stream_id)
-            peer.send(encode_error(stream_id, CANCELED, f"over-limit: {text}"))
-            return True
-        kind = peer.first_kind(stream_id)
-        peer.drop_stream(stream_id)
-        if kind == REQUEST_FNF:
-            self._count_dropped(peer)
-        elif not REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL and kind != CANCEL:
-            peer.send(encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
-        return True
-
-    def _count_dropped(self, peer: Peer) -> None:
-        """A fire-and-forget or push for it was dropped."""
-        if peer.link is not None:
-            self.engine.drops.add_of_link(peer.name, peer.link.name)
-        else:
-            self.engine.drops.add(peer.caller_service)
-
-    def _hold_back(self, peer: Peer, text: str, now: float) -> None:
-        """Too much waits that nobody can be asked to do without: the peer is not read from until it has read.
-
-        Such are the ERRORs for requests that it sends and sends.
-        """
-        if peer.link is not None:
-            self.end_slow(peer, "over-limit", text, now)
-        elif peer.is_congested and peer.id not in peer.feeders:
-            peer.feeders[peer.id] = peer
-            self._hold_up(peer, peer.id, peer.feeders)
-
-    def _mask_congested(self, peer: Peer) -> None:
-        """Requests that may go elsewhere do."""
-        route = peer.route
-        if isinstance(route, Route) and route.slot >= 0:
-            masks = self.table.masks
-            if peer.is_congested:
-                masks.put(masks.congested, route.slot)
-            elif masks.congested.has(route.slot):
-                masks.take(masks.congested, route.slot)
-
     def has_turned(self) -> bool:
         """Somebody is to be read from no more, or again."""
-        return len(self._turned) > 0
+        return len(self._backlog.turned) > 0
 
     def take_turned(self) -> list[Peer]:
         """Peers that are to be read from no more, or again: see `Peer.is_paused`."""
-        turned = self._turned[:]
-        self._turned.clear()
+        turned = self._backlog.turned[:]
+        self._backlog.turned.clear()
         return turned
 
     def lost(self, peer: Peer, reason: str, now: float) -> None:
@@ -611,9 +371,45 @@ class Core(Ends):
             self.end_slow(peer, "slow-peer", text, now)
 
     def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
+        """As `end`, for what waits for the peer, which is told as an event of its own."""
         if not peer.is_ending and not peer.is_lost:
             tell_slow(self._event_log, peer, self._event_log.wall(now), word, text)
         self.end(peer, word, text, now)
+
+    def carry_out(self, ending: Ending, now: float) -> None:
+        """Ends a connection as a room has decided."""
+        if ending.is_slow:
+            self.end_slow(ending.peer, ending.word, ending.text, now)
+        else:
+            self.end(ending.peer, ending.word, ending.text, now, ending.code)
+
+    def weigh(self, now: float) -> list[Peer]:
+        """Adds up what waits for and of all connections. If it is too much, what holds most ends until the rest fits.
+
+        First requests, then connections that hold something else. The transports of the peers that it returns are to be
+        closed at once: what they have not written yet is part of what is too much.
+        """
+        limit = self.settings.max_buffered_bytes
+        total = self.limits.weigh()
+        given: list[Peer] = []
+        if total <= limit:
+            return given
+        text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
+        text += " (limits.max_buffered_bytes)"
+        for peer in self.limits.heaviest():
+            held = peer.buffered_bytes
+            while total > limit and self._backlog.shed_largest(peer, text.format(held), now):
+                total -= held - peer.buffered_bytes
+                held = peer.buffered_bytes
+        for peer in self.limits.heaviest():
+            if total <= limit:
+                break
+            held = peer.buffered_bytes
+            peer.drop_output()
+            self.end_slow(peer, "over-limit", text.format(held), now)
+            given.append(peer)
+            total -= held
+        return given
 
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once.
@@ -629,7 +425,7 @@ class Core(Ends):
         if (peer.is_blocked or peer.is_torn or is_suspended) and peer.client_id:
             self._close_reasons.remember(peer.client_id, refusal.message, now)
         if not peer.is_torn:
-            peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
+            peer.send(encode_error(0, code if code else connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
         self._let_go(peer, now)
         if is_suspended:
@@ -641,20 +437,12 @@ class Core(Ends):
             self._close_reasons.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
             peer.client_id = b""  # once: it may have come again, and been told, before its old transport is gone
 
-    def outbid(self, peer: Peer, text: str, now: float) -> None:
-        if not self.migration.let_finish(peer, text, now):
-            self.end(peer, "replaced", text, now)
-
-    def withdraw(self, peer: Peer, reason: str, now: float) -> None:
-        self._registration.withdraw(peer, reason, now)
-
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
         self.engine.is_draining = True
         for peer in self.peers():
             self.end(peer, "broker-stopped", text, now)
-        self._end_flows(now)
-        self._tell_flows(True)
+        self._flow_intervals.finish(now)
         self._snapshots.finish()
         at_ms = self._event_log.wall(now)
         uptime_ms = max(0, at_ms - self.started_at_ms)
@@ -684,6 +472,7 @@ class Core(Ends):
             self._look_at(peer, now)
             peer = self._deadlines.take_due(now)
         self.cluster.tick(now)
+        self._end_for_cluster(now)
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
@@ -696,35 +485,38 @@ class Core(Ends):
         migration = self.migration
         if migration.wants_urls(now):
             migration.set_urls(self.cluster.client_urls(), now)
-        migration.tick(now)
+        for departure in migration.tick(now):
+            self._depart(departure, now)
+        migration.look_whether_over(now)
         if migration.is_over:
             self.engine.is_draining = True
         if not self.drains.is_idle():
-            self.drains.close_leaving(now)
+            for leaving in self.drains.take_turned(now):
+                drained = self.drains.look_at(leaving, now)
+                if drained is not None:
+                    self.carry_out(drained, now)
         self._end_overrun(now)
         if self._over:
             self._shed(now)
         if self._feedings:  # of requests that have waited
             self._pause_for_routes()
-        if self._behind:
-            self._look_at_behind(now)
+        if self._backlog.behind:
+            self._release_routes(now)
         if self._congested:
             self._tell_congested(now)
-        if self._told:
-            self._tell_relieved(now)
+        if self._backlog.told:
+            for route in self._backlog.take_relieved(now):
+                self.cluster.say_state(route, now)
         for dropped in self.engine.drops.take(now):
             tell_dropped(self._event_log, dropped, at_ms)
-        if now >= self._flow_at:
-            self._end_flows(now)
-        if self.engine.flows.has_records():
-            self._tell_flows(False)
+        self._flow_intervals.tick(now)
         self._snapshots.tick(now)
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
         rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
         rooms_at = min(rooms_at, self.migration.next_at(), self._snapshots.next_at())
-        return min(self._flow_at, self._deadlines.first(), rooms_at, self.cluster.next_at())
+        return min(self._flow_intervals.next_at(), self._deadlines.first(), rooms_at, self.cluster.next_at())
 
     # What comes out
 
@@ -792,31 +584,85 @@ class Core(Ends):
         at_ms = self._event_log.wall(now)
         return Peer(number, name, framed, self.settings, self._dirty, self._fed, self.outbound, now, at_ms, begins)
 
-    def _let_be(self, now: float) -> None:
-        """Congested peers were sent requests that no caller has just sent: nobody is to blame for that."""
-        self._end_overrun(now)
-        for fed in self._fed:
-            fed.is_fed = False
-        self._fed.clear()
+    def _end_for_cluster(self, now: float) -> None:
+        """Ends the connections that the cluster has decided to end, and lets it go on with what waited for that."""
+        ending = self.cluster.take_ending()
+        while ending is not None:
+            if isinstance(ending, Outbid) and self.migration.let_finish(ending.peer, ending.text, now):
+                self._withdraw(ending.peer, "replaced", now)
+            else:
+                self.carry_out(ending, now)
+            self.cluster.ended(ending, now)
+            ending = self.cluster.take_ending()
+
+    def _announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
+        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route, else it ends."""
+        announcement = self._registration.read(peer, raw, code, now)
+        if announcement.ending is not None:
+            self.carry_out(announcement.ending, now)
+        setup = announcement.setup
+        if setup is None:
+            return
+        left = self._registration.join(peer, setup, announcement.replaced, now)
+        if left is not None:
+            # Not sooner: it may put another broker's route into the old slot, whose masks are the new route's.
+            self.cluster.route_left(left, now)
+        route = peer.route
+        assert isinstance(route, Route)  # it has just joined
+        self.cluster.route_joined(route, now)
+
+    def _withdraw(self, peer: Peer, reason: str, now: float) -> None:
+        """The peer's route leaves; what runs there goes on. `reason`: code word, or "left"."""
+        route = self._registration.withdraw(peer, reason, now)
+        if route is not None:
+            self.cluster.route_left(route, now)  # which may put another broker's in its place
+
+    def _depart(self, departure: Departure, now: float) -> None:
+        """A client has another broker: its route is withdrawn, and then the connection ends, as soon as each can be."""
+        if self.migration.settle(departure, now):
+            self._withdraw(departure.peer, "left", now)
+        ending = self.migration.ending_of(departure, now)
+        if ending is not None:
+            self.carry_out(ending, now)
+
+    def _release(self, peer: Peer, now: float) -> None:
+        """The peer takes all that is written to it again, or is gone: those that waited for it go on."""
+        for link in self._backlog.release(peer, now):
+            self._congestion.relieved(link, now)
+
+    def _release_routes(self, now: float) -> None:
+        """Some way or route of another broker may be behind no more: those that waited for it go on."""
+        self._congestion.has_relief = False
+        for link in self._backlog.release_routes(now):
+            self._congestion.relieved(link, now)
 
     def _pause(self, caller: Peer) -> None:
-        """The caller has just sent requests to congested peers, or too many to suspended ones.
-
-        A link is always read from: others speak on it, too. When it is another link that is congested, it is told so
-        instead; of routes all brokers are told (`_tell_congested`).
-        """
+        """The caller has just sent requests to congested peers, or too many to suspended ones."""
         self._end_overrun(caller.heard_at)
-        for fed in self._fed:
-            fed.is_fed = False
-            if fed is caller or caller.is_lost:
-                continue
-            if fed.is_congested and caller.id not in fed.feeders:
-                fed.feeders[caller.id] = caller
-                if caller.link is None:
-                    self._hold_up(caller, fed.id, fed.feeders)
-                elif fed.link is not None:
-                    self._congestion.fed(caller, caller.heard_at)
-        self._fed.clear()
+        if self._backlog.pause(caller):
+            self._congestion.fed(caller, caller.heard_at)
+
+    def _pause_nobody(self, now: float) -> None:
+        """Congested or suspended peers were sent requests that no caller has just sent."""
+        self._end_overrun(now)
+        self._backlog.pause_nobody()
+
+    def _pause_for_routes(self) -> None:
+        """Callers have just sent requests to routes of other brokers that are behind: as if they were here."""
+        for link in self._backlog.pause_for_routes():
+            self._congestion.fed(link, link.heard_at)
+
+    def _tell_congested(self, now: float) -> None:
+        """Other brokers hear at once that a route of ours is behind."""
+        for route in self._backlog.take_congested(now):
+            self.cluster.say_state(route, now)
+
+    def _shed(self, now: float) -> None:
+        """Too much waits for some peers, or for all."""
+        ending = self._backlog.shed(now)
+        while ending is not None:
+            self.carry_out(ending, now)
+            ending = self._backlog.shed(now)
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
@@ -872,7 +718,7 @@ class Core(Ends):
         """ROUTE_SETUPs that came with requests."""
         for announcement in self._announced:
             if not announcement.peer.is_ending:
-                self._registration.announce(announcement.peer, announcement.raw, CONNECTION_ERROR, now)
+                self._announce(announcement.peer, announcement.raw, CONNECTION_ERROR, now)
         self._announced.clear()
 
     def _passes(self, peer: Peer, frame: FrameCursor) -> bool:
@@ -909,7 +755,7 @@ class Core(Ends):
             verdict = connection.handle_error(frame)
             if verdict == CLOSES and peer.streams:
                 self.sessions.close(peer)
-                self._registration.withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
+                self._withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
             elif verdict != NOTHING:
                 text = frame.data[frame.start + 10 : min(frame.end, frame.start + 266)].decode("utf-8", "replace")
                 said = f": {text}" if connection.is_dialled and text else ""
@@ -938,81 +784,40 @@ class Core(Ends):
                 self.engine.route_opened(route, frame.now)
 
     def _handle_first(self, peer: Peer, frame: FrameCursor) -> None:
-        sessions = self.sessions
-        if sessions.is_offered and frame.kind == RESUME and not frame.stream_id:
+        now = frame.now
+        if self._handshake.is_resume(frame):
             self._handle_resume(peer, frame)
             return
-        refusal = peer.connection.handle_first(frame, sessions.is_offered)
-        if refusal is not None:
-            self.end(peer, refusal.word, refusal.text, frame.now)
+        accepted = self._handshake.accept(peer, frame)
+        if accepted.ending is not None:
+            self.carry_out(accepted.ending, now)
             return
-        setup = peer.connection.setup
-        assert setup is not None  # handle_first accepted it
-        if peer.is_extra and self.limits.is_over(peer):  # the suspended ones keep their places
-            self.end(peer, "over-limit", self.limits.refusal_of(peer), frame.now, REJECTED_SETUP)
-            return
-        self.engine.set_mimes(peer, setup)
-        peer.frame.max_bytes = self.settings.max_frame_bytes
-        metadata = setup.metadata or b""
-        at, to = self.engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
-        greets = at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
-        if self.drains.is_leaving and not greets:  # links come again: routes that nobody else has are still asked
-            self.end(peer, "draining", "the broker takes no new connections", frame.now, REJECTED_SETUP)
-            return
-        if setup.wants_resume:
-            if sessions.find(setup.token) is not None:
-                # "A server should not accept a SETUP with a Token that is currently already being used"
-                self.end(peer, "token-in-use", "another connection has this resume token", frame.now, REJECTED_SETUP)
-                return
-            sessions.open(peer, setup.token)
-        self._watch(peer, frame.now + peer.connection.lifetime_s)
-        self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
-        if setup.wants_lease:
-            peer.granting = Granting(self.table.masks, self.engine.timers, frame.now)
-            peer.send(encode_lease(GRANTED_MS, GRANTED_N))
-        if metadata:
-            if greets:
-                self.cluster.greeted(peer, metadata[at:to], frame.now)
-            elif at >= 0:
-                self._registration.announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
-            elif at != ABSENT:
-                what = "has too many entries" if at == BROKEN else "breaks off"
-                text = f"the composite metadata of the SETUP {what}"
-                self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
-            if not peer.is_ending:
-                self.migration.greet(peer, setup.metadata_mime, metadata)
-                peer.client_id = client_id_of(metadata)
-                last_end = self._close_reasons.take(peer.client_id, frame.now) if peer.client_id else ""
-                if last_end:
-                    told = Notice(self.migration.urls, False, 0, last_end)
-                    peer.send(told.encode(self.broker_id, self._event_log.wall(frame.now)))
+        self._watch(peer, now + peer.connection.lifetime_s)
+        if accepted.is_broker:
+            self.cluster.greeted(peer, accepted.broker_frame, now)
+            self._end_for_cluster(now)
+        elif accepted.broker_frame:
+            self._announce(peer, accepted.broker_frame, REJECTED_SETUP, now)
+        if not peer.is_ending:
+            self._handshake.welcome(peer, now)
 
     def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
         """A RESUME as the first frame: the peer that it means goes on with this transport."""
         now = frame.now
-        try:
-            resume = decode_resume(frame.data, frame.start, frame.end)  # its version: the SETUP's holds (D-39)
-        except InvalidFrame as error:
-            self.end(newcomer, "bad-frame", error.text, now)
+        found = self._handshake.find(newcomer, frame)
+        for ending in found.endings:
+            self.carry_out(ending, now)
+        peer = found.peer
+        if peer is None or found.session is None or found.resume is None:
             return
-        peer = self.sessions.find(resume.token)
-        session = peer.session if peer is not None else None
-        is_other = peer is not None and peer.principal != "" and peer.principal != newcomer.principal
-        if peer is None or session is None or is_other:  # who is known may not be followed by somebody else
-            self.end(newcomer, "unknown-session", "there is no session to resume, connect again with a SETUP", now)
-            return
-        obstacle = session.obstacle(resume.received_position, resume.first_position)
-        if obstacle:
-            self.end(newcomer, "cannot-resume", obstacle, now)
-            # "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt resumption again."
-            self.end(peer, "cannot-resume", obstacle, now, CONNECTION_ERROR)
+        if found.endings:
             self._close_reasons.take(peer.client_id, now)  # the newcomer has just been told
             return
-        if not session.is_suspended:
+        if not found.session.is_suspended:
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
         self.limits.set_away(peer, False)
-        self.sessions.resume(peer, session, newcomer, resume, now)
+        self.sessions.resume(peer, found.session, newcomer, found.resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
             peer.resend(encode_lease(GRANTED_MS, GRANTED_N))
@@ -1034,40 +839,52 @@ class Core(Ends):
     def _end_overrun(self, now: float) -> None:
         """Ends the suspended peers for which too much waits: what did not fit is lost, so nobody can resume them."""
         for peer in self._fed:
-            session = peer.session
-            if session is not None and session.is_overrun:
-                text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
-                self.end_slow(peer, "resume-overrun", text, now)
+            ending = self.sessions.overrun_of(peer)
+            if ending is not None:
+                self.carry_out(ending, now)
 
     def _forget(self, peer: Peer, now: float) -> None:
         """The peer is no more."""
         peer.forget()
         self._release(peer, now)
-        for feeders in peer.feeds.values():
-            feeders.pop(peer.id, None)
-        peer.feeds = {}
+        self._backlog.forget(peer)
         peer.look_at = NEVER
         self.limits.leave(peer)
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
+        now = frame.now
         at, to = self.engine.find_in_push(peer, frame)
         is_request = to - at >= 6 and frame.data[at + 4] >> 2 == ADDRESS
         if self.cluster.knows(peer) and not is_request:
-            self.cluster.pushed(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now)
+            self._handle_link(peer, frame.data[frame.start + HEADER_BYTES : frame.end], now)
         elif to - at < 6:
-            if not self.migration.heard(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now):
+            departure = self.migration.hear(peer, frame.data[frame.start + HEADER_BYTES : frame.end], now)
+            if departure is not None:
+                self._depart(departure, now)
+            else:
                 self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
         elif is_request:
             self.engine.handle_push(peer, frame, at, to)
         else:
-            self._registration.announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
+            self._announce(peer, frame.data[at:to], CONNECTION_ERROR, now)
+
+    def _handle_link(self, peer: Peer, metadata: bytes, now: float) -> None:
+        """A METADATA_PUSH of another broker: one entry after the other, as each may end connections."""
+        for entry in self.cluster.entries_of(peer, metadata, now):
+            self.cluster.hear(peer, entry.mime, metadata[entry.start : entry.end], now)
+            self._end_for_cluster(now)
+            if peer.is_ending:
+                break
+        self._end_for_cluster(now)
+        self.cluster.flush()
 
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
         at_ms = self._event_log.wall(now)
         self.sessions.close(peer)
-        self._registration.withdraw(peer, peer.end_reason, now)
+        self._withdraw(peer, peer.end_reason, now)
         self.cluster.lost(peer, now)
+        self._end_for_cluster(now)
         self.migration.forget(peer, now)
         peer.take_credit()
         self._release(peer, now)
@@ -1084,17 +901,7 @@ class Core(Ends):
                 stream.route_lost(stream_id, peer, now)
         self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
-            uptime_ms = max(0, at_ms - peer.connected_at_ms)
-            self._event_log.tell(
-                PEER_CLOSED,
-                at_ms,
-                service=peer.caller_service,
-                peer=peer.name,
-                reason=peer.end_reason,
-                detail=peer.end_detail,
-                uptime_ms=uptime_ms,
-                requests=peer.requests,
-            )
+            tell_closed(self._event_log, peer, at_ms)
         self.limits.closed.add(peer, at_ms)
 
     def _watch(self, peer: Peer, at: float) -> None:
@@ -1105,46 +912,12 @@ class Core(Ends):
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
         if peer.is_ending or peer.is_lost:
             return
-        if peer.connection.state == NEW:
-            waited_s = now - peer.connected_at
-            self.end(peer, "setup-timeout", f"no SETUP within {waited_s:.1f} s", now)
-            return
-        if peer.is_suspended:
-            self.end(peer, "resume-timeout", f"nobody resumed it within {self.sessions.ttl_s:g} s", now)
-            return
-        if peer.granting is not None and peer.granting.is_due(peer.requests, now):
+        if not peer.is_suspended and peer.granting is not None and peer.granting.is_due(peer.requests, now):
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
-        lifetime_s = peer.connection.lifetime_s
-        if peer.is_paused or peer.held_n or peer.frame.has_more():
-            peer.heard_at = now  # what it says waits where we do not read it
-        late_at = peer.heard_at + lifetime_s
-        if late_at <= now:
-            text = f"nothing arrived for {now - peer.heard_at:.1f} s, {peer.connection.lifetime_text}"
-            if peer.session is not None:
-                self._suspend(peer, "keepalive-timeout", text, now)
-            else:
-                self.end(peer, "keepalive-timeout", text, now)
-            return
-        self._watch(peer, late_at)  # later than now, so that `tick` comes to an end
-
-    def _connection_code(self, peer: Peer, refusal: Refusal) -> int:
-        """The RSocket code on stream 0: the codes of requests and of the setup only fit where they belong."""
-        if CONNECTION_ERROR <= refusal.code <= CONNECTION_CLOSE:
-            return refusal.code
-        if peer.connection.state != NEW:
-            return CONNECTION_ERROR
-        return refusal.code if refusal.code < CONNECTION_ERROR else REJECTED_SETUP
-
-    def _end_flows(self, now: float) -> None:
-        """The interval is over; what is left of the one before becomes records first."""
-        self._tell_flows(True)
-        self._flow_at_ms = self._event_log.wall(now)
-        self._flow_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
-        self.engine.flows.end_interval()
-        self._flow_from = now
-        self._flow_at = now + self.settings.flow_interval_s
-
-    def _tell_flows(self, all_of_them: bool) -> None:
-        """Flows of the interval that is over become records; all of them, or as many as a turn has time for."""
-        records = self.engine.flows.take_records(self._event_log.next_seq, self._flow_at_ms, self._flow_ms, all_of_them)
-        self._event_log.add_flows(records)
+        ending = overdue(peer, self.sessions.ttl_s, now)
+        if ending is None:
+            self._watch(peer, peer.heard_at + peer.connection.lifetime_s)  # later than now: `tick` comes to an end
+        elif ending.word == "keepalive-timeout" and peer.session is not None:
+            self._suspend(peer, ending.word, ending.text, now)
+        else:
+            self.carry_out(ending, now)

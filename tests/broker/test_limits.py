@@ -507,7 +507,7 @@ def half_a_frame(size: int) -> bytes:
 
 def weighed(world: World) -> list[Wire]:
     """Who is closed because of what waits."""
-    given = [world.wires[peer.id] for peer in world.core.limits.weigh(world.now)]
+    given = [world.wires[peer.id] for peer in world.core.weigh(world.now)]
     world.pump()
     return given
 

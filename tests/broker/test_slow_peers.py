@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.core import FED_BYTES, CoreSettings
+from broker.connections.backlog import FED_BYTES
+from broker.core import CoreSettings
 from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
 from broker.forwarding.peer import MAX_HELD_CREDIT
 from rsocket_wire.errors import CANCELED, REJECTED
