@@ -19,13 +19,14 @@ FLOORS = [
     ["broker.event_log"],
     ["broker.connections"],
     ["broker.cluster"],
+    ["broker.lifecycle"],
     ["broker.core"],
     ["broker.config", "broker.log", "broker.limited_log"],
     ["broker.edge"],
     ["broker.views"],
     ["broker.server"],
 ]
-CORE_FLOORS = 7  # so many floors from below are the core
+CORE_FLOORS = 8  # so many floors from below are the core
 SHARED = "rsocket_wire"  # below all other packages: errors, then wire, then rsocket
 # Packages beside the broker, and all that they may know of other packages but the shared one.
 NEIGHBOURS = {

@@ -35,9 +35,9 @@ class AcceptedSetup:
 
     __slots__ = ("broker_frame", "ending", "is_broker")
 
-    def __init__(self, ending: Ending | None, broker_frame: bytes = b"", is_broker: bool = False) -> None:
+    def __init__(self, ending: Ending | None, broker_frame: bytes | None = None, is_broker: bool = False) -> None:
         self.ending: Final = ending  # None: the connection is accepted
-        self.broker_frame: Final = broker_frame  # of its metadata; empty: there is none
+        self.broker_frame: Final = broker_frame  # of its metadata; None: there is none
         self.is_broker: Final = is_broker  # that frame is a BROKER_INFO
 
 

@@ -271,7 +271,7 @@ def test_nothing_is_written_behind_the_half_of_a_frame_whose_rest_was_dropped() 
     assert caller.peer.take_output(PIECE_BYTES)
     caller.block()
     caller.peer.drop_output()
-    world.core.end_slow(caller.peer, "over-limit", "too much", world.now)
+    world.core.lifecycle.end_slow(caller.peer, "over-limit", "too much", world.now)
     assert caller.peer.pending_bytes == 0
 
 

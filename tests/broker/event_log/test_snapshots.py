@@ -234,7 +234,7 @@ def test_a_peer_that_is_ended_for_what_waits_for_it_is_told_first() -> None:
     assert (slow.kind, slow.reason, slow.service) == (SLOW_PEER_ENDED, "slow-peer", "orders")
     assert (slow.route_id, slow.detail) == (id_text(route_id(1)), "9 bytes wait to be read, nothing was for 10 s")
     assert [event.name for event in others] == ["RouteLeft", "PeerClosed"]
-    world.core.end_slow(wire.peer, "slow-peer", "again", world.now)
+    world.core.lifecycle.end_slow(wire.peer, "slow-peer", "again", world.now)
     assert world.events() == []
 
 
