@@ -11,7 +11,7 @@ SHARED ?= -n 2 --dist loadgroup
 
 .PHONY: demo test test-compiled bench docs lint types clean
 
-demo: $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark report with plots, in under three minutes
+demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark report with plots, in under three minutes
 	$(BIN)/rsocket-broker demo
 
 test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the interpreted core
@@ -43,6 +43,10 @@ $(VENV)/base: $(SOURCES)
 	@test -n "$(PYTHON)" || { echo "rsocket-broker needs Python 3.11 or later, with venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/events: $(VENV)/base
+	$(PIP) install --editable '.[events]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/base

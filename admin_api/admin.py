@@ -5,7 +5,7 @@ from typing import Protocol
 
 from broker.config.options import Config
 from broker.core import Core
-from broker.views import DialView, EdgeView, EventFilesView, Moment
+from broker.views.schemas import DialView, EdgeView, EventFilesView, Moment
 from rsocket_wire.wire.tags import Tag
 
 

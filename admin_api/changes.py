@@ -16,9 +16,9 @@ from admin_api.admin import Admin
 from admin_api.bodies import Terms, destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from admin_api.schemas import json_response
-from broker import views
 from broker.config.options import Config
-from broker.views import DrainView, Part
+from broker.views import cluster_queries, queries
+from broker.views.schemas import DrainView, Part
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.tags import Tag
@@ -75,14 +75,14 @@ class Changes:
             self._admin.set_redirect(service, to)
         except BrokerError as error:
             raise AdminError(error.word, error.text) from None
-        found = views.redirect(self._admin.core, self._admin.moment(), service)
+        found = cluster_queries.redirect(self._admin.core, self._admin.moment(), service)
         assert found is not None  # it was just set, and what was heard before is older
         return json_response(found)
 
     def unredirect(self, request: web.Request) -> web.Response:
         """They go where they ask for again."""
         service = request.match_info["service"]
-        found = views.redirect(self._admin.core, self._admin.moment(), service)
+        found = cluster_queries.redirect(self._admin.core, self._admin.moment(), service)
         if found is None or not self._admin.remove_redirect(service):
             raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
         return json_response(found)
@@ -93,7 +93,7 @@ class Changes:
         is_number = text.isascii() and text.isdigit() and len(text) <= MAX_ID_DIGITS
         if not is_number or not self._admin.close_connection(int(text)):
             raise AdminError("no-such-connection", f"no connection has the number {shown(text)}")
-        return json_response(views.closed(self._admin.core, Part(limit=1)).items[0])
+        return json_response(queries.closed(self._admin.core, Part(limit=1)).items[0])
 
     async def _terms(self, request: web.Request) -> Terms:
         return await terms_of(request, self._admin.config.server)
@@ -114,13 +114,13 @@ class Changes:
         return json_response(drain)
 
     def _of_route(self, route_id: bytes) -> Callable[[], DrainView | None]:
-        return lambda: views.drain_of_route(self._admin.core, self._admin.moment(), route_id)
+        return lambda: queries.drain_of_route(self._admin.core, self._admin.moment(), route_id)
 
     def _of_tag(self, tag: Tag) -> Callable[[], DrainView | None]:
-        return lambda: views.drain_of_tag(self._admin.core, self._admin.moment(), tag)
+        return lambda: queries.drain_of_tag(self._admin.core, self._admin.moment(), tag)
 
     def _of_broker(self) -> Callable[[], DrainView | None]:
-        return lambda: views.drain_of_broker(self._admin.core, self._admin.moment())
+        return lambda: queries.drain_of_broker(self._admin.core, self._admin.moment())
 
 
 def guard(request: web.Request, config: Config, is_stopping: bool) -> None:

@@ -14,8 +14,8 @@ from admin_api.page import index_page
 from admin_api.parameters import brokers_of, part_of, tags_of
 from admin_api.schemas import Health, Items, json_response
 from admin_api.shared import Shared
-from broker import views
-from broker.views import Part
+from broker.views import cluster_queries, queries, schemas
+from broker.views.schemas import Part
 
 SHOWN: Final = 20  # brokers and links on the page, of each
 REASONS: Final = {
@@ -38,8 +38,8 @@ class Endpoints:
         """A page for people."""
         core = self._admin.core
         part = Part(limit=SHOWN)
-        brokers = views.brokers(core, part)
-        links = views.links(core, self._admin.moment(), part, self._admin.lookups())
+        brokers = cluster_queries.brokers(core, part)
+        links = cluster_queries.links(core, self._admin.moment(), part, self._admin.lookups())
         return web.Response(text=index_page(self._status(), brokers, links), content_type="text/html")
 
     def livez(self, request: web.Request) -> web.Response:
@@ -68,64 +68,64 @@ class Endpoints:
         """Routes by their tags and their brokers."""
         admin = self._admin
         brokers = brokers_of(request)
-        return json_response(views.routes(admin.core, admin.moment(), tags_of(request), part_of(request), brokers))
+        return json_response(queries.routes(admin.core, admin.moment(), tags_of(request), part_of(request), brokers))
 
     def route(self, request: web.Request) -> web.Response:
         """One route."""
         id = request.match_info["id"]
-        found = views.route(self._admin.core, self._admin.moment(), id)
+        found = queries.route(self._admin.core, self._admin.moment(), id)
         if found is None:
             raise AdminError("no-such-route", f"no route has the id {shown(id)}")
         return json_response(found)
 
     def services(self, request: web.Request) -> web.Response:
         """Services that have a route."""
-        return json_response(views.services(self._admin.core, part_of(request)))
+        return json_response(queries.services(self._admin.core, part_of(request)))
 
     def service(self, request: web.Request) -> web.Response:
         """One service, its routes and its traffic."""
         name = request.match_info["name"]
-        found = views.service(self._admin.core, self._admin.moment(), name, part_of(request))
+        found = queries.service(self._admin.core, self._admin.moment(), name, part_of(request))
         if found is None:
             raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
         return json_response(found)
 
     def connections(self, request: web.Request) -> web.Response:
         """Connections that are there."""
-        return json_response(views.connections(self._admin.core, self._admin.moment(), part_of(request)))
+        return json_response(queries.connections(self._admin.core, self._admin.moment(), part_of(request)))
 
     def closed(self, request: web.Request) -> web.Response:
         """Connections that ended of late."""
-        return json_response(views.closed(self._admin.core, part_of(request)))
+        return json_response(queries.closed(self._admin.core, part_of(request)))
 
     def traffic(self, request: web.Request) -> web.Response:
         """Ended requests, counted."""
-        return json_response(views.traffic(self._admin.core, part_of(request)))
+        return json_response(queries.traffic(self._admin.core, part_of(request)))
 
     def drains(self, request: web.Request) -> web.Response:
         """What gets no new requests."""
-        return json_response(views.drains(self._admin.core, self._admin.moment(), part_of(request)))
+        return json_response(queries.drains(self._admin.core, self._admin.moment(), part_of(request)))
 
     def brokers(self, request: web.Request) -> web.Response:
         """Brokers of the cluster."""
-        return json_response(views.brokers(self._admin.core, part_of(request)))
+        return json_response(cluster_queries.brokers(self._admin.core, part_of(request)))
 
     def links(self, request: web.Request) -> web.Response:
         """Connections to other brokers."""
         admin = self._admin
-        return json_response(views.links(admin.core, admin.moment(), part_of(request), admin.lookups()))
+        return json_response(cluster_queries.links(admin.core, admin.moment(), part_of(request), admin.lookups()))
 
     def paths(self, request: web.Request) -> web.Response:
         """Ways that requests took."""
-        return json_response(views.paths(self._admin.core, self._admin.moment(), part_of(request)))
+        return json_response(cluster_queries.paths(self._admin.core, self._admin.moment(), part_of(request)))
 
     def redirects(self, request: web.Request) -> web.Response:
         """Services whose requests go elsewhere."""
-        return json_response(views.redirects(self._admin.core, self._admin.moment(), part_of(request)))
+        return json_response(cluster_queries.redirects(self._admin.core, self._admin.moment(), part_of(request)))
 
     def limits(self, request: web.Request) -> web.Response:
         """The limits in use."""
-        return json_response(Items(views.limits(self._admin.config)))
+        return json_response(Items(queries.limits(self._admin.config)))
 
     async def event_streams(self, request: web.Request) -> web.Response:
         """Runs of brokers that have event files."""
@@ -139,9 +139,9 @@ class Endpoints:
         """The bytes of one event file."""
         return await self._event_files.file(request)
 
-    def _status(self) -> views.StatusView:
+    def _status(self) -> schemas.StatusView:
         admin = self._admin
-        return views.status(
+        return queries.status(
             admin.core,
             admin.moment(),
             name=admin.config.broker.name,

@@ -18,7 +18,7 @@ from admin_api.errors import AdminError, shown
 from admin_api.listener import BEING_SENT
 from admin_api.parameters import MAX_NUMBER, after_of, archived_of, part_of, source_of
 from admin_api.schemas import json_response
-from broker.views import Part
+from broker.views.schemas import Part
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.folder import LOG, SOURCES, EventFile, list_folder
 from spark_sink.event_files.layout import origin_of

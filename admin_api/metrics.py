@@ -34,10 +34,12 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from admin_api.admin import Admin, state_of
-from broker import VERSION, views
+from broker import VERSION
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
-from broker.views import REFUSED, EdgeView, EventFilesView, Measured, Total, TotalKey
+from broker.views import cluster_queries, queries
+from broker.views.queries import REFUSED, Measured, Total, TotalKey
+from broker.views.schemas import EdgeView, EventFilesView
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -95,7 +97,7 @@ class BrokerCollector(Collector):
         core = admin.core
         places = self._places
         places.settle(core)
-        build = {"version": VERSION, "core": views.CORE}
+        build = {"version": VERSION, "core": queries.CORE}
         yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
         ready = state_of(admin) == "ready"
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
@@ -128,26 +130,26 @@ def _without_comments(text: bytes) -> bytes:
 def _connections(core: Core) -> Iterator[Metric]:
     transports: dict[str, int] = {}
     for peer in core.peers():
-        transport = views.transport_of(peer)
+        transport = queries.transport_of(peer)
         transports[transport] = transports.get(transport, 0) + 1
     yield _gauges("broker_connections", "Connections that are not gone yet", "transport", transports)
     yield CounterMetricFamily(
         "broker_connections_accepted",
         "Connections that ever came, refused ones included",
-        views.connections_accepted(core),
+        queries.connections_accepted(core),
     )
     closed = CounterMetricFamily("broker_connections_closed", "Connections that ended", labels=["reason"])
     for reason, number in core.closed_by_reason.items():
         closed.add_metric([reason], number)
     yield closed
-    sessions = views.sessions(core)
+    sessions = queries.sessions(core)
     yield GaugeMetricFamily("broker_sessions", "Connections that survive a broken socket", sessions.open)
     yield GaugeMetricFamily("broker_sessions_suspended", "Such connections without a socket", sessions.suspended)
     yield CounterMetricFamily("broker_sessions_resumed", "Times that such a connection came back", sessions.resumed)
     yield GaugeMetricFamily(
         "broker_sessions_retained_bytes", "Frames kept for such connections", sessions.retained_bytes
     )
-    yield GaugeMetricFamily("broker_streams", "Requests in flight, counted where they begin", views.streams(core))
+    yield GaugeMetricFamily("broker_streams", "Requests in flight, counted where they begin", queries.streams(core))
 
 
 def _edge(edge: EdgeView) -> Iterator[Metric]:
@@ -189,7 +191,7 @@ def _work(core: Core) -> Iterator[Metric]:
         "Entries of composite metadata that routes of other mime types could not be given",
         core.engine.lost_entries_n,
     )
-    passed = views.bytes_view(core)
+    passed = queries.bytes_view(core)
     family = CounterMetricFamily("broker_transport_bytes", "Bytes of all connections", labels=["direction"])
     family.add_metric(["in"], passed.received)
     family.add_metric(["out"], passed.sent)
@@ -207,13 +209,13 @@ def _work(core: Core) -> Iterator[Metric]:
 
 def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
     query = core.query
-    routes = views.service_routes(core)
+    routes = queries.service_routes(core)
     yield GaugeMetricFamily("broker_routes", "Routes", core.table.size())
     yield _gauges(
-        "broker_route_states", "Routes that requests keep away from, and why", "state", views.route_states(core)
+        "broker_route_states", "Routes that requests keep away from, and why", "state", queries.route_states(core)
     )
     yield GaugeMetricFamily("broker_drains", "Routes, tags and brokers that are drained", len(core.drains.all()))
-    protection = views.protection(core)
+    protection = queries.protection(core)
     yield CounterMetricFamily("broker_route_ejections", "Times that a route was ejected", protection.ejected)
     yield CounterMetricFamily(
         "broker_route_reliefs", "Times that an ejected route got requests again", protection.relieved
@@ -226,7 +228,7 @@ def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
         "broker_panics", "Requests whose routes were chosen as if none was ejected or unhealthy", protection.panics
     )
     yield GaugeMetricFamily("broker_sticky_choices", "Choices that are remembered", query.sticky.size())
-    waiting = views.waiting(core)
+    waiting = queries.waiting(core)
     yield GaugeMetricFamily("broker_waiting_requests", "Requests that wait for a route", waiting.requests)
     yield GaugeMetricFamily("broker_waiting_bytes", "Bytes of their frames", waiting.bytes)
     yield CounterMetricFamily("broker_waited_requests", "Requests that ever waited for a route", waiting.waited)
@@ -247,10 +249,15 @@ def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
 def _cluster(core: Core) -> Iterator[Metric]:
     """What is between brokers. Labels are bounded: by `cluster.max_links`, or they are words of the broker itself."""
     cluster, hops = core.cluster, core.engine.hops
-    yield _gauges("broker_links", "Connections to other brokers", "state", views.link_states(core))
-    yield _gauges("broker_link_lag_seconds", "Of the latest hello, there and back", "broker", views.link_lags(core))
+    yield _gauges("broker_links", "Connections to other brokers", "state", cluster_queries.link_states(core))
     yield _gauges(
-        "broker_cluster_brokers", "Brokers that are known, this one included", "state", views.broker_states(core)
+        "broker_link_lag_seconds", "Of the latest hello, there and back", "broker", cluster_queries.link_lags(core)
+    )
+    yield _gauges(
+        "broker_cluster_brokers",
+        "Brokers that are known, this one included",
+        "state",
+        cluster_queries.broker_states(core),
     )
     yield GaugeMetricFamily("broker_remote_routes", "Routes that other brokers have", core.table.masks.remote.size())
     yield _hops(hops.hop_counts)
@@ -420,8 +427,8 @@ class _Places:
 
     def settle(self, core: Core) -> None:
         """Gives and takes places, once for each look."""
-        totals = views.totals(core)
-        refused = views.refused(core)
+        totals = queries.totals(core)
+        refused = queries.refused(core)
         there = core.table.loads.services
         # Services in the order of their first request; True: requests of it were served, or its breaker refused some.
         names: dict[str, bool] = {}
@@ -461,7 +468,7 @@ class _Places:
     def parts(self, core: Core) -> list[_Part]:
         """All totals, by label."""
         parts: list[_Part] = []
-        for key, total in views.totals(core):
+        for key, total in queries.totals(core):
             label = self._label(key[0])
             parts.append(_Part(label, key, 1, total))
             base = self._bases.get(key)
@@ -472,7 +479,7 @@ class _Places:
     def refusals(self, core: Core) -> dict[str, int]:
         """Requests that breakers refused, by label."""
         numbers: dict[str, int] = {}
-        for name, number in views.refused(core).items():
+        for name, number in queries.refused(core).items():
             label = self._label(name) if name else OTHER
             base = min(number, self._refusals.get(name, 0))
             numbers[label] = numbers.get(label, 0) + number - base

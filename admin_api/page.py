@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from broker.views import BrokerView, LinksView, LinkView, Listed, StatusView
+from broker.views.schemas import BrokerView, LinksView, LinkView, Listed, StatusView
 
 RELOAD_S: Final = 5
 DIALS: Final = 20  # that are shown

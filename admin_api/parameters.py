@@ -7,7 +7,8 @@ from typing import Final
 from aiohttp import web
 
 from admin_api.errors import AdminError, shown
-from broker.views import Part, TagFilter
+from broker.views.queries import TagFilter
+from broker.views.schemas import Part
 from rsocket_wire.errors import BrokerError
 
 LIMIT: Final = 100  # items of a list, unless told otherwise

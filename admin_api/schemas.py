@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from broker.views import LimitView
+from broker.views.schemas import LimitView
 
 JSON_TYPE: Final = "application/json"
 

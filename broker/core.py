@@ -33,11 +33,11 @@ from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.lifecycle import Lifecycle
 from broker.routing.policies import Policies
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Table
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP
 from rsocket_wire.rsocket.connection import OPEN, is_fatal
@@ -73,7 +73,7 @@ class Core:
         self,
         settings: Settings,
         broker_id: bytes,
-        dice: Dice,
+        dice: Rng,
         now: float,
         at_ms: int,
         cluster: ClusterSettings | None = None,
@@ -90,12 +90,12 @@ class Core:
         self.table: Final = Table(Policies(settings.policy, settings.policies))
         seed = dice.below(1 << 32)
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
-        self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
+        self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._fanouts: Final = self.engine.fanouts
         self._feedings: Final = self.engine.feedings
         self._flows: Final = self.engine.flows
-        self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.singles)
+        self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
         self.lifecycle: Final = Lifecycle(
             settings,
             broker_id,
@@ -124,7 +124,7 @@ class Core:
         self._announced: Final = self.engine.announced
         self._relays: Final = self.engine.relays
         self._suspects: Final = self.table.loads.suspects
-        self._refused: Final = self.engine.breakers.news
+        self._refused: Final = self.engine.breakers.changes
         self._fragments: Final = TokenBucket(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
         self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
         self.frames_in = 0  # received, ever
@@ -420,11 +420,11 @@ class Core:
 
     def has_requests(self) -> bool:
         """Single requests have ended since they were taken."""
-        return bool(self.engine.singles.rows)
+        return bool(self.engine.request_log.rows)
 
-    def take_requests(self) -> SingleRequests | None:
+    def take_requests(self) -> RequestRows | None:
         """Single requests that ended since the last call; None where there are none."""
-        return self.engine.singles.take()
+        return self.engine.request_log.take()
 
     @property
     def events_dropped(self) -> int:
@@ -520,7 +520,7 @@ class Core:
 
         A broken one is its sender's fault, so its sender's end: "the frame is invalid and the receiver MUST send an
         ERROR[CONNECTION_ERROR] frame and close the underlying transport connection on reception unless the frame's
-        IGNORE flag is set."
+        IGNORE flag is set." D-33
         """
         size = frame.end - frame.start
         if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):

@@ -29,7 +29,7 @@ from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, is_fatal
@@ -65,7 +65,7 @@ class Lifecycle:
         engine: Engine,
         event_log: EventLog,
         cluster: ClusterSettings,
-        dice: Dice,
+        dice: Rng,
         entropy: bytes,
         now: float,
         at_ms: int,

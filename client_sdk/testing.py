@@ -22,7 +22,8 @@ from typing import Final
 
 from broker.config.load import ConfigErrors, load
 from broker.server import Server
-from broker.views import Part, TagFilter, connections, routes, totals
+from broker.views.queries import TagFilter, connections, routes, totals
+from broker.views.schemas import Part
 from client_sdk.broker_process import BrokerProcess
 from client_sdk.errors import DeadlineExceeded
 from client_sdk.sync.background import BACKGROUND, LoopThread

@@ -11,7 +11,7 @@ the traffic and at its route it is counted once.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from broker.views import Part
+from broker.views.schemas import Part
 
 Body: TypeAlias = dict[str, Any]  # a JSON object as a worker sent it
 

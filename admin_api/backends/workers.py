@@ -57,9 +57,9 @@ from admin_api.page import index_page
 from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
 from admin_api.schemas import Health, Items, json_response
 from admin_api.shared import Shared
-from broker import views
 from broker.limited_log import STRANGERS
-from broker.views import BrokerView, LinksView, Listed, Part, StatusView
+from broker.views import queries
+from broker.views.schemas import BrokerView, LinksView, Listed, Part, StatusView
 from rsocket_wire.errors import BrokerError
 
 MISSING: Final = "X-Workers-Missing"
@@ -215,7 +215,7 @@ class WorkersApi:
 
     async def limits(self, request: web.Request) -> web.Response:
         """The limits in use; they hold for each worker."""
-        return json_response(Items(views.limits(self._workers.config)))
+        return json_response(Items(queries.limits(self._workers.config)))
 
     # Changes
 
@@ -286,7 +286,7 @@ class WorkersApi:
             "started_at_ms": workers.started_at_ms,
             "uptime_s": max(0, workers.now_ms() - workers.started_at_ms) / 1000,
             "listeners": list(workers.listeners),
-            "config": views.config_view(workers.config),
+            "config": queries.config_view(workers.config),
             "workers": msgspec.to_builtins(list(workers.states())),
         }
         return replies, status(bodies, own)

@@ -30,7 +30,7 @@ from broker.event_log.log import EventLog
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup
@@ -55,7 +55,7 @@ class Cluster:
         engine: Engine,
         drains: Drains,
         event_log: EventLog,
-        dice: Dice,
+        dice: Rng,
         entropy: bytes,
         now: float,
         at_ms: int,

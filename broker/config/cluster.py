@@ -1,4 +1,4 @@
-"""What the configuration says about the cluster: which options go together, and what the broker is told of them."""
+"""What a configuration says about the cluster: which options exclude each other, the secret, where others reach it."""
 
 import socket
 from collections.abc import Mapping
@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.cluster.links.broker_info import fault_of_name
-from broker.cluster.settings import ClusterSettings
-from broker.config.cluster_options import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.options import OPTIONS, Config
+from broker.config.sections.cluster import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.toml import shown_value
 from broker.config.urls import WILDCARDS, Listen, PeerUrl
-from rsocket_wire.wire.ids import parse_id
 
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
 ANONYMOUS: Final = ("tcp", "ws")  # schemes that tell nobody who is at the other end
@@ -56,37 +54,6 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
 def is_in_cluster(cluster: ClusterOptions) -> bool:
     """It could be linked to other brokers."""
     return bool(cluster.secret or cluster.secret_file or cluster.peers or cluster.auth == "tls")
-
-
-def cluster_settings_of(config: Config, mates: tuple[str, ...] = ()) -> ClusterSettings | None:
-    """What of the configuration concerns the cluster; None when there is to be none. OSError of `secret_file`.
-
-    `mates`: ids of workers whose routes count as its own. Where others reach this broker is known for certain when it
-    listens: see `reachable`.
-    """
-    cluster = config.cluster
-    if not is_in_cluster(cluster):
-        return None
-    listeners = [str(listen) for listen in config.server.listen]
-    return ClusterSettings(
-        secret=secret_of(cluster),
-        auth=cluster.auth,
-        principals=list(cluster.principals),
-        peers=[str(peer) for peer in cluster.peers if not peer.finder],
-        is_mesh=cluster.mesh,
-        urls=reachable(cluster.advertise, listeners),
-        client_urls=reachable(cluster.client_urls, listeners),
-        link_cost=cluster.cost,
-        hello_s=cluster.hello_s,
-        silent_s=cluster.silent_s,
-        digest_s=cluster.digest_s,
-        redial_max_s=cluster.redial_max_s,
-        max_brokers=cluster.max_brokers,
-        max_links=cluster.max_links,
-        max_routes=cluster.max_routes,
-        version=config.annotations.version,
-        mates=[parse_id(each) for each in mates],
-    )
 
 
 def secret_of(cluster: ClusterOptions) -> bytes:

@@ -22,9 +22,10 @@ from typing import Any, Final
 
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
 from broker.config.cluster import cluster_mistakes
+from broker.config.extras import lack_of_events
 from broker.config.hosts import read_name, read_origin
+from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import (
-    MAX_NAME_BYTES,
     MAX_SERVICES,
     OPTIONS,
     SECTIONS,
@@ -106,6 +107,7 @@ def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, o
     _check_tls(found)
     _check_files(found)
     _check_certificates(found)
+    _check_extras(found)
     for name, text, needle in cluster_mistakes(found.values, found.wrong):
         found.blame(name, text, needle)
     if found.mistakes:
@@ -348,6 +350,12 @@ def _check_certificates(found: _Findings) -> None:
         roots = str(found.values[name] or "")
         if roots and name not in found.wrong and (text := fault_of_roots(roots)):
             found.blame(name, f"{shown_value(roots)} {text}")
+
+
+def _check_extras(found: _Findings) -> None:
+    """Event files are written with parts that not every installation has: a broker would only find out at its start."""
+    if found.values["events.dir"] and (text := lack_of_events()):
+        found.blame("events.dir", text)
 
 
 def _read_value(doc: OptionDoc, raw: object) -> object:

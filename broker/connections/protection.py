@@ -8,7 +8,7 @@ from typing import Final
 from broker.event_log.log import EventLog
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.forwarding.peer import Peer
-from broker.routing.health.breakers import Breakers, News
+from broker.routing.health.breakers import BreakerChange, Breakers
 from broker.routing.health.outliers import Judgement, Outliers
 from broker.routing.table import Table
 
@@ -31,14 +31,14 @@ class Protection:
         for judgement in self.outliers.relieve(now):
             self._tell_route(judgement, now)
         self.tell_opened(now)
-        for news in self.breakers.close(now):
-            self._tell_breaker(news, now)
+        for change in self.breakers.close(now):
+            self._tell_breaker(change, now)
 
     def tell_opened(self, now: float) -> None:
         """Breakers that have opened since the last call."""
-        for news in self.breakers.news:
-            self._tell_breaker(news, now)
-        self.breakers.news.clear()
+        for change in self.breakers.changes:
+            self._tell_breaker(change, now)
+        self.breakers.changes.clear()
 
     def next_at(self) -> float:
         """When to tick at the latest, seconds, monotonic."""
@@ -58,7 +58,9 @@ class Protection:
             requests=route.load.requests,
         )
 
-    def _tell_breaker(self, news: News, now: float) -> None:
-        kind = BREAKER_OPENED if news.is_open else BREAKER_CLOSED
-        reason = "over-limit" if news.is_open else ""
-        self._event_log.tell(kind, self._event_log.wall(now), service=news.service, reason=reason, detail=news.detail)
+    def _tell_breaker(self, change: BreakerChange, now: float) -> None:
+        kind = BREAKER_OPENED if change.is_open else BREAKER_CLOSED
+        reason = "over-limit" if change.is_open else ""
+        self._event_log.tell(
+            kind, self._event_log.wall(now), service=change.service, reason=reason, detail=change.detail
+        )

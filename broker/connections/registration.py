@@ -71,6 +71,7 @@ class Registration:
             text = "an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP"
             return _refused(peer, "bad-route", text, code)
         if not isinstance(setup, RouteSetup):
+            # D-20
             text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
             return _refused(peer, "no-cluster", text, code)
         limit = self._settings.max_tags_per_route

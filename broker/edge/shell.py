@@ -20,7 +20,7 @@ from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import LARGE_BYTES, Piece
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 
 HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
@@ -159,7 +159,7 @@ class Shell:
         stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
-        on_requests: Callable[[SingleRequests], None] | None = None,
+        on_requests: Callable[[RequestRows], None] | None = None,
     ) -> None:
         """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
         None where the core writes none."""

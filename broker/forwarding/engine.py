@@ -119,7 +119,7 @@ class Engine(Desk):
         kind = frame.kind
         if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or frame.stream_id & 1 != peer.begins:
             # "All other received frames that are not accounted for in previous sections MUST be ignored": late frames
-            # of ended streams, and requests with an id that only the broker may use.
+            # of ended streams, and requests with an id that only the broker may use. D-24
             self.ignored += 1
             return ""
         data = frame.data
@@ -240,7 +240,7 @@ class Engine(Desk):
                 self._let_in(waiter.held, target, now)
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
-        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
+        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error. D-23"""
         misses = self.query.misses
         self._handle_push(peer, frame, at, to)
         self.extra_n += MISS_N * (self.query.misses - misses)
@@ -364,7 +364,7 @@ class Engine(Desk):
         return encode_metadata_push(translated)
 
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
-        """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
+        """The broker frame in a METADATA_PUSH: all behind the header is metadata, whatever the M flag says. D-25"""
         return self.find_address(peer, frame.data, frame.start + HEADER_BYTES, frame.end, False)
 
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:

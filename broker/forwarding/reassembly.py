@@ -156,6 +156,7 @@ class Gathering(Stream):
         elif frame.kind == PAYLOAD:
             self._asks.gathered(self, frame)
         elif frame.kind == REQUEST_N and self.kind >= REQUEST_STREAM and is_request_n(frame):
+            # D-30
             self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
 
     def caller_lost(self, now: float) -> None:

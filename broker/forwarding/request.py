@@ -14,7 +14,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import MAX_FRAMES, Asks, Gathering
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import REJECTED, Flow, FlowTable
-from broker.forwarding.traffic.request_log import Singles
+from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
 from broker.routing.shares import UNKNOWN
@@ -103,15 +103,15 @@ class Desk(Asks):
         "order",
         "query",
         "settings",
-        "singles",
+        "request_log",
         "timers",
     )
 
     def __init__(self, settings: Settings, query: Query) -> None:
         self.settings: Final = settings
         self.query: Final = query
-        self.singles: Final = Singles(query, settings.single_requests)
-        self.flows: Final = FlowTable(self.singles, query.services)
+        self.request_log: Final = RequestLog(query, settings.single_requests)
+        self.flows: Final = FlowTable(self.request_log, query.services)
         self.drops: Final = Drops()
         # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
         self.feedings: Final[list[Feeding]] = []

@@ -171,7 +171,7 @@ class Splice(Stream):
                 self._bytes_in += frame.end - frame.start
                 self.server.forward(frame, self.route_id)
                 self.finish(FAILED, NEITHER, frame.now)
-        elif kind == EXT and frame.flags & IGNORE:
+        elif kind == EXT and frame.flags & IGNORE:  # D-32
             self.server.forward(frame, self.route_id)
 
     def from_route(self, frame: FrameCursor) -> None:
@@ -215,6 +215,7 @@ class Splice(Stream):
                 self.caller_done = True
                 if self.route_done:
                     self.finish(COMPLETED, GOOD, frame.now)
+        # D-32: from the route of a fire-and-forget it is not passed on
         elif kind == EXT and frame.flags & IGNORE and self.model != REQUEST_FNF:
             self.answered()
             self.caller.forward(frame, self.caller_id)
@@ -232,7 +233,7 @@ class Splice(Stream):
         self.finish(CALLER_LOST, NEITHER, now)
 
     def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        if self.route_done:
+        if self.route_done:  # D-28: one end of its half is enough
             self.caller.send(encode_cancel(self.caller_id))
         elif self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
             text = f"route-lost: the connection of {self.route.service} went away before the request ended"

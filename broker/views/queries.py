@@ -1,4 +1,4 @@
-"""Looks at the broker: what it is doing, as `values`, for the REST API and the command line.
+"""Functions that read off a core what operators see, as values of `schemas`, for the REST API and the command line.
 
 Decides what an operator sees of a core and under which names. Everything is computed on the loop's thread, between two
 requests, so no lock is needed and no value is half old; lists are cut to a `Part` before their values are made, so that
@@ -14,15 +14,15 @@ from functools import reduce
 from typing import Final, TypeAlias, TypeVar
 
 from broker import VERSION
-from broker.config.options import OPTIONS, SERVICE_KEYS, Config, describe
+from broker.config.options import OPTIONS, SERVICE_KEYS, Config
 from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
 from broker.event_log.histogram import Histogram
-from broker.events import bucket_high_us, bucket_low_us
+from broker.events import OUTCOME_NAMES, bucket_high_us, bucket_low_us
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.flows import OUTCOME_NAMES, REJECTED, Counts
+from broker.forwarding.traffic.flows import REJECTED, Counts
 from broker.routing.bitmaps import Slots
 from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
@@ -234,7 +234,7 @@ def limits(config: Config) -> list[LimitView]:
             takes=doc.takes,
             why=doc.option.why,
         )
-        for doc in describe()
+        for doc in OPTIONS.values()
         if doc.section in LIMIT_SECTIONS
     ]
 

@@ -1,6 +1,6 @@
 """The answers to a gather: one by one as they come, or all of them.
 
-Decides when there are enough. The words on the wire are `gathers`'s.
+Decides when there are enough. The words on the wire are `gather_answers`'s.
 """
 
 from collections.abc import AsyncIterator, Generator

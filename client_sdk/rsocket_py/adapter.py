@@ -11,17 +11,15 @@ Decides what the metadata of a request is. Sources: specification of the broker,
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from client_sdk.errors import BadRequest, NotConnected
 from client_sdk.io.connection import Connection
 from client_sdk.metadata import entry_bytes
 from client_sdk.rsocket_py.failures import as_theirs
+from client_sdk.rsocket_py.lifecycle import ReconnectingClient
 from client_sdk.rsocket_py.requests import Requests
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries
-
-if TYPE_CHECKING:
-    from client_sdk.client import Client
 
 
 class ClientRSocket(Requests):
@@ -36,7 +34,9 @@ class ClientRSocket(Requests):
     b'order 42'
     """
 
-    def __init__(self, client: "Client", connected: Callable[[], Connection], head: bytes, mime_type: str) -> None:
+    def __init__(
+        self, client: ReconnectingClient, connected: Callable[[], Connection], head: bytes, mime_type: str
+    ) -> None:
         """`connected` gives the connection for a request or raises; `head` are the entries that each request has."""
         super().__init__()
         self._client: Final = client
@@ -79,5 +79,5 @@ class ClientRSocket(Requests):
         return self._entries + metadata
 
 
-async def _close(client: "Client") -> None:
+async def _close(client: ReconnectingClient) -> None:
     await client.close()

@@ -10,10 +10,11 @@ service. Knows no frames.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from client_sdk.client import Client
-from client_sdk.connect import connect
+from client_sdk.connecting import connect
+from client_sdk.options import OfferOptions
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
@@ -90,7 +91,9 @@ class Offering:
             await self._group.close()
 
 
-def offer(urls: str | Sequence[str], service: Service, *, connections: int = 2, **options: Any) -> Offering:
+def offer(
+    urls: str | Sequence[str], service: Service, *, connections: int = 2, **options: Unpack[OfferOptions]
+) -> Offering:
     """Offers the service on so many connections, as `async with` or with `await`.
 
     Each begins with another one of `urls`, so that they are spread over brokers, and takes the others when that one is

@@ -5,7 +5,7 @@ RSocket extensions "Composite Metadata", "Routing" and "Stream Data MIME Types".
 
 from typing import Final
 
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_MIME, read_entries
 from rsocket_wire.errors import INVALID, InvalidFrame

@@ -16,7 +16,7 @@ from client_sdk.errors import Refused
 from client_sdk.io.failures import failure_of
 from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.payload import Payload, as_parts
-from client_sdk.services.handler_stream import Answers
+from client_sdk.services.handler_stream import HandlerStream
 from client_sdk.services.handlers import Handler
 from client_sdk.services.request import (
     FIRE_AND_FORGET,
@@ -140,7 +140,7 @@ class ServiceResponder:
         self, handler: Handler, request: Request, payloads: AsyncIterator[Payload] | None
     ) -> AsyncIterator[object]:
         self.working_n += 1
-        return Answers(self._service.name, handler, request, payloads, self._ended)
+        return HandlerStream(self._service.name, handler, request, payloads, self._ended)
 
     async def _single(self, handler: Handler, request: Request) -> AsyncGenerator[object, None]:
         """The answer to a request/response as the only item of a stream."""

@@ -12,9 +12,10 @@ import contextlib
 import logging
 import signal
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from client_sdk.errors import ConnectionLost, NotConnected
+from client_sdk.options import OfferOptions
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.services.group import Group, offer
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
@@ -61,7 +62,7 @@ async def serve(
     connections: int = 1,
     drain_s: float = DEFAULT_DRAIN_S,
     stop: asyncio.Event | None = None,
-    **options: Any,
+    **options: Unpack[OfferOptions],
 ) -> None:
     """Offers the service until SIGTERM or SIGINT comes, or `stop` is set; then drains it and returns.
 
@@ -100,7 +101,7 @@ def run(
     *,
     connections: int = 1,
     drain_s: float = DEFAULT_DRAIN_S,
-    **options: Any,
+    **options: Unpack[OfferOptions],
 ) -> None:
     """The main function of a program that is a service: `serve` in an event loop of its own (uvloop, if it is there).
 
@@ -111,7 +112,7 @@ def run(
 
 
 async def _opened(
-    urls: str | Sequence[str], service: Service, connections: int, options: dict[str, Any], asked: asyncio.Task[None]
+    urls: str | Sequence[str], service: Service, connections: int, options: OfferOptions, asked: asyncio.Task[None]
 ) -> Group | None:
     """None when it was told to stop before there was a broker."""
     offering = offer(urls, service, connections=connections, **options)

@@ -1,7 +1,7 @@
 """The parts of a simulation: what can be replayed apart from all else, and so on several cores.
 
-    real settings   all of an epoch is one part: the choosers of a broker share one Dice
-    as asked        one part for each unit of services, each with a Dice of its own; all of an epoch where the question
+    real settings   all of an epoch is one part: the choosers of a broker share one Rng
+    as asked        one part for each unit of services, each with a Rng of its own; all of an epoch where the question
                     asks for what ran (then nothing may come out differently), or where some request names no service
 
 Knows no files and no Spark.

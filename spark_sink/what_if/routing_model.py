@@ -25,7 +25,7 @@ from broker.events import (
 )
 from broker.routing.choosers.chooser import Chooser
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError
@@ -81,7 +81,7 @@ class World:
         seed = question.seed if question.seed is not None else settings.seed
         if unit != WHOLE:
             seed ^= zlib.crc32(unit.encode())  # parts of a broker shall not all roll the same
-        self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.lookup_cache)
+        self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.lookup_cache)
         self.query.prefers_local = settings.prefers_local
         self._default_zone: Final = settings.zone.encode()
         self._mates: Final = settings.mates

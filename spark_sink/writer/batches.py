@@ -16,15 +16,16 @@ import pyarrow.parquet as pq
 
 from broker.events import (
     DEFINITION_FIELDS,
-    EVENTS_DROPPED,
     FLOW_FIELDS,
     KIND_NAMES,
     LIFECYCLE_FIELDS,
+    OUTCOME_NAMES,
     REQUEST_FIELDS,
+    events_dropped,
 )
 from broker.routing.digest import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, OUTCOMES, REQUESTS, SCHEMA_VERSION
+from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 from spark_sink.writer.frames import DefinitionRow, FlowRow, Header, LifecycleRow, RequestRow
 
 US_PER_MS: Final = 1000
@@ -220,7 +221,7 @@ def _dictionary(texts: Sequence[str], places: Any) -> pa.Array:
 
 
 def _outcome(number: int) -> str:
-    return OUTCOMES[number] if number < len(OUTCOMES) else f"outcome{number}"
+    return OUTCOME_NAMES[number] if number < len(OUTCOME_NAMES) else f"outcome{number}"
 
 
 def _block(rows: Sequence[Any]) -> Any:
@@ -230,22 +231,17 @@ def _block(rows: Sequence[Any]) -> Any:
 
 
 def _lost_row(lost: Any) -> Any:
-    """EventsDropped for requests whose flow nobody defined; it takes the number of the last of them."""
-    first_seq, last_seq = int(lost[:, _SEQ].min()), int(lost[:, _SEQ].max())
-    return LifecycleRow(
-        EVENTS_DROPPED,
-        last_seq,
+    """EventsDropped for requests whose flow nobody defined."""
+    event = events_dropped(
         min(int((lost[:, _STARTED] + lost[:, _DURATION]).max()) // US_PER_MS, LAST_AT_MS),
-        "",
-        "",
-        [("records", str(len(lost))), ("first_seq", str(first_seq)), ("last_seq", str(last_seq))],
-        "",
+        len(lost),
+        0,
+        int(lost[:, _SEQ].min()),
+        int(lost[:, _SEQ].max()),
         "unknown-flow",
-        f"{len(lost)} records are missing: requests of flows that the broker has not defined",
-        0,
-        0,
-        0,
+        "are missing: requests of flows that the broker has not defined",
     )
+    return LifecycleRow(*event)
 
 
 def _offsets(lists: Sequence[Sequence[Any]]) -> pa.Array:

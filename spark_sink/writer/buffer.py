@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from broker.events import EVENTS_DROPPED, LifecycleEvent
+from broker.events import events_dropped
 from spark_sink.writer.batches import FrameRows
 from spark_sink.writer.frames import decode_rows
 
@@ -50,14 +50,14 @@ class Gap:
 
     def told(self, wall_s: float) -> HeldFrame:
         """One EventsDropped event in a frame; it takes the place, and the number, of the last record that it tells."""
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            self.last_seq,
+        event = events_dropped(
             int(wall_s * 1000),
-            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
-            reason="folder-unwritable",
-            detail=f"{self.records} records did not fit into memory while the events folder could not be written",
-            requests=self.requests,
+            self.records,
+            self.requests,
+            self.first_seq,
+            self.last_seq,
+            "folder-unwritable",
+            "did not fit into memory while the events folder could not be written",
         )
         frame = msgspec.msgpack.encode([event.row()])
         return HeldFrame(self.last_number, frame, 0, FrameRows(decode_rows(frame), {}), wall_s)

@@ -15,6 +15,7 @@ when they arrive, so that a bad frame is told at once and never spoils the segme
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,16 +27,21 @@ from broker.events import (
     FLOW_FIELDS,
     LIFECYCLE,
     LIFECYCLE_FIELDS,
+    PIPE_FORMAT,
     REQUEST,
     REQUEST_FIELDS,
 )
 from spark_sink.errors import BadFrame
-from spark_sink.schema import DEFINITION_TYPES, FIELD_TYPES, LIFECYCLE_TYPES, REQUEST_TYPES
+from spark_sink.schema import pipe_type
 
-PIPE_FORMAT: Final = 3  # of the frames; the broker says in its header which one it writes
 MAX_FRAME_BYTES: Final = 64 << 20  # a length beyond it is garbage: the broker writes some hundred KiB at most
 
 _SAFE_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.]*(-[0-9A-Za-z_.]+)*")  # becomes the beginning of a file name
+
+
+def _row_type(name: str, tag: int, fields: Sequence[str]) -> Any:
+    types = [(field, pipe_type(field, is_request=tag == REQUEST)) for field in fields]
+    return msgspec.defstruct(name, types, array_like=True, tag=tag, forbid_unknown_fields=True, gc=False)
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -52,38 +58,10 @@ class Header(msgspec.Struct, frozen=True):
 
 
 # The type tag is the first item of the array: `row()` of broker.events, as a type that msgspec checks while it decodes.
-FlowRow: Final[Any] = msgspec.defstruct(
-    "FlowRow",
-    [(name, FIELD_TYPES.get(name, str)) for name in FLOW_FIELDS],
-    array_like=True,
-    tag=FLOW,
-    forbid_unknown_fields=True,
-    gc=False,
-)
-LifecycleRow: Final[Any] = msgspec.defstruct(
-    "LifecycleRow",
-    [(name, LIFECYCLE_TYPES.get(name, str)) for name in LIFECYCLE_FIELDS],
-    array_like=True,
-    tag=LIFECYCLE,
-    forbid_unknown_fields=True,
-    gc=False,
-)
-RequestRow: Final[Any] = msgspec.defstruct(
-    "RequestRow",
-    [(name, REQUEST_TYPES[name]) for name in REQUEST_FIELDS],
-    array_like=True,
-    tag=REQUEST,
-    forbid_unknown_fields=True,
-    gc=False,
-)
-DefinitionRow: Final[Any] = msgspec.defstruct(
-    "DefinitionRow",
-    [(name, DEFINITION_TYPES[name]) for name in DEFINITION_FIELDS],
-    array_like=True,
-    tag=DEFINITION,
-    forbid_unknown_fields=True,
-    gc=False,
-)
+FlowRow: Final[Any] = _row_type("FlowRow", FLOW, FLOW_FIELDS)
+LifecycleRow: Final[Any] = _row_type("LifecycleRow", LIFECYCLE, LIFECYCLE_FIELDS)
+RequestRow: Final[Any] = _row_type("RequestRow", REQUEST, REQUEST_FIELDS)
+DefinitionRow: Final[Any] = _row_type("DefinitionRow", DEFINITION, DEFINITION_FIELDS)
 
 _header_decoder: Final = msgspec.msgpack.Decoder(Header)
 _rows_decoder: Final[Any] = msgspec.msgpack.Decoder(list[FlowRow | LifecycleRow | RequestRow | DefinitionRow])

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import BROKER_STOPPED
+from broker.events import BROKER_STOPPED, WriterState
 from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, next_number, recover
 from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 from spark_sink.schema import COLUMNS
@@ -32,7 +32,7 @@ from spark_sink.writer.buffer import Held, HeldFrame
 from spark_sink.writer.closed_logs import ClosedLog, foreign_files, foreign_logs, found_logs, own_logs
 from spark_sink.writer.frames import Header, decode_rows
 from spark_sink.writer.retention import Keep, Retention
-from spark_sink.writer.state import MAX_ERROR_TEXT, Settings, WriterState
+from spark_sink.writer.state import MAX_ERROR_TEXT, Settings
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this

@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
+from broker.events import WriterState
 from spark_sink.errors import NoFile
 from spark_sink.event_files.layout import Disk, archived_folders, open_file, parts_of, seal
 from spark_sink.schema import COLUMNS
-from spark_sink.writer.state import WriterState
 
 READERS: Final = "_readers"
 READER_SUFFIX: Final = ".json"

@@ -16,10 +16,13 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api.app import ENDPOINTS, EVENTS, make_app, start_admin
 from admin_api.errors import PROBLEMS
-from broker import VERSION, views
-from broker.config.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions, ServerOptions
+from broker import VERSION
+from broker.config.options import SERVICE_KEYS, Config
+from broker.config.sections.limits import LimitOptions
+from broker.config.sections.process import BrokerOptions, ServerOptions
 from broker.edge.event_pipe import PipeState
 from broker.routing.policies import Policy
+from broker.views import queries
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.conftest import missing
@@ -113,7 +116,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "broker_id": "00000000-0000-0000-0000-0000000000b1",
         "name": "eu-1",
         "version": VERSION,
-        "core": views.CORE,
+        "core": queries.CORE,
         "state": "ready",
         "started_at_ms": START_MS,
         "uptime_s": 8.003,
@@ -138,7 +141,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "lookups": {"hits": 1, "misses": 3, "remembered": 3, "unknown_methods": 0},
         "waiting": {"requests": 0, "bytes": 0, "waited": 0},
         "drains": 0,
-        "route_states": dict.fromkeys(views.STATES, 0),
+        "route_states": dict.fromkeys(queries.STATES, 0),
         "protection": {
             "ejected": 0,
             "relieved": 0,

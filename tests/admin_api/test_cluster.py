@@ -15,9 +15,10 @@ from admin_api.ctl import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
-from broker.config.options import AdminOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions
 from broker.forwarding.interbroker.annotations import MAX_PATHS
-from broker.views import DialView
+from broker.views.schemas import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MAX_NAME_BYTES

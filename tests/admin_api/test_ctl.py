@@ -15,8 +15,9 @@ from admin_api.app import make_app
 from admin_api.client import DEFAULT_ADMIN
 from admin_api.ctl import ctl, state_text, tags_text
 from admin_api.terminal import age, clean
-from broker import VERSION, views
+from broker import VERSION
 from broker.edge.event_pipe import PipeState
+from broker.views import queries
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
@@ -51,7 +52,7 @@ async def test_status(url: str) -> None:
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "state ready",
         "broker eu-1 (00000000-0000-0000-0000-0000000000b1)",
-        f"version {VERSION}, core: {views.CORE}",
+        f"version {VERSION}, core: {queries.CORE}",
         "listens on tcp://127.0.0.1:7000 ws://127.0.0.1:7001",
         "up 8.0 s",
         "connections 4 now, 4 ever",

@@ -23,11 +23,12 @@ from admin_api.metrics import (
     PIECE_LINES,
     Metrics,
 )
-from broker import VERSION, views
+from broker import VERSION
 from broker.core import CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.events import bucket_of
 from broker.forwarding.traffic.flows import Counts
+from broker.views import queries
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
@@ -80,7 +81,7 @@ async def test_the_broker_in_numbers() -> None:
     billing = totals["billing", "fire_and_forget", "unicast", "completed", ""]
     found = await samples(FakeAdmin(world), "broker_")
     assert {name: value for name, value in found.items() if "_seconds" not in name} == {
-        f'broker_build_info{{core="{views.CORE}",version="{VERSION}"}}': 1,
+        f'broker_build_info{{core="{queries.CORE}",version="{VERSION}"}}': 1,
         "broker_ready": 1,
         'broker_connections{transport="tcp"}': 3,
         "broker_connections_accepted_total": 4,
@@ -224,7 +225,7 @@ async def test_routes_that_requests_keep_away_from_and_drains_are_counted() -> N
 
 async def test_requests_that_breakers_refused_are_counted_by_service_and_beyond_the_limit_together() -> None:
     world = World()
-    refused = views.refused(world.core)
+    refused = queries.refused(world.core)
     refused |= {"": 7, **{f"s{number}": 2 for number in range(MAX_SERVICES + 3)}}
     found = await samples(FakeAdmin(world), "broker_breaker_refusals_total")
     assert len(found) == MAX_SERVICES + 1
@@ -417,7 +418,7 @@ async def test_a_service_that_is_called_like_the_others_counts_among_them() -> N
 async def test_refusals_of_breakers_have_the_places_of_their_services() -> None:
     world = World()
     metrics = Metrics(FakeAdmin(world))
-    refused = views.refused(world.core)
+    refused = queries.refused(world.core)
     for number in range(MAX_SERVICES):
         count(world, f"s{number}")
     refused["payments"] = 5

@@ -4,14 +4,17 @@ from dataclasses import fields
 
 import pytest
 
-from broker import VERSION, views
-from broker.config.options import Config, ServerOptions
+from broker import VERSION
+from broker.config.options import Config
+from broker.config.sections.process import ServerOptions
 from broker.config.urls import Listen
 from broker.core import CoreSettings
 from broker.events import bucket_of
 from broker.forwarding.traffic.flows import Counts
 from broker.routing.policies import Policy
-from broker.views import (
+from broker.views import queries, schemas
+from broker.views.queries import TagFilter
+from broker.views.schemas import (
     ClosedConnectionView,
     ConnectionView,
     DrainView,
@@ -21,7 +24,6 @@ from broker.views import (
     ProtectionView,
     RouteView,
     ServiceView,
-    TagFilter,
     TagView,
     TrafficView,
     WaitingView,
@@ -50,12 +52,12 @@ def ids(world: World, *wanted: tuple[str, str], part: Part = Part()) -> list[str
     tags = TagFilter()
     for name, value in wanted:
         tags.add(name, value)
-    return [route.route_id for route in views.routes(world.core, moment(world), tags, part).items]
+    return [route.route_id for route in queries.routes(world.core, moment(world), tags, part).items]
 
 
 def test_a_route_is_shown_with_the_tags_that_requests_match_and_its_connection() -> None:
     world = shop()
-    assert views.route(world.core, moment(world), BILLING) == RouteView(
+    assert queries.route(world.core, moment(world), BILLING) == RouteView(
         route_id=BILLING,
         service="billing",
         tags=[
@@ -85,7 +87,7 @@ def test_a_route_is_shown_with_the_tags_that_requests_match_and_its_connection()
 @pytest.mark.parametrize("text", [ORDERS_EU, f"Id{{{ORDERS_EU}}}", "0" * 31 + "1", ORDERS_EU.upper()])
 def test_a_route_is_found_by_any_spelling_of_its_id(text: str) -> None:
     world = shop()
-    found = views.route(world.core, moment(world), text)
+    found = queries.route(world.core, moment(world), text)
     assert found is not None
     assert found.route_id == ORDERS_EU
 
@@ -93,12 +95,12 @@ def test_a_route_is_found_by_any_spelling_of_its_id(text: str) -> None:
 @pytest.mark.parametrize("text", ["00000000-0000-0000-0000-0000000000ff", "orders", ""])
 def test_no_route_for_an_id_that_nobody_has_or_that_is_none(text: str) -> None:
     world = shop()
-    assert views.route(world.core, moment(world), text) is None
+    assert queries.route(world.core, moment(world), text) is None
 
 
 def shown(world: World, number: int) -> RouteView:
     """A route as operators see it."""
-    found = views.route(world.core, moment(world), id_text(route_id(number)))
+    found = queries.route(world.core, moment(world), id_text(route_id(number)))
     assert found is not None
     return found
 
@@ -107,7 +109,7 @@ def test_a_route_that_is_drained_says_so() -> None:
     world = shop()
     world.core.drains.drain_tag(Tag.of("region", "eu"), 10, 10, False, world.now)
     assert [shown(world, number).states for number in (1, 2, 3)] == [["draining"], [], ["draining"]]
-    assert views.route_states(world.core)["draining"] == 2
+    assert queries.route_states(world.core)["draining"] == 2
 
 
 def test_a_route_that_reads_too_slowly_or_calls_itself_unhealthy_says_so() -> None:
@@ -116,7 +118,7 @@ def test_a_route_that_reads_too_slowly_or_calls_itself_unhealthy_says_so() -> No
     world.service("orders", 4, health="down", weight="7")
     assert [shown(world, number).states for number in (1, 2, 4)] == [["congested"], [], ["unhealthy"]]
     assert [shown(world, number).weight for number in (1, 4)] == [1, 7]
-    assert views.route_states(world.core) == {
+    assert queries.route_states(world.core) == {
         "draining": 0,
         "full": 0,
         "unleased": 0,
@@ -137,10 +139,10 @@ def test_a_route_with_all_the_requests_that_it_may_have_is_full() -> None:
     caller.request(REQUEST_RESPONSE, 5, address(service="orders"))
     assert caller.one().text.startswith("over-limit: ")
     refusing = ServiceView("orders", 1, 0, 2, 2, awaited=1, ejected=0, is_refusing=True, refused=1)
-    assert views.services(world.core, Part()).items == [refusing]
-    assert views.protection(world.core) == ProtectionView(0, 0, 0, breakers_opened=1, refused=1, panics=0)
+    assert queries.services(world.core, Part()).items == [refusing]
+    assert queries.protection(world.core) == ProtectionView(0, 0, 0, breakers_opened=1, refused=1, panics=0)
     world.advance(3)
-    assert not views.services(world.core, Part()).items[0].is_refusing
+    assert not queries.services(world.core, Part()).items[0].is_refusing
 
 
 def test_a_route_that_fails_is_shown_with_its_errors_and_for_how_long_it_is_ejected() -> None:
@@ -154,9 +156,9 @@ def test_a_route_that_fails_is_shown_with_its_errors_and_for_how_long_it_is_ejec
     world.advance(0.5)
     found = shown(world, 1)
     assert (found.states, found.ejections, found.ejected_s) == (["ejected"], 1, 59.5)
-    assert [each.ejected for each in views.services(world.core, Part()).items] == [1]
+    assert [each.ejected for each in queries.services(world.core, Part()).items] == [1]
     caller.request(REQUEST_RESPONSE, 7, address(service="orders"))  # it is the only one: panic
-    assert views.protection(world.core) == ProtectionView(1, 0, 0, 0, 0, panics=1)
+    assert queries.protection(world.core) == ProtectionView(1, 0, 0, 0, 0, panics=1)
 
 
 def test_a_route_that_grants_requests_is_shown_with_what_is_left() -> None:
@@ -173,16 +175,16 @@ def test_a_service_is_shown_with_the_policy_that_is_in_use() -> None:
     world = World(CoreSettings(policies={"orders": Policy(chooser="random")}))
     world.service("orders", 1)
     world.service("billing", 2)
-    found = [views.service(world.core, moment(world), name, Part()) for name in ("orders", "billing")]
+    found = [queries.service(world.core, moment(world), name, Part()) for name in ("orders", "billing")]
     assert [each.policy["chooser"] for each in found if each] == ["random", "round_robin"]
 
 
 def test_requests_that_wait_for_a_route_are_counted_with_their_bytes() -> None:
     world = World(CoreSettings(no_route="wait"))
     raw = world.caller().request(REQUEST_RESPONSE, 1, address(service="orders"))
-    assert views.waiting(world.core) == WaitingView(requests=1, bytes=len(raw), waited=1)
+    assert queries.waiting(world.core) == WaitingView(requests=1, bytes=len(raw), waited=1)
     world.service("orders", 1)
-    assert views.waiting(world.core) == WaitingView(requests=0, bytes=0, waited=1)
+    assert queries.waiting(world.core) == WaitingView(requests=0, bytes=0, waited=1)
 
 
 def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> None:
@@ -194,12 +196,12 @@ def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> Non
     eu = DrainView("tag", "region=eu", START_MS + 7_000, 10.0, 5.0, 20.0, True, routes=0, connections_left=0)
     us = DrainView("route", ORDERS_US, START_MS + 7_000, 10.0, 1.0, 2.0, False, routes=1, connections_left=0)
     everything = DrainView("broker", "", START_MS + 7_000, 10.0, 3.0, 4.0, False, routes=1, connections_left=0)
-    assert views.drains(world.core, moment(world), Part()) == Listed([eu, us, everything], 3, 0, 100)
-    assert views.drains(world.core, moment(world), Part(1, 1)) == Listed([us], 3, 1, 1)
-    assert views.drain_of_route(world.core, moment(world), route_id(2)) == us
-    assert views.drain_of_tag(world.core, moment(world), Tag.of("Region", "eu")) == eu
-    assert views.drain_of_broker(world.core, moment(world)) == everything
-    assert views.drain_of_route(world.core, moment(world), route_id(1)) is None
+    assert queries.drains(world.core, moment(world), Part()) == Listed([eu, us, everything], 3, 0, 100)
+    assert queries.drains(world.core, moment(world), Part(1, 1)) == Listed([us], 3, 1, 1)
+    assert queries.drain_of_route(world.core, moment(world), route_id(2)) == us
+    assert queries.drain_of_tag(world.core, moment(world), Tag.of("Region", "eu")) == eu
+    assert queries.drain_of_broker(world.core, moment(world)) == everything
+    assert queries.drain_of_route(world.core, moment(world), route_id(1)) is None
 
 
 def test_no_filter_finds_all_routes() -> None:
@@ -250,7 +252,7 @@ def test_a_filter_finds_what_a_request_with_the_same_tags_would_find() -> None:
 
 def test_a_part_of_a_list_knows_how_long_the_whole_is() -> None:
     world = shop()
-    listed = views.routes(world.core, moment(world), TagFilter(), Part(offset=1, limit=1))
+    listed = queries.routes(world.core, moment(world), TagFilter(), Part(offset=1, limit=1))
     assert ([route.route_id for route in listed.items], listed.total, listed.offset, listed.limit) == (
         [ORDERS_US],
         3,
@@ -262,7 +264,7 @@ def test_a_part_of_a_list_knows_how_long_the_whole_is() -> None:
 
 def test_services_are_sums_over_their_routes_by_name() -> None:
     world = shop_with_traffic()
-    assert views.services(world.core, Part()) == Listed(
+    assert queries.services(world.core, Part()) == Listed(
         [
             ServiceView("billing", 1, 0, 1, 0, 0, 0, is_refusing=False, refused=0),
             ServiceView("orders", 2, 0, 2, 1, 1, 0, False, 0),
@@ -275,7 +277,7 @@ def test_services_are_sums_over_their_routes_by_name() -> None:
 
 def test_a_service_is_shown_with_its_routes_and_only_its_traffic() -> None:
     world = shop_with_traffic()
-    found = views.service(world.core, moment(world), "orders", Part(limit=1))
+    found = queries.service(world.core, moment(world), "orders", Part(limit=1))
     assert found is not None
     assert found.service == ServiceView("orders", 2, 0, 2, 1, 1, 0, is_refusing=False, refused=0)
     assert ([route.route_id for route in found.routes.items], found.routes.total) == ([ORDERS_EU], 2)
@@ -284,12 +286,12 @@ def test_a_service_is_shown_with_its_routes_and_only_its_traffic() -> None:
 
 def test_a_service_without_routes_is_none() -> None:
     world = shop_with_traffic()
-    assert views.service(world.core, moment(world), "shipping", Part()) is None
+    assert queries.service(world.core, moment(world), "shipping", Part()) is None
 
 
 def test_a_connection_is_shown_with_what_its_setup_said_and_what_it_does() -> None:
     world = shop_with_traffic()
-    first, *_, last = views.connections(world.core, moment(world), Part()).items
+    first, *_, last = queries.connections(world.core, moment(world), Part()).items
     peers = world.core.peers()
     assert first == ConnectionView(
         connection_id=1,
@@ -318,7 +320,7 @@ def test_a_connection_is_connecting_until_its_setup_and_ending_until_its_last_by
     world.connect()
     world.service("orders", 1)
     world.core.end(world.core.peers()[1], "closed-by-operator", "enough", world.now)
-    states = [each.state for each in views.connections(world.core, moment(world), Part()).items]
+    states = [each.state for each in queries.connections(world.core, moment(world), Part()).items]
     assert states == ["connecting", "ending"]
 
 
@@ -327,9 +329,9 @@ def test_a_connection_without_a_socket_that_may_come_back_is_suspended() -> None
     for token in (b"1", b"2"):
         world.connect().send(Setup("a/b", "a/b", 20_000, 90_000, wants_resume=True, token=token).encode())
     world.wires[1].lose()
-    states = [each.state for each in views.connections(world.core, moment(world), Part()).items]
+    states = [each.state for each in queries.connections(world.core, moment(world), Part()).items]
     assert states == ["suspended", "open"]
-    assert views.sessions(world.core) == views.SessionsView(2, 1, 0, 0)
+    assert queries.sessions(world.core) == schemas.SessionsView(2, 1, 0, 0)
 
 
 def test_closed_connections_are_shown_latest_first_with_the_reason() -> None:
@@ -337,7 +339,7 @@ def test_closed_connections_are_shown_latest_first_with_the_reason() -> None:
     world.wires[4].lose()
     world.advance(1)
     world.service("orders", 1)
-    listed = views.closed(world.core, Part())
+    listed = queries.closed(world.core, Part())
     assert [(each.connection_id, each.reason) for each in listed.items] == [(1, "replaced"), (4, "left")]
     peer = world.wires[1].peer
     assert listed.items[0] == ClosedConnectionView(
@@ -358,7 +360,7 @@ def test_closed_connections_are_shown_latest_first_with_the_reason() -> None:
 
 def test_traffic_is_counted_by_service_model_routing_outcome_and_code() -> None:
     world = shop_with_traffic()
-    rows = views.traffic(world.core, Part()).items
+    rows = queries.traffic(world.core, Part()).items
     assert [(row.service, row.model, row.routing, row.outcome, row.code, row.requests) for row in rows] == [
         ("orders", "request_response", "unicast", "completed", "", 1),
         ("billing", "fire_and_forget", "unicast", "completed", "", 1),
@@ -373,8 +375,8 @@ def test_traffic_is_counted_by_service_model_routing_outcome_and_code() -> None:
 
 def test_a_part_of_the_traffic() -> None:
     world = shop_with_traffic()
-    assert isinstance(views.traffic(world.core, Part(offset=1, limit=1)).items[0], TrafficView)
-    assert views.traffic(world.core, Part(offset=1, limit=1)).items[0].service == "billing"
+    assert isinstance(queries.traffic(world.core, Part(offset=1, limit=1)).items[0], TrafficView)
+    assert queries.traffic(world.core, Part(offset=1, limit=1)).items[0].service == "billing"
 
 
 @pytest.mark.parametrize(
@@ -387,46 +389,46 @@ def test_a_part_of_the_traffic() -> None:
     ],
 )
 def test_percentiles_of_a_histogram(histogram: dict[int, int], expected: list[int]) -> None:
-    assert views.percentiles_us(histogram, (0.5, 0.95, 0.99)) == expected
+    assert queries.percentiles_us(histogram, (0.5, 0.95, 0.99)) == expected
 
 
 def test_status_is_the_broker_in_one_look() -> None:
     world = shop_with_traffic()
     world.wires[3].lose()
-    status = views.status(world.core, moment(world), name="eu-1", state="ready", listeners=["tcp://127.0.0.1:7000"])
+    status = queries.status(world.core, moment(world), name="eu-1", state="ready", listeners=["tcp://127.0.0.1:7000"])
     query = world.core.query
-    assert status == views.StatusView(
+    assert status == schemas.StatusView(
         broker_id="00000000-0000-0000-0000-0000000000b1",
         name="eu-1",
         version=VERSION,
-        core=views.CORE,
+        core=queries.CORE,
         state="ready",
         started_at_ms=START_MS,
         uptime_s=8.003,
         listeners=["tcp://127.0.0.1:7000"],
         connections=3,
         connections_accepted=4,
-        cluster=views.ClusterView("broker-00000000", 1, 1, 0, 0, 0, 0),
+        cluster=schemas.ClusterView("broker-00000000", 1, 1, 0, 0, 0, 0),
         routes=2,
         services=1,
         tags=6,
         generation=world.core.table.generation,
         streams=1,
         requests=3,
-        lookups=views.LookupView(query.hits, query.misses, 3, 0),
+        lookups=schemas.LookupView(query.hits, query.misses, 3, 0),
         waiting=WaitingView(0, 0, 0),
         drains=0,
-        route_states=dict.fromkeys(views.STATES, 0),
+        route_states=dict.fromkeys(queries.STATES, 0),
         protection=ProtectionView(0, 0, 0, 0, 0, 0),
         sticky_choices=0,
-        sessions=views.SessionsView(0, 0, 0, 0),
+        sessions=schemas.SessionsView(0, 0, 0, 0),
         frames=9,
         ignored_frames=0,
         dropped_requests=0,
         lost_metadata_entries=0,
-        bytes=views.BytesView(received=834, sent=302, buffered=0),
-        added_latency=views.DurationsView(0, 0, 0, 0),
-        loop_lag=views.DurationsView(0, 0, 0, 0),
+        bytes=schemas.BytesView(received=834, sent=302, buffered=0),
+        added_latency=schemas.DurationsView(0, 0, 0, 0),
+        loop_lag=schemas.DurationsView(0, 0, 0, 0),
         events_dropped=0,
         event_files=None,
         config={},
@@ -439,17 +441,17 @@ def test_what_the_edge_measured_is_shown_with_its_percentiles() -> None:
     for us, number in ((10, 50), (30, 49), (1000, 1)):
         world.core.added.add(us / 1e6, number)
     world.core.lag.add(-1.0, 1)  # a clock that went back
-    status = views.status(world.core, moment(world), name="eu-1", state="ready")
-    assert status.added_latency == views.DurationsView(number=100, p50_us=10, p99_us=30, max_us=1000)
-    assert status.loop_lag == views.DurationsView(number=1, p50_us=0, p99_us=0, max_us=0)
+    status = queries.status(world.core, moment(world), name="eu-1", state="ready")
+    assert status.added_latency == schemas.DurationsView(number=100, p50_us=10, p99_us=30, max_us=1000)
+    assert status.loop_lag == schemas.DurationsView(number=1, p50_us=0, p99_us=0, max_us=0)
 
 
 def test_a_connection_that_is_ending_is_counted_once_among_those_that_ever_came() -> None:
     world = shop()
     world.core.end(world.core.peers()[0], "closed-by-operator", "enough", world.now)
-    assert views.connections_accepted(world.core) == 4
+    assert queries.connections_accepted(world.core) == 4
     world.wires[1].lose()
-    assert views.connections_accepted(world.core) == 4
+    assert queries.connections_accepted(world.core) == 4
 
 
 def test_the_configuration_is_shown_as_one_would_write_it() -> None:
@@ -457,7 +459,7 @@ def test_the_configuration_is_shown_as_one_would_write_it() -> None:
         server=ServerOptions(listen=(Listen("tcp", "::1", 7000), Listen("unix", path="/run/b.sock"))),
         service={"orders": {"chooser": "random"}},
     )
-    shown = views.config_view(config)
+    shown = queries.config_view(config)
     assert shown["server"]["listen"] == ["tcp://[::1]:7000", "unix:///run/b.sock"]
     assert shown["admin"] == {"listen": "127.0.0.1:7070", "changes": "local"}
     assert shown["service"] == {"orders": {"chooser": "random"}}
@@ -467,7 +469,7 @@ def test_the_configuration_is_shown_as_one_would_write_it() -> None:
 def test_a_look_changes_nothing() -> None:
     world = shop_with_traffic()
     before = (world.core.table.generation, world.core.query.hits, world.core.query.misses)
-    views.status(world.core, moment(world), name="x", state="ready", config=Config())
+    queries.status(world.core, moment(world), name="x", state="ready", config=Config())
     ids(world, ("service", "orders"))
     assert (world.core.table.generation, world.core.query.hits, world.core.query.misses) == before
 
@@ -475,11 +477,11 @@ def test_a_look_changes_nothing() -> None:
 def test_traffic_of_no_requests_has_no_mean() -> None:
     world = World()
     world.core.engine.flows.totals["a", "request_response", "unicast", "completed", ""] = Counts()
-    assert views.traffic(world.core, Part()).items[0].latency_mean_us == 0
+    assert queries.traffic(world.core, Part()).items[0].latency_mean_us == 0
 
 
 def test_a_request_in_flight_is_a_stream_of_its_caller_and_of_its_route() -> None:
     world = shop()
     world.wires[4].request(REQUEST_RESPONSE, 1, address(service="billing"))
-    found = {each.connection_id: each for each in views.connections(world.core, moment(world), Part()).items}
-    assert (found[4].streams_begun, found[3].streams_served, views.streams(world.core)) == (1, 1, 1)
+    found = {each.connection_id: each for each in queries.connections(world.core, moment(world), Part()).items}
+    assert (found[4].streams_begun, found[3].streams_served, queries.streams(world.core)) == (1, 1, 1)

@@ -16,7 +16,7 @@ from client_sdk import address, connect, sync
 from client_sdk.testing import LocalBroker, SyncLocalBroker, local_broker, sync_local_broker
 from tests.client_sdk import docstring_services
 from tests.client_sdk.docstring_runner import run_blocking_examples, run_examples
-from tests.system.processes import BrokerProcess, Python
+from tests.system.support.processes import BrokerProcess, Python
 
 MODULES = [module.name for module in pkgutil.walk_packages(client_sdk.__path__, "client_sdk.")]
 BLOCKING = ("client_sdk.sync", "client_sdk.testing.Sync", "client_sdk.testing.sync")  # what needs no event loop

@@ -319,7 +319,7 @@ async def test_of_several_brokers_one_is_drawn_and_the_same_scheme_comes_first(
     brokers = Brokers([Target(broker.url)], setup, None, 1.0, None, lambda: chance)
     connection = await brokers.dial()
     (await broker.peer(0)).tell("unix:///nowhere", broker.url, other.url, "unix:///nowhere/else")
-    await connection.news.wait()
+    await connection.changed.wait()
     moved = await brokers.dial_elsewhere()
     assert brokers.url == [broker.url, other.url][first]
     await connection.close()

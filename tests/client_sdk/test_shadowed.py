@@ -6,6 +6,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 USER_FILE = "raise AssertionError('the file of the user was imported')\n"
+PROGRAM = """
+from client_sdk import *
+from client_sdk import sync
+
+try:
+    with sync.connect("tcp://127.0.0.1:1", service=Service("orders")) as client:
+        client.request_response(address("orders"))
+except NotConnected:
+    print("not connected")
+"""
 
 
 def run(folder: Path, *arguments: str) -> str:
@@ -23,8 +33,7 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def test_a_client_calls_beside_a_file_called_broker(tmp_path: Path) -> None:
-    program = "import client_sdk, client_sdk.sync; print(client_sdk.address('orders').service)"
-    assert run(tmp_path, "-c", program)
+    assert run(tmp_path, "-c", PROGRAM) == "not connected\n"
 
 
 def test_pytest_runs_beside_a_file_called_broker(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ class SpanClient:
 
     def __init__(self, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recorded = Recorded()
-        monkeypatch.setattr(sys.modules["client_sdk.connect"], "find_spans", lambda: self.recorded.spans)
+        monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: self.recorded.spans)
         self._connecting = connect(broker.url)
 
     async def __aenter__(self) -> tuple[Client, Recorded]:
@@ -295,7 +295,7 @@ async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkey
 
 async def test_who_wants_no_spans_has_none(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = Recorded()
-    monkeypatch.setattr(sys.modules["client_sdk.connect"], "find_spans", lambda: recorded.spans)
+    monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: recorded.spans)
     Script(broker, b"1")
     async with connect(broker.url, tracing=False) as client:
         await client.request_response(TO)

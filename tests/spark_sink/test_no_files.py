@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker.events import WriterState
 from spark_sink.data_source.options import options_of
 from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadFile, BadFolder, NoFile
@@ -36,7 +37,7 @@ from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import OnSpark
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.retention import READERS, Keep, Retention
-from spark_sink.writer.state import Settings, WriterState
+from spark_sink.writer.state import Settings
 from tests.spark_sink import pipeline_folders
 from tests.spark_sink.pipeline_folders import FakeSource, assert_tables_tell
 from tests.spark_sink.records import HEADER, NOON_MS, events, rows_frame, sealed_seqs

@@ -13,7 +13,7 @@ import pytest
 from broker.edge import event_backlog, event_pipe
 from broker.edge.event_backlog import Backlog
 from broker.edge.event_pipe import EventPipe
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from spark_sink.writer.frames import FrameSplitter, decode_rows
 from tests.spark_sink.records import NOON_MS, definition, events, request
 from tests.spark_sink.test_event_pipe import HEAD, Reader, stand_in, until
@@ -21,11 +21,11 @@ from tests.spark_sink.test_event_pipe import HEAD, Reader, stand_in, until
 COPY = "import os\nwith open(FILE, 'wb', 0) as file:\n    while data := os.read(0, 1 << 20): file.write(data)\n"
 
 
-def requests(flow: int, seqs: Sequence[int], *, is_new: bool = True, forgotten: Sequence[int] = ()) -> SingleRequests:
+def requests(flow: int, seqs: Sequence[int], *, is_new: bool = True, forgotten: Sequence[int] = ()) -> RequestRows:
     """Of one flow; `is_new`: with its definition."""
     dice = random.Random(flow)
     rows: list[tuple[object, ...]] = [request(dice, seq, flow) for seq in seqs]
-    return SingleRequests([definition(flow)] if is_new else [], rows, list(forgotten))
+    return RequestRows([definition(flow)] if is_new else [], rows, list(forgotten))
 
 
 def frames(path: Path) -> list[list[str]]:

@@ -10,8 +10,8 @@ import pytest
 from spark_sink.tables import CALLERS, GAPS, REJECTIONS, REQUESTS, TRAFFIC, read_table
 from tests.conftest import StartBroker
 from tests.spark_sink.pipeline_folders import run_once
-from tests.system.counted_load import CountedLoad
-from tests.system.test_events_truth import OPTIONS, counted, kill_the_writer
+from tests.system.events.test_events_truth import OPTIONS, counted, kill_the_writer
+from tests.system.support.counted_load import CountedLoad
 
 
 @pytest.mark.spark

@@ -17,7 +17,7 @@ from broker.cluster.settings import ClusterSettings
 from broker.connections.ending import Ending
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
@@ -51,7 +51,7 @@ class Handshakes:
         requires_annotations: bool,
         members: dict[bytes, Member],
         endings: list[Ending],
-        dice: Dice,
+        dice: Rng,
         entropy: bytes,
     ) -> None:
         """`members`: this broker and those it has heard of, by id. `endings`: the cluster's, see there."""

@@ -18,8 +18,8 @@ from admin_api.backends.merge import (
     service_detail,
     status,
 )
-from broker import views
-from broker.views import Part
+from broker.views import queries, schemas
+from broker.views.schemas import Part
 from tests.fakes import World
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_number_is_no_connection(text: str) -> None:
 
 
 def service(name: str, routes: int, remote: int, requests: int, is_refusing: bool = False) -> Body:
-    view = views.ServiceView(name, routes, remote, requests, 1, 1, 1, is_refusing, 2)
+    view = schemas.ServiceView(name, routes, remote, requests, 1, 1, 1, is_refusing, 2)
     body: Body = msgspec.to_builtins(view)
     return body
 
@@ -87,7 +87,7 @@ def test_services_are_there_once_with_the_requests_of_all_workers_and_routes_tha
         (1, service("billing", 1, 0, 4)),
         (2, service("orders", 5, 3, 7, True)),
     )
-    orders = views.ServiceView("orders", 5, 1, 17, 2, 2, 1, True, 4)
+    orders = schemas.ServiceView("orders", 5, 1, 17, 2, 2, 1, True, 4)
     assert found == {
         "items": [service("billing", 1, 0, 4), msgspec.to_builtins(orders)],
         "total": 2,
@@ -97,7 +97,7 @@ def test_services_are_there_once_with_the_requests_of_all_workers_and_routes_tha
 
 
 def traffic(service: str, requests: int, mean_us: int, p99_us: int) -> Body:
-    view = views.TrafficView(
+    view = schemas.TrafficView(
         service,
         "request_response",
         "unicast",
@@ -143,7 +143,7 @@ def test_closed_connections_of_all_workers_are_latest_first_and_none_is_lost() -
 
 def drain(began_at_ms: int, routes: int, left: int) -> Body:
     body: Body = msgspec.to_builtins(
-        views.DrainView("tag", "region=eu", began_at_ms, 5.0, 10.0, 30.0, True, routes, left)
+        schemas.DrainView("tag", "region=eu", began_at_ms, 5.0, 10.0, 30.0, True, routes, left)
     )
     return body
 
@@ -153,7 +153,7 @@ def test_a_drain_of_all_workers_is_one_and_has_the_connections_of_all() -> None:
 
 
 def broker(name: str, id: str, is_self: bool, hops: int | None) -> Body:
-    view = views.BrokerView(name, id, is_self, "reachable", [], [], hops, hops, "", 3, 1, 5)
+    view = schemas.BrokerView(name, id, is_self, "reachable", [], [], hops, hops, "", 3, 1, 5)
     body: Body = msgspec.to_builtins(view)
     return body
 
@@ -175,7 +175,7 @@ def test_a_broker_is_shown_as_the_nearest_worker_sees_it() -> None:
 
 
 def path(way: list[str], requests: int, idle_s: float) -> Body:
-    body: Body = msgspec.to_builtins(views.PathView(way[0], way, len(way) - 1, requests, idle_s))
+    body: Body = msgspec.to_builtins(schemas.PathView(way[0], way, len(way) - 1, requests, idle_s))
     return body
 
 
@@ -207,7 +207,7 @@ def test_a_service_in_detail() -> None:
         },
     ]
     found = service_detail([Answer(number, body) for number, body in enumerate(bodies, 1)], {"items": ["r1", "r2"]})
-    assert found["service"] == msgspec.to_builtins(views.ServiceView("orders", 2, 0, 7, 2, 2, 1, False, 4))
+    assert found["service"] == msgspec.to_builtins(schemas.ServiceView("orders", 2, 0, 7, 2, 2, 1, False, 4))
     assert (found["policy"], found["routes"]) == ({"chooser": "random"}, {"items": ["r1", "r2"]})
     assert [row["requests"] for row in found["traffic"]] == [4]
 
@@ -216,7 +216,7 @@ def worker_status(connections: int, requests: int, p99_us: int, routes: int, rem
     """A status as a worker gives it."""
     world = World()
     body: Body = msgspec.to_builtins(
-        views.status(world.core, views.Moment(world.now, world.at_ms), name="eu-1.1", state="ready")
+        queries.status(world.core, schemas.Moment(world.now, world.at_ms), name="eu-1.1", state="ready")
     )
     body["connections"], body["requests"], body["routes"] = connections, requests, routes
     body["cluster"]["remote_routes"] = remote
@@ -248,7 +248,7 @@ def test_a_status_without_event_files() -> None:
 def test_every_view_that_is_put_together_has_the_fields_that_the_rules_name() -> None:
     """A field that is renamed in the views must be renamed here, too."""
     names = {
-        views.ServiceView: {
+        schemas.ServiceView: {
             "service",
             "routes",
             "remote",
@@ -259,13 +259,13 @@ def test_every_view_that_is_put_together_has_the_fields_that_the_rules_name() ->
             "is_refusing",
             "refused",
         },
-        views.DrainView: {"kind", "name", "began_at_ms", "age_s", "routes", "connections_left"},
-        views.PathView: {"ingress", "way", "requests", "idle_s"},
-        views.BrokerView: {"broker_id", "hops", "is_self", "name"},
-        views.RedirectView: {"service"},
-        views.ClosedConnectionView: {"connection_id", "closed_at_ms"},
-        views.ConnectionView: {"connection_id"},
-        views.RouteView: {"connection_id", "broker"},
+        schemas.DrainView: {"kind", "name", "began_at_ms", "age_s", "routes", "connections_left"},
+        schemas.PathView: {"ingress", "way", "requests", "idle_s"},
+        schemas.BrokerView: {"broker_id", "hops", "is_self", "name"},
+        schemas.RedirectView: {"service"},
+        schemas.ClosedConnectionView: {"connection_id", "closed_at_ms"},
+        schemas.ConnectionView: {"connection_id"},
+        schemas.RouteView: {"connection_id", "broker"},
     }
     assert {view: fields - set(view.__struct_fields__) for view, fields in names.items()} == {
         view: set() for view in names

@@ -20,13 +20,14 @@ from admin_api.app import CHANGES, ENDPOINTS, make_app
 from admin_api.backends import ask as workers_ask
 from admin_api.backends.admin import WorkerState
 from admin_api.backends.workers import MISSING, WorkersApi, make_workers_app, start_unix
-from broker.config.options import AdminOptions, BrokerOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions, BrokerOptions
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import START_MS, address, route_id
-from tests.system.waits import until
+from tests.system.support.waits import until
 from tests.topology import Net
 
 JSON = dict[str, Any]

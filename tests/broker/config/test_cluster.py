@@ -2,28 +2,23 @@
 
 import socket
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from broker.cluster.settings import ClusterSettings
-from broker.config.cluster import cluster_settings_of, found_peers, reachable
+from broker.config.cluster import found_peers, reachable
 from broker.config.load import ConfigErrors, load
 from broker.config.options import Config
+from broker.config.settings import cluster_settings_of
 from broker.config.urls import Listen, PeerUrl
-from broker.views import config_view
+from broker.views.queries import config_view
 from tests.pem import CERTIFICATE
 
 SECRET = "correct horse battery staple"
 SCHEMES = "tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls"
 A_SECRET = f'secret = "{SECRET}"\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory that is the current one, so that files have short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def of_file(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Config:
@@ -174,7 +169,7 @@ def test_the_secret_of_a_file_is_its_content_without_the_ends_of_lines(folder: P
 
 def values_of(settings: ClusterSettings | None) -> dict[str, object]:
     assert settings is not None
-    return {key: getattr(settings, key) for key in dir(ClusterSettings) if not key.startswith("_")}
+    return {each.name: getattr(settings, each.name) for each in fields(ClusterSettings)}
 
 
 def test_without_a_secret_there_is_no_cluster() -> None:

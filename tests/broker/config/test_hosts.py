@@ -4,9 +4,10 @@ import socket
 
 import pytest
 
-from broker.config.cluster_options import ClusterOptions
 from broker.config.hosts import is_known_host, may_open, own_names, read_name, read_origin
-from broker.config.options import AdminOptions, Config, ServerOptions
+from broker.config.options import Config
+from broker.config.sections.cluster import ClusterOptions
+from broker.config.sections.process import AdminOptions, ServerOptions
 from broker.config.urls import Listen
 from rsocket_wire.errors import BrokerError
 

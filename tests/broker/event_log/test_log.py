@@ -13,7 +13,7 @@ from tests.fakes import START_MS, World
 def new_log() -> EventLog:
     """A log whose next number is 2: its World has told that it started."""
     core = World().core
-    return EventLog(100.0, START_MS, core.query, core.engine.singles)
+    return EventLog(100.0, START_MS, core.query, core.engine.request_log)
 
 
 def taken(log: EventLog) -> list[LifecycleEvent]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_sdk.sync.iterable_bridge import Fed
+from client_sdk.sync.iterable_bridge import IterableBridge
 
 SOON_S = 5.0
 
@@ -29,13 +29,13 @@ class Numbers:
 
 async def test_items_of_a_generator_come_in_order_and_end() -> None:
     numbers = Numbers()
-    assert [item async for item in Fed(numbers.generate(5))] == [0, 1, 2, 3, 4]
+    assert [item async for item in IterableBridge(numbers.generate(5))] == [0, 1, 2, 3, 4]
     assert numbers.closed.wait(SOON_S)
 
 
 async def test_only_what_is_asked_for_is_taken() -> None:
     numbers = Numbers()
-    fed = Fed(numbers.generate(100))
+    fed = IterableBridge(numbers.generate(100))
     assert [await anext(fed), await anext(fed)] == [0, 1]
     assert numbers.given == [0, 1]
     await fed.aclose()
@@ -46,7 +46,7 @@ async def test_only_what_is_asked_for_is_taken() -> None:
 async def test_generator_that_was_never_asked_is_closed_too() -> None:
     numbers = Numbers()
     generator = numbers.generate(1)
-    fed = Fed(generator)
+    fed = IterableBridge(generator)
     await fed.aclose()
     assert list(generator) == []
     with pytest.raises(StopAsyncIteration):
@@ -58,7 +58,7 @@ async def test_error_of_the_iterable_is_raised_once_and_ends_it() -> None:
         yield 1
         raise ZeroDivisionError
 
-    fed = Fed(broken())
+    fed = IterableBridge(broken())
     assert await anext(fed) == 1
     with pytest.raises(ZeroDivisionError):
         await anext(fed)
@@ -68,7 +68,7 @@ async def test_error_of_the_iterable_is_raised_once_and_ends_it() -> None:
 
 async def test_lists_need_no_thread() -> None:
     before = threading.active_count()
-    fed = Fed([1, 2])
+    fed = IterableBridge([1, 2])
     assert await anext(fed) == 1
     assert threading.active_count() == before
     assert [item async for item in fed] == [2]
@@ -81,7 +81,7 @@ async def test_loop_goes_on_while_an_item_is_waited_for() -> None:
         assert go.wait(SOON_S)
         yield 1
 
-    fed = Fed(slow())
+    fed = IterableBridge(slow())
     first = asyncio.ensure_future(anext(fed))
     await asyncio.sleep(0)
     assert not first.done()
@@ -97,7 +97,7 @@ async def test_wait_for_an_item_that_never_comes_can_be_given_up() -> None:
         assert go.wait(SOON_S)
         yield 1
 
-    fed = Fed(silent())
+    fed = IterableBridge(silent())
     first = asyncio.ensure_future(anext(fed))
     await asyncio.sleep(0)
     first.cancel()
@@ -110,4 +110,4 @@ async def test_wait_for_an_item_that_never_comes_can_be_given_up() -> None:
 @pytest.mark.parametrize("items", [b"ab", "ab", bytearray(b"ab"), 7])
 def test_what_is_not_meant_as_items_is_told(items: object) -> None:
     with pytest.raises(TypeError, match=r"items are (bytes|str|bytearray|int)"):
-        Fed(items)  # type: ignore[arg-type]
+        IterableBridge(items)  # type: ignore[arg-type]

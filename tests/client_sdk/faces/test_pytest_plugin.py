@@ -65,9 +65,9 @@ def test_options_that_are_none_are_told(run: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*did you mean limits.max_connections?*"])
 
 
-def test_a_run_without_its_fixtures_imports_nothing_of_the_broker() -> None:
+def test_a_run_without_its_fixtures_imports_nothing_of_client_and_broker() -> None:
     text = f"import sys, pytest\nold = set(sys.modules)\nimport {PLUGIN}\nprint(sorted(set(sys.modules) - old))"
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=True
     )
-    assert done.stdout == "['broker', 'client_sdk.pytest_plugin']\n"
+    assert done.stdout == "['client_sdk', 'client_sdk.lazy', 'client_sdk.pytest_plugin']\n"

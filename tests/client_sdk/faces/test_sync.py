@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -71,16 +72,22 @@ def public(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 
 
-def shape(function: object) -> list[tuple[object, ...]]:
-    """Name, kind, default and annotation of each parameter."""
+def shape(function: object) -> tuple[list[tuple[object, ...]], dict[str, object]]:
+    """Name, kind and annotation of each parameter, and apart from them the options: keywords and their types."""
     assert callable(function)
     found: list[tuple[object, ...]] = []
+    options: dict[str, object] = {}
     for each in inspect.signature(function).parameters.values():
-        annotation = str(each.annotation)
-        for one, other in SAME.items():
-            annotation = annotation.replace(one, other)
-        found.append((each.name, each.kind, each.default, annotation))
-    return found
+        if each.kind is inspect.Parameter.VAR_KEYWORD:
+            options |= get_type_hints(get_args(each.annotation)[0])
+        elif each.kind is inspect.Parameter.KEYWORD_ONLY:
+            options[each.name] = each.annotation
+        else:
+            annotation = str(each.annotation)
+            for one, other in SAME.items():
+                annotation = annotation.replace(one, other)
+            found.append((each.name, each.kind, each.default, annotation))
+    return found, options
 
 
 # One face
@@ -100,6 +107,13 @@ def test_both_clients_take_the_same_parameters(name: str) -> None:
 
 def test_connect_takes_the_same_parameters() -> None:
     assert shape(sync.connect) == shape(client_sdk.connect)
+
+
+@pytest.mark.parametrize("function", [client_sdk.offer, client_sdk.serve, client_sdk.run])
+def test_services_take_the_options_of_connect_that_several_connections_can_share(function: object) -> None:
+    own = {"connections", "drain_s", "stop"}
+    options = {name: kind for name, kind in shape(client_sdk.connect)[1].items() if name not in ("service", "route_id")}
+    assert {name: kind for name, kind in shape(function)[1].items() if name not in own} == options
 
 
 def test_every_public_name_is_typed_and_has_an_example() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from client_sdk import ClientError, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
-from client_sdk.io.transport import SocketLink
+from client_sdk.io.transport import SocketTransport
 from client_sdk.reconnect.brokers import MAX_ADDRESSES, Brokers, addresses_of
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.fake_broker import FakeBroker
@@ -83,7 +83,7 @@ async def test_a_session_goes_on_where_it_was_begun(broker: FakeBroker) -> None:
     """Another address of the name may be another broker, which does not know it."""
 
     class Suspended:
-        async def resume(self, wire: SocketLink) -> None:
+        async def resume(self, wire: SocketTransport) -> None:
             await wire.close()
 
     brokers = brokers_of(f"tcp://brokers.example:{broker.port}", Names("127.0.0.9", "127.0.0.1"))

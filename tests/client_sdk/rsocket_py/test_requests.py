@@ -85,7 +85,7 @@ async def test_metadata_that_is_not_what_was_said_is_refused(broker: FakeBroker)
 
 async def test_without_an_address_the_payload_brings_it(broker: FakeBroker) -> None:
     async with offered(broker, things()) as (client, _):
-        own = client._heads.of(THINGS, "echo", None)
+        own = client._cache.of(THINGS, "echo", None)
         assert (await client.as_rsocket().request_response(Payload(b"x", own))).data == b"echo x"
 
 

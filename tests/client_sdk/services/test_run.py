@@ -144,13 +144,13 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
         service = echo_service()
         serving = asyncio.create_task(serve(url, service))
         async with connect(url) as client:
-            while not service._offers:
+            while not service._advertisements:
                 await asyncio.sleep(0)
             await client.wait_connected()
-            route_id = service._offers[0]._route_id.hex()  # type: ignore[attr-defined]
+            route_id = service._advertisements[0]._route_id.hex()  # type: ignore[attr-defined]
             text = f"{route_id[:8]}-{route_id[8:12]}-{route_id[12:16]}-{route_id[16:20]}-{route_id[20:]}"
             async with asyncio.timeout(5):
-                while service._offers[0]._line is None:  # type: ignore[attr-defined]
+                while service._advertisements[0]._connection is None:  # type: ignore[attr-defined]
                     await asyncio.sleep(0.001)
             async with connect(url, service="s", route_id=text):
                 with pytest.raises(ConnectionLost, match="others have their Route Ids"):
