@@ -1,152 +1,186 @@
-"""What each path answers. Plain functions without a wait, so that what they read cannot change under them; only the
-metrics, which may be long, let the loop turn in between, and event files are looked for in a thread."""
+"""What each path answers: the table of all paths that are only looked at.
 
-from typing import Final
+An endpoint stands here, in `backends.backend`, and in what it asks of one broker (`backends.one`) and of several
+workers (`backends.workers`).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from admin_api.admin import Admin, state_of
-from admin_api.errors import AdminError, shown
+from admin_api.backends.backend import Answer, Backend
+from admin_api.errors import with_missing
 from admin_api.event_files import EventFiles
-from admin_api.metrics import Metrics
 from admin_api.page import index_page
-from admin_api.parameters import brokers_of, part_of, tags_of
+from admin_api.parameters import AFTER, ARCHIVED, BROKER, PART, SERVICE, SOURCE, brokers_of, part_of, tags_of
 from admin_api.schemas import Health, Items, json_response
 from admin_api.shared import Shared
-from broker.views import cluster_queries, queries, schemas
+from broker.views.queries import limits
 from broker.views.schemas import Part
 
 SHOWN: Final = 20  # brokers and links on the page, of each
-REASONS: Final = {
-    "starting": "starting: not everything is listened on yet",
-    "draining": "draining: an operator took the broker out of service",
-    "stopping": "stopping: no new requests are taken, those in flight may end",
-}
+NONE: Final[frozenset[str]] = frozenset()
+EVENTS: Final = "/api/v1/events"
 
 
 class Endpoints:
-    """The answers of one broker."""
+    """What the endpoints of one API have in common."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
-        self._metrics = Metrics(admin)
-        self._exposition = Shared[tuple[bytes, str]]()
-        self._event_files = EventFiles(admin.config.events.dir)
+    def __init__(self, backend: Backend) -> None:
+        self.backend: Final = backend
+        self.event_files: Final = EventFiles(backend.config.events.dir)  # all workers write into one folder
+        self.exposition: Final = Shared[Answer[tuple[bytes, str]]]()
 
-    def index(self, request: web.Request) -> web.Response:
-        """A page for people."""
-        core = self._admin.core
-        part = Part(limit=SHOWN)
-        brokers = cluster_queries.brokers(core, part)
-        links = cluster_queries.links(core, self._admin.moment(), part, self._admin.lookups())
-        return web.Response(text=index_page(self._status(), brokers, links), content_type="text/html")
 
-    def livez(self, request: web.Request) -> web.Response:
-        """The loop turns, or nobody would answer."""
-        return json_response(Health("live"))
+Answering = Callable[[Endpoints, web.Request], Awaitable[web.StreamResponse]]
 
-    def readyz(self, request: web.Request) -> web.Response:
-        """Whether requests of peers are taken."""
-        state = state_of(self._admin)
-        if state != "ready":
-            raise AdminError("not-ready", f"the broker is {state}", [REASONS[state]])
-        return json_response(Health("ready"))
 
-    async def metrics(self, request: web.Request) -> web.Response:
-        """For Prometheus."""
-        accept = request.headers.get("Accept", "")
-        kind = choose_encoder(accept)[1]
-        body, content_type = await self._exposition.get(kind, lambda: self._metrics.render(accept))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+class Endpoint(NamedTuple):
+    """One path to look at. HEAD is answered wherever GET is."""
 
-    def status(self, request: web.Request) -> web.Response:
-        """The broker in one look."""
-        return json_response(self._status())
+    path: str
+    answer: Answering
+    parameters: frozenset[str] = NONE
+    takes_tags: bool = False  # tag.NAME, any name
+    about: str = ""  # HTML, for the page at /; empty: it is not listed there
 
-    def routes(self, request: web.Request) -> web.Response:
-        """Routes by their tags and their brokers."""
-        admin = self._admin
-        brokers = brokers_of(request)
-        return json_response(queries.routes(admin.core, admin.moment(), tags_of(request), part_of(request), brokers))
 
-    def route(self, request: web.Request) -> web.Response:
-        """One route."""
-        id = request.match_info["id"]
-        found = queries.route(self._admin.core, self._admin.moment(), id)
-        if found is None:
-            raise AdminError("no-such-route", f"no route has the id {shown(id)}")
-        return json_response(found)
+def view(ask: Callable[[Backend, web.Request], Awaitable[Answer[object]]]) -> Answering:
+    """An endpoint whose answer is a view, as JSON."""
 
-    def services(self, request: web.Request) -> web.Response:
-        """Services that have a route."""
-        return json_response(queries.services(self._admin.core, part_of(request)))
+    async def answer(endpoints: Endpoints, request: web.Request) -> web.Response:
+        value, missing = await ask(endpoints.backend, request)
+        return with_missing(json_response(value), missing)
 
-    def service(self, request: web.Request) -> web.Response:
-        """One service, its routes and its traffic."""
-        name = request.match_info["name"]
-        found = queries.service(self._admin.core, self._admin.moment(), name, part_of(request))
-        if found is None:
-            raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
-        return json_response(found)
+    return answer
 
-    def connections(self, request: web.Request) -> web.Response:
-        """Connections that are there."""
-        return json_response(queries.connections(self._admin.core, self._admin.moment(), part_of(request)))
 
-    def closed(self, request: web.Request) -> web.Response:
-        """Connections that ended of late."""
-        return json_response(queries.closed(self._admin.core, part_of(request)))
+async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
+    """A page for people."""
+    backend, part = endpoints.backend, Part(limit=SHOWN)
+    status = await backend.status()
+    brokers = await backend.brokers(part)
+    links = await backend.links(part)
+    paths = [(each.path.partition("/{")[0], each.about) for each in ENDPOINTS if each.about]
+    page = index_page(status.value, brokers.value, links.value, paths)
+    return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
 
-    def traffic(self, request: web.Request) -> web.Response:
-        """Ended requests, counted."""
-        return json_response(queries.traffic(self._admin.core, part_of(request)))
 
-    def drains(self, request: web.Request) -> web.Response:
-        """What gets no new requests."""
-        return json_response(queries.drains(self._admin.core, self._admin.moment(), part_of(request)))
+async def livez(endpoints: Endpoints, request: web.Request) -> web.Response:
+    """The loop turns, or nobody would answer; workers that do not live are started again."""
+    return json_response(Health("live"))
 
-    def brokers(self, request: web.Request) -> web.Response:
-        """Brokers of the cluster."""
-        return json_response(cluster_queries.brokers(self._admin.core, part_of(request)))
 
-    def links(self, request: web.Request) -> web.Response:
-        """Connections to other brokers."""
-        admin = self._admin
-        return json_response(cluster_queries.links(admin.core, admin.moment(), part_of(request), admin.lookups()))
+async def readyz(endpoints: Endpoints, request: web.Request) -> web.Response:
+    """Whether requests of peers are taken."""
+    ready = await endpoints.backend.check_ready()
+    return with_missing(json_response(Health("ready")), ready.missing)
 
-    def paths(self, request: web.Request) -> web.Response:
-        """Ways that requests took."""
-        return json_response(cluster_queries.paths(self._admin.core, self._admin.moment(), part_of(request)))
 
-    def redirects(self, request: web.Request) -> web.Response:
-        """Services whose requests go elsewhere."""
-        return json_response(cluster_queries.redirects(self._admin.core, self._admin.moment(), part_of(request)))
+async def metrics(endpoints: Endpoints, request: web.Request) -> web.Response:
+    """For Prometheus."""
+    accept = request.headers.get("Accept", "")
+    (body, content_type), missing = await endpoints.exposition.get(
+        choose_encoder(accept)[1], lambda: endpoints.backend.metrics(accept)
+    )
+    return with_missing(web.Response(body=body, headers={"Content-Type": content_type}), missing)
 
-    def limits(self, request: web.Request) -> web.Response:
-        """The limits in use."""
-        return json_response(Items(queries.limits(self._admin.config)))
 
-    async def event_streams(self, request: web.Request) -> web.Response:
-        """Runs of brokers that have event files."""
-        return await self._event_files.streams(request)
+async def limits_of(backend: Backend, request: web.Request) -> Answer[Items]:
+    """The limits in use; they hold for each worker."""
+    return Answer(Items(limits(backend.config)))
 
-    async def event_files(self, request: web.Request) -> web.Response:
-        """Event files of one run."""
-        return await self._event_files.files(request)
 
-    async def event_file(self, request: web.Request) -> web.StreamResponse:
-        """The bytes of one event file."""
-        return await self._event_files.file(request)
-
-    def _status(self) -> schemas.StatusView:
-        admin = self._admin
-        return queries.status(
-            admin.core,
-            admin.moment(),
-            name=admin.config.broker.name,
-            state=state_of(admin),
-            listeners=admin.listeners,
-            event_files=admin.event_state(),
-            config=admin.config,
-        )
+ENDPOINTS: Final = (
+    Endpoint("/", index),
+    Endpoint("/api/v1/status", view(lambda backend, _: backend.status()), about="the broker in one look"),
+    Endpoint(
+        "/api/v1/routes",
+        view(lambda backend, asked: backend.routes(tags_of(asked), brokers_of(asked), part_of(asked))),
+        PART | {SERVICE, BROKER},
+        takes_tags=True,
+        about="who offers what: ?service=orders&amp;tag.region=eu",
+    ),
+    # Id{…} has braces, which a plain {id} excludes
+    Endpoint("/api/v1/routes/{id:[^/]+}", view(lambda backend, asked: backend.route(asked.match_info["id"]))),
+    Endpoint(
+        "/api/v1/services",
+        view(lambda backend, asked: backend.services(part_of(asked))),
+        PART,
+        about="services that have a route",
+    ),
+    Endpoint(
+        "/api/v1/services/{name:.+}",  # a service's name may hold slashes
+        view(lambda backend, asked: backend.service(asked.match_info["name"], part_of(asked))),
+        PART,
+    ),
+    Endpoint(
+        "/api/v1/connections",
+        view(lambda backend, asked: backend.connections(part_of(asked))),
+        PART,
+        about="connections",
+    ),
+    Endpoint(
+        "/api/v1/connections/closed",
+        view(lambda backend, asked: backend.closed(part_of(asked))),
+        PART,
+        about="connections that ended of late, with the reason",
+    ),
+    Endpoint(
+        "/api/v1/brokers",
+        view(lambda backend, asked: backend.brokers(part_of(asked))),
+        PART,
+        about="brokers of the cluster",
+    ),
+    Endpoint(
+        "/api/v1/links",
+        view(lambda backend, asked: backend.links(part_of(asked))),
+        PART,
+        about="connections to other brokers, and dials that fail",
+    ),
+    Endpoint(
+        "/api/v1/paths",
+        view(lambda backend, asked: backend.paths(part_of(asked))),
+        PART,
+        about="paths that requests took to get here",
+    ),
+    Endpoint(
+        "/api/v1/redirects",
+        view(lambda backend, asked: backend.redirects(part_of(asked))),
+        PART,
+        about="services whose requests go to another one",
+    ),
+    Endpoint(
+        "/api/v1/drains",
+        view(lambda backend, asked: backend.drains(part_of(asked))),
+        PART,
+        about="routes, tags and brokers that are drained",
+    ),
+    Endpoint("/api/v1/limits", view(limits_of), about="limits in use, and why they are there"),
+    Endpoint(
+        EVENTS,
+        lambda endpoints, asked: endpoints.event_files.streams(asked),
+        PART | {ARCHIVED},
+        about="event files, for Spark elsewhere",
+    ),
+    Endpoint(
+        EVENTS + "/{stream:[^/]+}",
+        lambda endpoints, asked: endpoints.event_files.files(asked),
+        PART | {ARCHIVED, SOURCE, AFTER},
+    ),
+    Endpoint(
+        EVENTS + "/{stream:[^/]+}/{source:[^/]+}/{number:[^/]+}",
+        lambda endpoints, asked: endpoints.event_files.file(asked),
+    ),
+    Endpoint(
+        "/api/v1/traffic",
+        view(lambda backend, asked: backend.traffic(part_of(asked))),
+        PART,
+        about="ended requests by service, model, routing and outcome",
+    ),
+    Endpoint("/metrics", metrics, about="metrics for Prometheus"),
+    Endpoint("/livez", livez, about="liveness"),
+    Endpoint("/readyz", readyz, about="readiness: are requests taken?"),
+)

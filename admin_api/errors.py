@@ -9,7 +9,7 @@ one holds an id that stands in the log line, too, and nothing else of the inside
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from aiohttp import web
 
 PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
+MISSING: Final = "X-Workers-Missing"
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 
 # code word -> (HTTP status, title)
@@ -61,12 +62,22 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 class AdminError(Exception):
     """Ends one HTTP request with a problem."""
 
-    def __init__(self, code: str, detail: str, reasons: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        reasons: list[str] | None = None,
+        *,
+        id: str = "",
+        missing: frozenset[int] = frozenset(),
+    ) -> None:
         """`code` is one of PROBLEMS."""
         super().__init__(f"{code}: {detail}")
         self.code: Final = code
         self.detail: Final = detail
         self.reasons: Final = reasons or []
+        self.id: Final = id  # of the log line; empty: there is none
+        self.missing: Final = missing  # workers that were not heard
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -78,7 +89,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except AdminError as error:
-        return problem_response(request, error.code, error.detail, reasons=error.reasons)
+        response = problem_response(request, error.code, error.detail, reasons=error.reasons, id=error.id)
+        return with_missing(response, error.missing)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
         detail = f"{shown(request.method)} is not possible here; {allowed} is"
@@ -119,6 +131,13 @@ def problem_response(
     )
     body = msgspec.json.format(msgspec.json.encode(problem)) + b"\n"
     return web.Response(body=body, status=problem.status, content_type=PROBLEM_TYPE, headers=headers)
+
+
+def with_missing(response: web.Response, missing: Set[int]) -> web.Response:
+    """The same, with the numbers of the workers that it is without in a header, if there are any."""
+    if missing:
+        response.headers[MISSING] = ", ".join(map(str, sorted(missing)))
+    return response
 
 
 def shown(text: str) -> str:

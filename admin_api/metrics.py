@@ -33,13 +33,13 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from admin_api.admin import Admin, state_of
+from admin_api.backends.processes import BrokerProcess, state_of
 from broker import VERSION
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
 from broker.views import cluster_queries, queries
-from broker.views.queries import REFUSED, Measured, Total, TotalKey
-from broker.views.schemas import EdgeView, EventFilesView
+from broker.views.queries import REFUSED, EventState, Measured, Total, TotalKey
+from broker.views.schemas import EdgeView
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -62,8 +62,8 @@ _POSITIONS: Final = [sum(bucket_low_us(bucket) >= bound for bound in BOUNDS_US) 
 class Metrics:
     """The metrics of one broker and of its process."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._collector: Final = BrokerCollector(admin)
+    def __init__(self, process: BrokerProcess) -> None:
+        self._collector: Final = BrokerCollector(process)
         self._process: Final = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
@@ -87,28 +87,28 @@ class Metrics:
 class BrokerCollector(Collector):
     """Looks at the broker each time that it is asked. A large family comes in several pieces, one after another."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin: Final = admin
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process: Final = process
         self._places: Final = _Places()
 
     def collect(self) -> Iterator[Metric]:
         """All families. Other things may happen between two of them."""
-        admin = self._admin
-        core = admin.core
+        process = self._process
+        core = process.core
         places = self._places
         places.settle(core)
         build = {"version": VERSION, "core": queries.CORE}
         yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
-        ready = state_of(admin) == "ready"
+        ready = state_of(process) == "ready"
         yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
         yield from _connections(core)
-        yield from _edge(admin.edge())
+        yield from _edge(process.edge())
         yield from _work(core)
         yield from _routing(core, places)
         yield from _cluster(core)
         yield from _requests(core, places)
         yield from _volumes(core, places)
-        yield from _events(core, admin.event_state())
+        yield from _events(core, process.event_state())
 
 
 class _Piece(Collector):
@@ -248,7 +248,7 @@ def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
 
 def _cluster(core: Core) -> Iterator[Metric]:
     """What is between brokers. Labels are bounded: by `cluster.max_links`, or they are words of the broker itself."""
-    cluster, hops = core.cluster, core.engine.hops
+    cluster, hops = core.cluster, core.engine.annotations
     yield _gauges("broker_links", "Connections to other brokers", "state", cluster_queries.link_states(core))
     yield _gauges(
         "broker_link_lag_seconds", "Of the latest hello, there and back", "broker", cluster_queries.link_lags(core)
@@ -260,7 +260,7 @@ def _cluster(core: Core) -> Iterator[Metric]:
         cluster_queries.broker_states(core),
     )
     yield GaugeMetricFamily("broker_remote_routes", "Routes that other brokers have", core.table.masks.remote.size())
-    yield _hops(hops.hop_counts)
+    yield _annotations(hops.hop_counts)
     yield CounterMetricFamily("broker_loops_refused", "Requests that had been here before", hops.loops_refused)
     yield _counters(
         "broker_annotations_refused", "Requests whose router annotations were refused", "reason", hops.refused
@@ -279,13 +279,15 @@ def _cluster(core: Core) -> Iterator[Metric]:
     yield _counters("broker_handshakes_refused", "Connections that became no links", "word", cluster.refused)
 
 
-def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
+def _annotations(counts: Sequence[int]) -> HistogramMetricFamily:
     """`counts`: requests by number of links, up to 255."""
     numbers = [sum(counts[: bound + 1]) for bound in HOP_BOUNDS]
     labels = [str(bound) for bound in HOP_BOUNDS]
     buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
-    return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
+    return HistogramMetricFamily(
+        "broker_request_annotations", "Links that requests of other brokers came by", buckets, links
+    )
 
 
 def _refusals(core: Core, places: "_Places") -> CounterMetricFamily:
@@ -361,7 +363,7 @@ def _latencies() -> HistogramMetricFamily:
     )
 
 
-def _events(core: Core, files: EventFilesView | None) -> Iterator[Metric]:
+def _events(core: Core, files: EventState | None) -> Iterator[Metric]:
     dropped = CounterMetricFamily(
         "broker_events_dropped", "Events that were lost: nobody took them, or the files' writer", labels=["where"]
     )

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -12,24 +12,6 @@ from broker.views.schemas import BrokerView, LinksView, LinkView, Listed, Status
 
 RELOAD_S: Final = 5
 DIALS: Final = 20  # that are shown
-LINKS: Final = (
-    ("/api/v1/status", "the broker in one look"),
-    ("/api/v1/routes", "who offers what: ?service=orders&amp;tag.region=eu"),
-    ("/api/v1/services", "services that have a route"),
-    ("/api/v1/connections", "connections"),
-    ("/api/v1/connections/closed", "connections that ended of late, with the reason"),
-    ("/api/v1/brokers", "brokers of the cluster"),
-    ("/api/v1/links", "connections to other brokers, and dials that fail"),
-    ("/api/v1/paths", "ways that requests took to get here"),
-    ("/api/v1/redirects", "services whose requests go to another one"),
-    ("/api/v1/drains", "what gets no new requests, because somebody said so"),
-    ("/api/v1/limits", "limits in use, and why they are there"),
-    ("/api/v1/events", "event files, for Spark elsewhere"),
-    ("/api/v1/traffic", "ended requests by service, model, routing and outcome"),
-    ("/metrics", "for Prometheus"),
-    ("/livez", "does it live?"),
-    ("/readyz", "does it take requests?"),
-)
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
@@ -76,8 +58,11 @@ def cluster_text(cluster: Mapping[str, Any]) -> str:
     return f"{cluster['name']}, {brokers}, {cluster['links_up']:,} of {cluster['links']:,} links up"
 
 
-def index_page(status: StatusView, brokers: Listed[BrokerView], links: LinksView) -> str:
-    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them."""
+def index_page(
+    status: StatusView, brokers: Listed[BrokerView], links: LinksView, paths: Iterable[tuple[str, str]]
+) -> str:
+    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `paths`: those
+    of the API, with what is there, as HTML."""
     facts = {
         "state": status.state,
         "broker": f"rsocket-broker {status.version}, core: {status.core}",
@@ -87,7 +72,7 @@ def index_page(status: StatusView, brokers: Listed[BrokerView], links: LinksView
         "connections": f"{status.connections:,} now, {status.connections_accepted:,} ever",
         "cluster": cluster_text(asdict(status.cluster)),
         "routes": f"{status.routes:,} of {status.services:,} services",
-        "kept away from": states_text(status.route_states) or "none of them",
+        "excluded": states_text(status.route_states) or "none",
         "requests": f"{status.streams:,} in flight, {status.waiting.requests:,} wait, {status.requests:,} ended",
         "drained": f"{status.drains:,}" if status.drains else "nothing",
     }
@@ -97,7 +82,7 @@ def index_page(status: StatusView, brokers: Listed[BrokerView], links: LinksView
         name=escape(status.name),
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
         cluster=_cluster(brokers, links),
-        links="\n".join(f'<tr><td><a href="{path}">{path}</a></td><td>{what}</td></tr>' for path, what in LINKS),
+        links="\n".join(f'<tr><td><a href="{path}">{path}</a></td><td>{what}</td></tr>' for path, what in paths),
     )
 
 

@@ -92,8 +92,10 @@ class Core:
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._fanouts: Final = self.engine.fanouts
-        self._feedings: Final = self.engine.feedings
+        self._fanouts: Final = self.engine.steps
+        self._feedings: Final = self.engine.congested_requests
+        self._decisions: Final = self.engine.decisions
+        self._retries: Final = self.engine.retries
         self._flows: Final = self.engine.flows
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
         self.lifecycle: Final = Lifecycle(
@@ -122,7 +124,7 @@ class Core:
         self._congested: Final = self._backlog.congested
         self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
-        self._relays: Final = self.engine.relays
+        self._relays: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.changes
         self._fragments: Final = TokenBucket(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
@@ -213,10 +215,14 @@ class Core:
                     pass
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
+                    if self._decisions:
+                        engine.carry_out()
                 else:
                     if self._fed:
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
+                    if self._retries:
+                        engine.retry(frame)
                     if self._fed:  # its answer let something go on that had waited
                         self._pause_nobody(now)
             else:
@@ -356,11 +362,12 @@ class Core:
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
+            self.engine.carry_out()
             timed = self.engine.timers.take_due(now)
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
         self.protection.tick(now)
-        if self.engine.waiting.size:
+        if self.engine.pending.size:
             self.engine.look_again(self.table.masks.generation, now)
         self.lifecycle.depart(now)
         self.lifecycle.end_overrun(now)

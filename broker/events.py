@@ -6,7 +6,7 @@ request. The core appends them and does not know who reads them.
 
 Each field is declared here once: its name and type in the record, its meaning in the dict beside it. From these come
 the rows on the pipe, the writer's checks, the columns of files and tables (`spark_sink.schema`) and the tables of
-docs/events.md. `row()` is the tuple that travels to the writer: the record type first, then the fields in their order.
+docs/spark/events.md. `row()` is the tuple that travels to the writer: the record type first, then the fields in order.
 
 The latency histogram has 16 buckets per octave of microseconds, so that a bucket is at most 1/16 wide and histograms
 of any brokers and intervals merge by adding:

@@ -482,9 +482,10 @@ class Lifecycle:
                 continue  # another stream's end took it along
             if stream_id & 1 == peer.begins:
                 stream.caller_lost(now)
+                self.engine.carry_out()
             else:
                 del peer.streams[stream_id]
-                stream.route_lost(stream_id, peer, now)
+                stream.route_lost(now)
         self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
             tell_closed(self._event_log, peer, at_ms)

@@ -27,6 +27,7 @@ from broker.core import COMPILED, Core
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
 from broker.edge.event_pipe import EventPipe, PipeState
+from broker.edge.frame_log import FrameLog, FrameLoggingShell
 from broker.edge.origins import address_in
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
@@ -97,12 +98,7 @@ class Server:
     async def start(self) -> None:
         """Listens on everything that is configured, or raises BrokerError and listens on nothing."""
         config = self.config
-        self._shell = Shell(
-            self.core,
-            config.limits.stuck_s,
-            self._take_events,
-            on_requests=self._take_requests if self.core.settings.single_requests else None,
-        )
+        self._shell = self._make_shell()
         DESCRIPTORS.measure()
         try:
             self._handshakes = self._make_handshakes()
@@ -304,6 +300,14 @@ class Server:
     def _take_requests(self, requests: RequestRows) -> None:
         if self.event_pipe is not None:
             self.event_pipe.append_requests(requests)
+
+    def _make_shell(self) -> Shell:
+        stuck_s = self.config.limits.stuck_s
+        on_requests = self._take_requests if self.core.settings.single_requests else None
+        if not self.config.log.frames:
+            return Shell(self.core, stuck_s, self._take_events, on_requests=on_requests)
+        frame_log = FrameLog(self.config.log.frames)
+        return FrameLoggingShell(frame_log, self.core, stuck_s, self._take_events, on_requests=on_requests)
 
     def _make_handshakes(self) -> Handshakes | None:
         tls = self.config.tls

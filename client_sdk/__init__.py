@@ -25,7 +25,6 @@ from client_sdk.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from client_sdk.addresses import Address, address, multicast, shard
-    from client_sdk.calls.gather_answers import Answer
     from client_sdk.calls.hedge import Hedging
     from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
     from client_sdk.calls.scatter_gather import Gathering
@@ -56,10 +55,11 @@ if TYPE_CHECKING:
     )
     from client_sdk.payload import Payload
     from client_sdk.reconnect.state import Change, Changes, State
-    from client_sdk.services.group import Group, Offering, offer
+    from client_sdk.services.gather_answers import Answer
     from client_sdk.services.request import Request
-    from client_sdk.services.run import run, serve
     from client_sdk.services.service import Service
+    from client_sdk.serving.group import Group, Offering, offer
+    from client_sdk.serving.run import run, serve
     from client_sdk.streams import Flow
     from client_sdk.tracing import Trace
 
@@ -118,7 +118,7 @@ __all__ = [
 
 _NAMES_OF = {  # the module of each public name
     "addresses": "Address address multicast shard",
-    "calls.gather_answers": "Answer",
+    "services.gather_answers": "Answer",
     "calls.hedge": "Hedging",
     "calls.retry": "NO_RETRY RetryBudget RetryPolicy",
     "calls.scatter_gather": "Gathering",
@@ -130,9 +130,9 @@ _NAMES_OF = {  # the module of each public name
     "TooLate Unhealthy",
     "payload": "Payload",
     "reconnect.state": "Change Changes State",
-    "services.group": "Group Offering offer",
+    "serving.group": "Group Offering offer",
     "services.request": "Request",
-    "services.run": "run serve",
+    "serving.run": "run serve",
     "services.service": "Service",
     "streams": "Flow",
     "tracing": "Trace",

@@ -13,7 +13,6 @@ from typing import Final
 from client_sdk import rsocket_py
 from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
-from client_sdk.calls.gather_answers import GATHER_ENTRY
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import RetryPolicy
@@ -25,6 +24,7 @@ from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
 from client_sdk.services.advertisement import Advertisement
+from client_sdk.services.gather_answers import GATHER_ENTRY
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.streams import DEFAULT_WINDOW_N, Flow
 from client_sdk.tracing import current

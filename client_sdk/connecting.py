@@ -202,11 +202,13 @@ def connect(
     if not targets:
         raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7000")
     if not 0 < keepalive_s <= lifetime_s <= MAX_MS / 1000:
-        raise ValueError(f"keepalive_s {keepalive_s} and lifetime_s {lifetime_s}: 0 < keepalive_s <= lifetime_s")
+        raise ValueError(
+            f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be 0 < keepalive_s <= lifetime_s"
+        )
     if handler is not None and not isinstance(service, str):
         raise ValueError("handler= needs service='name': only a named service can be called")
     if service is None and tags:
-        raise ValueError("tags= needs service=...: a caller without a service is no route")
+        raise ValueError("tags= needs service=...: a caller without a service has no route")
     try:
         given = None if route_id is None else parse_id(route_id)
     except BrokerError as error:

@@ -2,7 +2,7 @@
 
 It is made from the records of `broker.events`: a field that is declared there gets its column here by its type. Before
 them come the columns that say which broker tells it: broker id, broker name and epoch (one run of a broker); together
-with `seq` they name a record uniquely. `docs/events.md` shows these columns and a test compares it with this module.
+with `seq` they name a record uniquely. `docs/spark/events.md` shows these columns; a test compares it with this module.
 """
 
 from collections.abc import Mapping, Sequence

@@ -295,7 +295,7 @@ class World:
                 self.routes.add(peer.route)
         engine = self.core.engine
         users = Counter(peer.mimes for peer in self.core.peers() if peer.mimes >= 0)
-        users.update([engine.relays.link_mimes, *engine.relays.mimes_by_raw.values()])
+        users.update([engine.ingress.link_mimes, *engine.ingress.mimes_by_raw.values()])
         counted = {number: mimes.users_n for number, mimes in engine.mimes.items()}
         if counted != users:
             found.append(f"users of pairs of mime types: {counted}, there are {users}")

@@ -23,8 +23,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from admin_api.backends.merge import ALIKE_STATES
 from admin_api.metrics import OTHER
+from broker.views.merge import MAX
+from broker.views.schemas import STATES
 
 SampleKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels in their order
 
@@ -119,7 +120,7 @@ class WorkersMetrics:
                     key = (sample.name, tuple(sample.labels.items()))
                     if family.type in _GROWING:
                         values[key] = float(sample.value)
-                    elif sample.name in LARGEST or sample.labels.get("state") in ALIKE_STATES:
+                    elif sample.name in LARGEST or STATES.get(sample.labels.get("state", "")) is MAX:
                         gauges[key] = max(gauges.get(key, float("-inf")), float(sample.value))
                     else:
                         gauges[key] = gauges.get(key, 0.0) + float(sample.value)

@@ -1,75 +1,60 @@
-"""The admin API of several workers as that of one broker: every question is put to all of them, over Unix sockets that
+"""The answers of several workers as those of one broker: every question is put to all of them, over Unix sockets that
 only they and the supervisor can open, and one answer is made of theirs.
 
-Decides for each path who is asked and what is done with the answers; how values are put together stands in
-`workers_merge` and `workers_metrics`. A worker that does not answer is missing in the answer, whose header
-`X-Workers-Missing` says so; it never makes the question fail as long as one answers.
+Decides who is asked and in which order items stand; how values become one stands beside the fields of the views
+(`broker.views.merge`), how metrics do in `metrics`. A worker that does not answer is missing in the answer; it never
+makes the question fail as long as one answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Sequence, Set
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import msgspec
-from aiohttp import web
-from prometheus_client.exposition import choose_encoder
+from msgspec.structs import replace
 
-from admin_api.app import (
-    BROKER_DRAIN,
-    CHANGES,
-    ENDPOINTS,
-    EVENT_FILE,
-    EVENT_STREAM,
-    EVENTS,
-    HEADERS,
-    NONE,
-    REDIRECT,
-    ROUTE_DRAIN,
-    TAG_DRAIN,
-)
-from admin_api.backends.admin import Workers
-from admin_api.backends.ask import Asker, Query, Reply
-from admin_api.backends.merge import (
-    GATHERED,
-    Answer,
-    Body,
-    gathered,
-    inner_id,
-    join_drains,
-    listed,
-    placed,
-    plan_pages,
-    service_detail,
-    status,
-)
+from admin_api.backends.ask import ANSWER_S, SILENT_S, Query, Reply, WorkerClient, check
+from admin_api.backends.backend import Answer, DrainTarget
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
-from admin_api.bodies import MAX_BODY_BYTES
-from admin_api.changes import guard
-from admin_api.errors import AdminError, Handler, problems, shown
-from admin_api.event_files import EventFiles
-from admin_api.guards import known_host_only
-from admin_api.listener import STOP_S
+from admin_api.backends.processes import Supervisor
+from admin_api.bodies import Terms
+from admin_api.errors import AdminError
 from admin_api.metrics import log_lines
-from admin_api.page import index_page
-from admin_api.parameters import BROKER, SERVICE, TAG, brokers_of, part_of, reject_unknown
-from admin_api.schemas import Health, Items, json_response
-from admin_api.shared import Shared
+from admin_api.parameters import BROKER, TAG
+from broker.config.options import Config
 from broker.limited_log import STRANGERS
-from broker.views import queries
-from broker.views.schemas import BrokerView, LinksView, Listed, Part, StatusView
-from rsocket_wire.errors import BrokerError
+from broker.views.merge import count_outside, merge, merge_items
+from broker.views.queries import TagFilter, config_view
+from broker.views.schemas import (
+    BrokerView,
+    ClosedConnectionView,
+    ConnectionView,
+    DrainView,
+    LinksView,
+    LinkView,
+    Listed,
+    Part,
+    PathView,
+    RedirectView,
+    RouteView,
+    ServiceDetailView,
+    ServiceView,
+    StatusView,
+    TrafficView,
+)
 
-MISSING: Final = "X-Workers-Missing"
 BROKERS: Final = "/api/v1/brokers"
 ROUTES: Final = "/api/v1/routes"
-LINKS: Final = "/api/v1/links"
-STATUS: Final = "/api/v1/status"
+CONNECTIONS: Final = "/api/v1/connections"
+WORKER_STRIDE: Final = 1000  # connection 42 of worker 3 is 42003 for operators
 SUPERVISOR: Final = 0  # among the numbers of workers
-SHOWN: Final = 20  # brokers and links on the page, of each
-Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+T = TypeVar("T")
+View = TypeVar("View", bound=msgspec.Struct)
+Placed = TypeVar("Placed", bound=RouteView | ConnectionView | ClosedConnectionView | LinkView)
 
 
 class Drain(NamedTuple):
@@ -79,390 +64,278 @@ class Drain(NamedTuple):
     body: bytes
 
 
-class WorkersApi:
-    """The answers of all workers."""
+class Question(NamedTuple):
+    """What one worker is asked for a part of a list."""
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers: Final = workers
-        self.asker: Final = Asker(self)
+    worker: int
+    query: Query
+    is_owner: bool = True  # the items are its own; else no worker's
+
+
+class PagePlan(NamedTuple):
+    """The part of one of several lists."""
+
+    at: int  # which list
+    offset: int
+    limit: int
+
+
+class Workers:
+    """A Backend: see there."""
+
+    def __init__(self, supervisor: Supervisor, answer_s: float = ANSWER_S, silent_s: float = SILENT_S) -> None:
+        """`answer_s`: for one answer; `silent_s`: for one of a worker that took too long the last time."""
+        self._supervisor: Final = supervisor
+        self._client: Final = WorkerClient(self._numbers, supervisor.admin_path, answer_s, silent_s)
         self._metrics: Final = WorkersMetrics()
-        self._exposition: Final = Shared[tuple[bytes, str, list[Reply]]]()
         self._drains: Final[dict[tuple[str, str], Drain]] = {}  # by kind and name; as many as a worker lets there be
-        event_files = EventFiles(workers.config.events.dir)  # all workers write into one folder
         self._returning: Final[set[asyncio.Task[None]]] = set()  # workers that are told of drains; ends with each
-        self._special: Final[dict[str, Answering]] = {
-            "/": self.index,
-            "/livez": self.livez,
-            "/readyz": self.readyz,
-            "/metrics": self.metrics,
-            STATUS: self.status,
-            ROUTES: self.routes,
-            "/api/v1/routes/{id:[^/]+}": self.route,
-            "/api/v1/services/{name:.+}": self.service,
-            "/api/v1/connections": self.connections,
-            LINKS: self.links,
-            "/api/v1/limits": self.limits,
-            EVENTS: event_files.streams,
-            EVENT_STREAM: event_files.files,
-            EVENT_FILE: event_files.file,
-        }
+        supervisor.on_return = self._returned
 
-    def numbers(self) -> list[int]:
-        """Of all workers."""
-        return [each.number for each in self._workers.states()]
+    @property
+    def config(self) -> Config:
+        return self._supervisor.config
 
-    def admin_path(self, number: int, /) -> str:
-        """The Unix socket of one."""
-        return self._workers.admin_path(number)
+    @property
+    def is_stopping(self) -> bool:
+        return self._supervisor.is_stopping
 
-    def answer_of(self, path: str) -> Answering:
-        """Who answers at this path of ENDPOINTS; KeyError when it has no rule yet."""
-        if path in self._special:
-            return self._special[path]
-        rule = GATHERED[path]
+    async def close(self) -> None:
+        self._supervisor.on_return = None
+        for task in self._returning:
+            task.cancel()
+        await self._client.close()
 
-        async def answer(request: web.Request) -> web.Response:
-            part = part_of(request)
-            replies, items = await self._whole(path, _filters(request))
-            if path == "/api/v1/connections/closed":
-                items = [Answer(each.worker, placed(each)) for each in items]
-            return self._json(gathered(rule, items, part), replies)
+    async def check_ready(self) -> Answer[None]:
+        replies = await self._client.ask_all("/readyz")
+        return Answer(None, replies.missing)
 
-        return answer
-
-    async def index(self, request: web.Request) -> web.Response:
-        """A page for people."""
-        replies, joined = await self._status()
-        part = Part(limit=SHOWN)
-        _, brokers = await self._whole(BROKERS, ())
-        linked, links = await self._links(part)
-        page = index_page(
-            msgspec.convert(joined, StatusView),
-            msgspec.convert(gathered(GATHERED[BROKERS], brokers, part), Listed[BrokerView]),
-            msgspec.convert(links, LinksView),
-        )
-        return self._said(web.Response(text=page, content_type="text/html"), replies or linked)
-
-    async def livez(self, request: web.Request) -> web.Response:
-        """The supervisor lives; workers that do not are started again."""
-        return json_response(Health("live"))
-
-    async def readyz(self, request: web.Request) -> web.Response:
-        """Whether requests of peers are taken, by any worker."""
-        replies = await self.asker.ask_all("/readyz")
-        if any(reply.is_good for reply in replies):
-            return self._said(json_response(Health("ready")), replies)
-        return self._passed(replies)
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        """For Prometheus."""
-        accept = request.headers.get("Accept", "")
-        body, content_type, replies = await self._exposition.get(
-            choose_encoder(accept)[1], lambda: self._metrics_of_all(accept)
-        )
-        return self._said(web.Response(body=body, headers={"Content-Type": content_type}), replies)
-
-    async def _metrics_of_all(self, accept: str) -> tuple[bytes, str, list[Reply]]:
-        """Text, content type, and what it was made of."""
-        states = self._workers.states()
-        replies = [reply for reply in await self.asker.ask_all("/metrics") if reply.is_good]
+    async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
+        states = self._supervisor.states()
+        replies = await self._client.ask_each("/metrics")
         pids = {each.number: each.pid for each in states}
-        texts = {reply.worker: (pids[reply.worker], reply.body.decode()) for reply in replies}
+        texts = {reply.worker: (pids[reply.worker], reply.body.decode()) for reply in replies if reply.is_good}
         own = own_families(
             {each.number: each.restarts for each in states}, {each.number: each.number in texts for each in states}
         )
+        missing = frozenset(pids.keys() - texts.keys()) if texts else frozenset[int]()
         texts[SUPERVISOR] = 0, encoded([log_lines(STRANGERS.lines)])  # it has the admin port
-        return *self._metrics.render(accept, texts, own), replies
+        return Answer(self._metrics.render(accept, texts, own), missing)
 
-    async def status(self, request: web.Request) -> web.Response:
-        """All workers in one look."""
-        replies, joined = await self._status()
-        return self._json(joined, replies)
+    async def status(self) -> Answer[StatusView]:
+        supervisor = self._supervisor
+        replies = await self._client.ask_all("/api/v1/status")
+        statuses = [reply.decode(StatusView) for reply in replies.good]
+        states = [each.state for each in statuses]
+        merged = merge(statuses)
+        remote_routes = count_outside([(each.routes, each.cluster.remote_routes) for each in statuses])
+        status = replace(
+            merged,
+            broker_id=supervisor.broker_id,
+            name=supervisor.config.broker.name,
+            state="stopping" if supervisor.is_stopping else "ready" if "ready" in states else states[0],
+            started_at_ms=supervisor.started_at_ms,
+            uptime_s=max(0, supervisor.now_ms() - supervisor.started_at_ms) / 1000,
+            listeners=list(supervisor.listeners),
+            cluster=replace(merged.cluster, remote_routes=remote_routes),
+            config=config_view(supervisor.config),
+            workers=list(supervisor.states()),
+        )
+        return Answer(status, replies.missing)
 
-    async def routes(self, request: web.Request) -> web.Response:
-        """Routes by their tags and their brokers."""
-        return await self._routes(part_of(request), _filters(request), brokers_of(request))
+    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[RouteView]]:
+        """Routes of each worker as it sees them itself, then those of other brokers as one worker sees them."""
+        filters = [(f"{TAG}{name}", value) for name, value in wanted.given]
+        states = [each for each in self._supervisor.states() if each.name]
+        known = await self._client.list_all(BROKERS, Listed[BrokerView])
+        questions = [
+            Question(each.number, [*filters, (BROKER, each.name)])
+            for each in states
+            if not brokers or each.name in brokers
+        ]
+        others = {each.name for items in known.items.values() for each in items} - {each.name for each in states}
+        names = sorted(others & brokers if brokers else others)
+        if names:
+            query = [*filters, *((BROKER, name) for name in names)]
+            questions.append(Question(min(known.items), query, is_owner=False))
+        routes, silent = await self._page(ROUTES, Listed[RouteView], part, questions)
+        return Answer(routes, known.missing | silent)
 
-    async def route(self, request: web.Request) -> web.Response:
-        """One route, from the worker that has it."""
-        replies = await self.asker.ask_all(request.rel_url.raw_path)
-        found = [Answer(reply.worker, reply.json()) for reply in replies if reply.is_good]
-        if not found:
-            return self._passed(replies)
-        own = [placed(answer) for answer in found if answer.body["is_local"]]
-        return self._json(own[0] if own else found[0].body | {"worker": None}, replies)
+    async def route(self, id: str) -> Answer[RouteView]:
+        """From the worker that has it, if one has."""
+        replies = await self._client.ask_all(f"{ROUTES}/{quote(id, safe='')}")
+        found = [(reply.worker, reply.decode(RouteView)) for reply in replies.good]
+        own = [placed(route, worker) for worker, route in found if route.is_local]
+        return Answer(own[0] if own else replace(found[0][1], worker=None), replies.missing)
 
-    async def service(self, request: web.Request) -> web.Response:
-        """One service, its routes and its traffic."""
-        part = part_of(request)
-        replies = await self.asker.ask_all(request.rel_url.raw_path, [("limit", "1")])
-        found = [Answer(reply.worker, reply.json()) for reply in replies if reply.is_good]
-        if not found:
-            return self._passed(replies)
-        _, routes = await self._list_routes(part, [(SERVICE, request.match_info["name"])], frozenset())
-        return self._json(service_detail(found, routes), replies)
+    async def services(self, part: Part) -> Answer[Listed[ServiceView]]:
+        return await self._merged("/api/v1/services", Listed[ServiceView], part, lambda each: each.service)
 
-    async def connections(self, request: web.Request) -> web.Response:
-        """Connections that are there, of one worker behind those of the other."""
-        asked: dict[tuple[int, int], Query] = {(number, number): () for number in self.numbers()}
-        silent, body = await self._paged("/api/v1/connections", part_of(request), asked)
-        return self._json(body, (), silent)
+    async def service(self, name: str, part: Part) -> Answer[ServiceDetailView]:
+        replies = await self._client.ask_all(f"/api/v1/services/{quote(name, safe='')}", [("limit", "1")])
+        detail = merge([reply.decode(ServiceDetailView) for reply in replies.good])
+        wanted = TagFilter()
+        wanted.add("service", name)
+        routes = await self.routes(wanted, frozenset(), part)
+        return Answer(replace(detail, routes=routes.value), replies.missing)
 
-    async def links(self, request: web.Request) -> web.Response:
-        """Connections to other brokers, and between workers."""
-        replies, body = await self._links(part_of(request))
-        return self._json(body, replies)
+    async def connections(self, part: Part) -> Answer[Listed[ConnectionView]]:
+        """Those of one worker behind those of the other."""
+        questions = [Question(number, ()) for number in self._numbers()]
+        return Answer(*await self._page(CONNECTIONS, Listed[ConnectionView], part, questions))
 
-    async def limits(self, request: web.Request) -> web.Response:
-        """The limits in use; they hold for each worker."""
-        return json_response(Items(queries.limits(self._workers.config)))
+    async def closed(self, part: Part) -> Answer[Listed[ClosedConnectionView]]:
+        lists = await self._client.list_all(f"{CONNECTIONS}/closed", Listed[ClosedConnectionView])
+        closed = [placed(each, worker) for worker, items in lists.items.items() for each in items]
+        closed.sort(key=lambda each: -each.closed_at_ms)
+        return Answer(cut(closed, part), lists.missing)
+
+    async def traffic(self, part: Part) -> Answer[Listed[TrafficView]]:
+        return await self._merged("/api/v1/traffic", Listed[TrafficView], part)
+
+    async def drains(self, part: Part) -> Answer[Listed[DrainView]]:
+        return await self._merged("/api/v1/drains", Listed[DrainView], part, lambda each: each.began_at_ms)
+
+    async def brokers(self, part: Part) -> Answer[Listed[BrokerView]]:
+        return await self._merged(BROKERS, Listed[BrokerView], part, lambda each: (not each.is_self, each.name))
+
+    async def links(self, part: Part) -> Answer[LinksView]:
+        """Those between workers, too."""
+        limit = [("limit", "1000")]  # cluster.max_links is less, but for experts
+        replies = await self._client.ask_all("/api/v1/links", limit)
+        found = [(reply.worker, reply.decode(LinksView)) for reply in replies.good]
+        links = cut([placed(each, worker) for worker, links in found for each in links.items], part)
+        dials = [replace(each, worker=worker) for worker, links in found for each in links.dials]
+        return Answer(LinksView(links.items, links.total, links.offset, links.limit, dials), replies.missing)
+
+    async def paths(self, part: Part) -> Answer[Listed[PathView]]:
+        return await self._merged("/api/v1/paths", Listed[PathView], part)
+
+    async def redirects(self, part: Part) -> Answer[Listed[RedirectView]]:
+        return await self._merged("/api/v1/redirects", Listed[RedirectView], part, lambda each: each.service)
 
     # Changes
 
-    async def change(self, request: web.Request, path: str, method: str) -> web.Response:
-        """Drains are for all workers; a connection has one; a redirect is told to one, which tells the others."""
-        body = await request.read()
-        raw = request.rel_url.raw_path
-        if path in (ROUTE_DRAIN, TAG_DRAIN, BROKER_DRAIN):
-            replies = await self.asker.ask_all(raw, (), method, body)
-            drains = [reply.json() for reply in replies if reply.is_good]
-            if not drains:
-                return self._passed(replies)
-            name = (drains[0]["kind"], drains[0]["name"])
-            self._drains.pop(name, None)
-            if method == "PUT":
-                self._drains[name] = Drain(raw, body)
-            return self._json(join_drains(drains), replies)
-        if path == REDIRECT:
-            for number in self.numbers():
-                reply = await self.asker.ask(number, raw, (), method, body)
-                if reply is not None:
-                    return _raw(reply)
-            return self._passed([])
-        return await self._close(request, method)
+    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[DrainView]:
+        """All workers drain, also those that are started again later."""
+        body = msgspec.json.encode(terms)
+        answer = await self._drain(target.path, "PUT", body)
+        self._drains[answer.value.kind, answer.value.name] = Drain(target.path, body)
+        return answer
 
-    def returned(self, worker: int) -> None:
+    async def undrain(self, target: DrainTarget) -> Answer[DrainView]:
+        answer = await self._drain(target.path, "DELETE")
+        self._drains.pop((answer.value.kind, answer.value.name), None)
+        return answer
+
+    async def redirect(self, service: str, to: str) -> Answer[RedirectView]:
+        """One worker is told, which tells the others."""
+        return await self._redirect(service, "PUT", msgspec.json.encode({"to": to}))
+
+    async def unredirect(self, service: str) -> Answer[RedirectView]:
+        return await self._redirect(service, "DELETE")
+
+    async def close_connection(self, number: int) -> Answer[ClosedConnectionView]:
+        """At its own worker."""
+        connection_id, worker = divmod(number, WORKER_STRIDE)
+        error = AdminError("no-such-connection", f"no connection has the number {number}")
+        if worker not in self._numbers():
+            raise error
+        reply = await self._client.ask(worker, f"{CONNECTIONS}/{connection_id}", method="DELETE")
+        if reply is not None and reply.status == 404:
+            raise error
+        (reply,) = check([reply])
+        return Answer(placed(reply.decode(ClosedConnectionView), worker))
+
+    def _returned(self, worker: int) -> None:
         """A worker was started again: what is drained is drained there, too."""
         if self._drains:
             task = asyncio.get_running_loop().create_task(self._drain_again(worker))
             self._returning.add(task)
             task.add_done_callback(self._returning.discard)
 
-    async def close(self) -> None:
-        """Asks and tells no more."""
-        for task in self._returning:
-            task.cancel()
-        await self.asker.close()
-
     async def _drain_again(self, worker: int) -> None:
         for drain in list(self._drains.values()):
-            await self.asker.ask(worker, drain.path, (), "PUT", drain.body)
+            await self._client.ask(worker, drain.path, (), "PUT", drain.body)
 
-    async def _close(self, request: web.Request, method: str) -> web.Response:
-        text = request.match_info["id"]
-        inner = inner_id(text)
-        reply = None
-        if inner is not None and inner[0] in self.numbers():
-            reply = await self.asker.ask(inner[0], f"/api/v1/connections/{inner[1]}", (), method)
-            if reply is None:
-                return self._passed([])
-        if reply is None or reply.status == 404:
-            raise AdminError("no-such-connection", f"no connection has the number {shown(text)}")
-        return self._json(placed(Answer(reply.worker, reply.json())), ()) if reply.is_good else _raw(reply)
+    async def _drain(self, path: str, method: str, body: bytes = b"") -> Answer[DrainView]:
+        replies = await self._client.ask_all(path, (), method, body)
+        return Answer(merge([reply.decode(DrainView) for reply in replies.good]), replies.missing)
+
+    async def _redirect(self, service: str, method: str, body: bytes = b"") -> Answer[RedirectView]:
+        """The first worker that answers decides."""
+        reply: Reply | None = None
+        for number in self._numbers():
+            reply = await self._client.ask(number, f"/api/v1/redirects/{quote(service, safe='')}", (), method, body)
+            if reply is not None:
+                break
+        (reply,) = check([reply])
+        return Answer(reply.decode(RedirectView))
 
     # How
 
-    async def _status(self) -> tuple[list[Reply], Body]:
-        workers = self._workers
-        replies = await self.asker.ask_all(STATUS)
-        bodies = [reply.json() for reply in replies if reply.is_good]
-        if not bodies:
-            raise _nobody()
-        states = [body["state"] for body in bodies]
-        own = {
-            "broker_id": workers.broker_id,
-            "name": workers.config.broker.name,
-            "state": "stopping" if workers.is_stopping else "ready" if "ready" in states else states[0],
-            "started_at_ms": workers.started_at_ms,
-            "uptime_s": max(0, workers.now_ms() - workers.started_at_ms) / 1000,
-            "listeners": list(workers.listeners),
-            "config": queries.config_view(workers.config),
-            "workers": msgspec.to_builtins(list(workers.states())),
-        }
-        return replies, status(bodies, own)
+    def _numbers(self) -> list[int]:
+        return [each.number for each in self._supervisor.states()]
 
-    async def _routes(self, part: Part, filters: Query, brokers: frozenset[str]) -> web.Response:
-        replies, body = await self._list_routes(part, filters, brokers)
-        return self._json(body, replies)
+    async def _merged(
+        self, path: str, kind: type[Listed[View]], part: Part, order: Callable[[View], Any] | None = None
+    ) -> Answer[Listed[View]]:
+        """A part of the list of all workers, merged. `order`: by which it is sorted; None: as items came."""
+        lists = await self._client.list_all(path, kind)
+        items = merge_items(each for items in lists.items.values() for each in items)
+        if order is not None:
+            items.sort(key=order)
+        return Answer(cut(items, part), lists.missing)
 
-    async def _list_routes(self, part: Part, filters: Query, brokers: frozenset[str]) -> tuple[list[Reply], Body]:
-        """Routes of each worker as it sees them itself, then those of other brokers as one worker sees them."""
-        states = [each for each in self._workers.states() if each.name]
-        filters = list(filters)
-        asked: dict[tuple[int, int], Query] = {  # who is asked what; 0: routes that no worker has
-            (each.number, each.number): [*filters, (BROKER, each.name)]
-            for each in states
-            if not brokers or each.name in brokers
-        }
-        replies, known = await self._whole(BROKERS, ())
-        others = sorted({str(each.body["name"]) for each in known} - {each.name for each in states})
-        wanted = [name for name in others if not brokers or name in brokers]
-        if wanted or not asked:  # of a broker that nobody knows: one worker says whether the other filters are good
-            names = wanted or sorted(brokers)
-            asked[0, replies[0].worker] = [*filters, *((BROKER, name) for name in names)]
-        silent, body = await self._paged(ROUTES, part, asked)
-        return [reply for reply in replies if reply.worker not in silent], body
-
-    async def _paged(self, path: str, part: Part, asked: dict[tuple[int, int], Query]) -> tuple[set[int], Body]:
-        """A part of lists one behind the other, and who did not answer. `asked`: by place (the worker that has the
-        items; 0: none has) and worker, the query."""
-        lists = list(asked.items())
+    async def _page(
+        self, path: str, kind: type[Listed[Placed]], part: Part, questions: Sequence[Question]
+    ) -> tuple[Listed[Placed], frozenset[int]]:
+        """A part of the lists that answer these questions, one behind the other; and who did not answer."""
+        if not questions:
+            return cut([], part), frozenset()
         firsts = await asyncio.gather(
-            *(self.asker.ask(worker, path, [*query, ("limit", "1")]) for (_, worker), query in lists)
+            *(self._client.ask(each.worker, path, [*each.query, ("limit", "1")]) for each in questions)
         )
-        self._check([reply for reply in firsts if reply is not None])
-        silent = {worker for ((_, worker), _), reply in zip(lists, firsts, strict=True) if reply is None}
-        totals = {at: int(reply.json()["total"]) for at, reply in enumerate(firsts) if reply and reply.is_good}
+        check(firsts)
+        silent = {each.worker for each, reply in zip(questions, firsts, strict=True) if reply is None}
+        totals = {at: reply.decode(kind).total for at, reply in enumerate(firsts) if reply and reply.is_good}
         plans = plan_pages(totals, part)
-        pages = await asyncio.gather(
-            *(
-                self.asker.ask(
-                    lists[plan.at][0][1],
-                    path,
-                    [*lists[plan.at][1], ("offset", str(plan.offset)), ("limit", str(plan.limit))],
-                )
-                for plan in plans
-            )
-        )
-        items: list[Body] = []
+        pages = await asyncio.gather(*(self._ask_page(path, questions[plan.at], plan) for plan in plans))
+        items: list[Placed] = []
         for plan, page in zip(plans, pages, strict=True):
-            place, worker = lists[plan.at][0]
+            question = questions[plan.at]
             if page is None or not page.is_good:
-                silent.add(worker)
+                silent.add(question.worker)
                 continue
-            items += [
-                placed(Answer(place, body)) if place else body | {"worker": None} for body in page.json()["items"]
-            ]
-        return silent, listed(items, sum(totals.values()), part)
+            items += [placed(each, question.worker if question.is_owner else None) for each in page.decode(kind).items]
+        return Listed(items, sum(totals.values()), part.offset, part.limit), frozenset(silent)
 
-    async def _links(self, part: Part) -> tuple[list[Reply], Body]:
-        replies = await self.asker.ask_all(LINKS, [("limit", "1000")])  # cluster.max_links is less, but for experts
-        self._check(replies)
-        bodies = [Answer(reply.worker, reply.json()) for reply in replies if reply.is_good]
-        items = [placed(Answer(each.worker, item)) for each in bodies for item in each.body["items"]]
-        dials = [item | {"worker": each.worker} for each in bodies for item in each.body["dials"]]
-        return replies, listed(items[part.offset : part.offset + part.limit], len(items), part) | {"dials": dials}
-
-    async def _whole(self, path: str, query: Query) -> tuple[list[Reply], list[Answer]]:
-        """Everything on a list, of all workers; a reply for each that answered."""
-        query = list(query)
-        found = await asyncio.gather(*(self.asker.whole(number, path, query) for number in self.numbers()))
-        replies: list[Reply] = []
-        items: list[Answer] = []
-        for number, each in zip(self.numbers(), found, strict=True):
-            if isinstance(each, list):
-                items += each
-                replies.append(Reply(number, 200, b"", ""))
-            elif each is not None:
-                replies.append(each)
-        self._check(replies)
-        return replies, items
-
-    def _check(self, replies: Sequence[Reply]) -> None:
-        """Raises what all say, if it is that the question is a bad one."""
-        if not replies:
-            raise _nobody()
-        if not any(reply.is_good for reply in replies):
-            raise _refused(replies[0])
-
-    def _passed(self, replies: Sequence[Reply]) -> web.Response:
-        """What the first one says, who speaks for all."""
-        if not replies:
-            raise _nobody()
-        return self._said(_raw(replies[0]), replies)
-
-    def _json(self, body: Body, replies: Sequence[Reply], silent: Set[int] = frozenset()) -> web.Response:
-        return self._said(json_response(body), replies, silent)
-
-    def _said(self, response: web.Response, replies: Sequence[Reply], silent: Set[int] = frozenset()) -> web.Response:
-        """With the workers that are missing: those without one of the replies, if there are any, and the silent."""
-        gone = set(silent)
-        if replies:
-            gone |= set(self.numbers()) - {reply.worker for reply in replies}
-        if gone:
-            response.headers[MISSING] = ", ".join(map(str, sorted(gone)))
-        return response
+    async def _ask_page(self, path: str, question: Question, plan: PagePlan) -> Reply | None:
+        query = [*question.query, ("offset", str(plan.offset)), ("limit", str(plan.limit))]
+        return await self._client.ask(question.worker, path, query)
 
 
-def make_workers_app(workers: Workers) -> web.Application:
-    """The application of all workers."""
-    app = web.Application(middlewares=[problems, known_host_only(workers.config)], client_max_size=MAX_BODY_BYTES)
-    api = WorkersApi(workers)
-    workers.on_return = api.returned
-    for endpoint in ENDPOINTS:
-        app.router.add_get(
-            endpoint.path, _handler(api.answer_of(endpoint.path), endpoint.parameters, endpoint.takes_tags)
-        )
-    for change in CHANGES:
-        app.router.add_route(change.method, change.path, _change_handler(workers, api, change.path, change.method))
-
-    async def close(_: web.Application) -> None:
-        workers.on_return = None
-        await api.close()
-
-    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(HEADERS)
-
-    app.on_cleanup.append(close)
-    app.on_response_prepare.append(add_headers)
-    return app
+def plan_pages(totals: Mapping[int, int], part: Part) -> list[PagePlan]:
+    """The parts of lists that, one behind the other, are the part of the whole; `totals`: how long each list is."""
+    offset, left = part.offset, part.limit
+    plans: list[PagePlan] = []
+    for at, total in totals.items():
+        here = min(max(0, total - offset), left)
+        if here:
+            plans.append(PagePlan(at, offset, here))
+        offset = max(0, offset - total)
+        left -= here
+    return plans
 
 
-async def start_unix(app: web.Application, path: str) -> web.AppRunner:
-    """Listens at a Unix socket; the runner, whose `cleanup()` ends it. BrokerError "cannot-listen"."""
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S)
-    await runner.setup()
-    try:
-        if os.path.exists(path):
-            os.unlink(path)  # of a process that was killed
-        await web.UnixSite(runner, path).start()
-    except OSError as error:
-        await runner.cleanup()
-        raise BrokerError("cannot-listen", f"admin {path}: {error.strerror or error}") from None
-    return runner
+def placed(item: Placed, worker: int | None) -> Placed:
+    """An item with its worker, and with a connection's number that no connection of another worker has."""
+    if worker is None or item.connection_id is None:
+        return replace(item, worker=worker)
+    return replace(item, worker=worker, connection_id=item.connection_id * WORKER_STRIDE + worker)
 
 
-def _handler(answer: Answering, parameters: frozenset[str], takes_tags: bool) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        reject_unknown(request, parameters, takes_tags)
-        return await answer(request)
-
-    return handle
-
-
-def _change_handler(workers: Workers, api: WorkersApi, path: str, method: str) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        guard(request, workers.config, workers.is_stopping)
-        reject_unknown(request, NONE, False)
-        return await api.change(request, path, method)
-
-    return handle
-
-
-def _filters(request: web.Request) -> list[tuple[str, str]]:
-    """What is passed on of a query: which items, not which part of them."""
-    return [(name, value) for name, value in request.query.items() if name == SERVICE or name.startswith(TAG)]
-
-
-def _raw(reply: Reply) -> web.Response:
-    return web.Response(body=reply.body, status=reply.status, headers={"Content-Type": reply.content_type})
-
-
-def _nobody() -> AdminError:
-    return AdminError("not-ready", "no worker answers", ["starting: all workers are being started"])
-
-
-def _refused(reply: Reply) -> AdminError:
-    """What a worker refuses all would."""
-    problem: dict[str, Any] = reply.json()
-    return AdminError(str(problem["code"]), str(problem["detail"]), list(problem.get("reasons", [])))
+def cut(items: Iterable[T], part: Part) -> Listed[T]:
+    """A part of these."""
+    whole = list(items)
+    return Listed(whole[part.offset : part.offset + part.limit], len(whole), part.offset, part.limit)

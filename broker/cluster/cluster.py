@@ -82,7 +82,7 @@ class Cluster:
         self.redirections: Final = Redirects(engine.query, event_log)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
-        engine.hops.rename(name)
+        engine.annotations.rename(name)
         self.membership: Final = Membership(
             settings,
             broker_id,
@@ -90,7 +90,7 @@ class Cluster:
             self.members,
             self.handshakes,
             self.replication,
-            engine.hops,
+            engine.annotations,
             event_log,
             now,
             at_ms,
@@ -283,7 +283,7 @@ class Cluster:
                 neighbour.push([_message_entry(DigestMessage(self.replication.gossip.size(), digest).encode())])
         self.membership.say_late(now)
         self.flush()
-        for refused in self._engine.hops.take_news():
+        for refused in self._engine.annotations.take_refused():
             at_ms = self._event_log.wall(now)
             detail = refused.detail
             self._event_log.tell(

@@ -19,7 +19,7 @@ from broker.cluster.replication import MAX_STAMP_MS, Replication
 from broker.cluster.settings import ClusterSettings
 from broker.event_log.log import EventLog
 from broker.events import BROKER_JOINED, BROKER_LEFT
-from broker.forwarding.interbroker.annotations import Hops
+from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.remote import Remote
 from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE
@@ -40,7 +40,7 @@ class Membership:
         members: dict[bytes, Member],
         handshakes: Handshakes,
         replication: Replication,
-        hops: Hops,
+        annotations: RouterAnnotations,
         event_log: EventLog,
         now: float,
         at_ms: int,
@@ -53,7 +53,7 @@ class Membership:
         self._members: Final = members
         self._handshakes: Final = handshakes
         self._replication: Final = replication
-        self._hops: Final = hops
+        self._annotations: Final = annotations
         self._event_log: Final = event_log
         self._paths: Final = Paths(broker_id)
         self.is_leaving = False  # this broker
@@ -152,7 +152,7 @@ class Membership:
         member.remote.via = None
         member.unreachable_at = now
         self._replication.lost(member.id, now)
-        remotes = self._hops.remotes
+        remotes = self._annotations.remotes
         if remotes.get(member.remote.name) is member.remote:
             del remotes[member.remote.name]
             other = self._namesake(member)
@@ -165,7 +165,7 @@ class Membership:
         if member.remote.name != member.name:  # it has begun anew, with the same id
             via = member.remote.via
             member.remote = Remote(member.id, member.name, via)
-        self._hops.remotes[member.name] = member.remote
+        self._annotations.remotes[member.name] = member.remote
         self._replication.publish_info(member, from_peer, now)
         self._replication.reached(member.id, now)
         self._tell_broker(BROKER_JOINED, member, now)
@@ -221,7 +221,7 @@ class Membership:
         for member in gone:
             member.hops_n = -1  # of all of them, before the routes of the first leave
             member.remote.via = None
-        self._hops.brokers_n = sum([1 for member in self._members.values() if member.is_reachable])
+        self._annotations.brokers_n = sum([1 for member in self._members.values() if member.is_reachable])
         for member in gone:
             self._part(member, now)
         for member in came:

@@ -12,8 +12,7 @@ from typing import Any
 import click
 from aiohttp import web
 
-from admin_api.app import make_app, start_admin
-from admin_api.backends.workers import make_workers_app
+from admin_api.app import make_app, make_workers_app, start_admin
 from admin_api.listener import AdminListener
 from broker import VERSION
 from broker.commands.garbage import Collector
@@ -43,7 +42,7 @@ _log = logging.getLogger("broker")
 ELSEWHERE = {
     "bench": "broker.commands.bench",
     "call": "broker.commands.call",
-    "ctl": "admin_api.ctl",
+    "ctl": "admin_api.ctl.commands",
     "demo": "broker.commands.demo",
     "offer": "broker.commands.offer",
     "pipeline": "spark_sink.cli",
@@ -103,6 +102,7 @@ def main() -> None:
 @click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
 @click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
 @click.option("--workers", metavar="N", help="Processes that share the ports; 0 is one for each core.")
+@click.option("--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection.")
 @click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
 def serve(
@@ -110,6 +110,7 @@ def serve(
     admin: str | None,
     events: str | None,
     workers: str | None,
+    log_frames: tuple[str, ...],
     config_path: str | None,
     stops_at_eof: bool,
 ) -> None:
@@ -119,6 +120,7 @@ def serve(
         "admin.listen": admin,
         "events.dir": events,
         "server.workers": workers,
+        "log.frames": log_frames or None,
     }
     loaded = _load(config_path, flags)
     config = loaded.config

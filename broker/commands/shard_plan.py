@@ -13,8 +13,8 @@ from typing import BinaryIO, Final
 
 import click
 
-from admin_api.client import DEFAULT_ADMIN, Remote, url_of
-from admin_api.terminal import print_table
+from admin_api.ctl.client import DEFAULT_ADMIN, Remote, url_of
+from admin_api.ctl.terminal import print_table
 from broker.routing.balance import gini, max_over_mean
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods

@@ -25,7 +25,7 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
     if not wrong & {"cluster.secret", "cluster.secret_file"}:
         found += _secret_mistakes(cluster)
     if cluster.peers and cluster.auth == "secret" and not (cluster.secret or cluster.secret_file):
-        text = 'need cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers prove who they are'
+        text = 'needs cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers authenticate each other'
         found.append(("cluster.peers", text, str(cluster.peers[0])))
     if cluster.auth == "tls":
         for name in ("tls.client_ca", "cluster.principals"):
@@ -33,7 +33,7 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
                 found.append(("cluster.auth", f'"tls" needs {name}', ""))
         for peer in cluster.peers:
             if peer.scheme in ANONYMOUS:
-                text = f'{shown_value(str(peer))} shows no certificate, which cluster.auth = "tls" wants to see'
+                text = f'{shown_value(str(peer))} presents no certificate, which cluster.auth = "tls" requires'
                 found.append(("cluster.peers", text, str(peer)))
     if cluster.silent_s <= cluster.hello_s:
         if cluster.silent_s == ClusterOptions().silent_s:  # then it is the other one that somebody wrote
@@ -43,11 +43,11 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
     for key in ("advertise", "client_urls"):
         for url in getattr(cluster, key):
             if url.host in WILDCARDS or (not url.port and url.scheme != "unix"):
-                text = f"{shown_value(str(url))} is a place to listen at, not one that others could dial"
+                text = f"{shown_value(str(url))} is an address to listen on, which others cannot dial"
                 found.append((f"cluster.{key}", text, str(url)))
     fault = fault_of_name(str(values["broker.name"]))
     if fault and is_in_cluster(cluster):
-        found.append(("broker.name", f"cannot stand in traces: {fault}", ""))
+        found.append(("broker.name", f"cannot be used in traces: {fault}", ""))
     return [mistake for mistake in found if mistake[0] not in wrong]
 
 
@@ -87,7 +87,7 @@ def found_peers(config: Config) -> list[PeerUrl]:
 
 def _secret_mistakes(cluster: ClusterOptions) -> list[tuple[str, str, str]]:
     if cluster.secret and cluster.secret_file:
-        return [("cluster.secret", "and cluster.secret_file are both there, one is enough", "")]
+        return [("cluster.secret", "and cluster.secret_file exclude each other", "")]
     name = "cluster.secret_file" if cluster.secret_file else "cluster.secret"
     try:
         secret = secret_of(cluster)

@@ -101,8 +101,8 @@ class OptionDoc:
             return f"a {'whole ' if self.hint is int else ''}number from {low} to {high}"
         forms = {
             "": f"printable text of {low} to {high} bytes",
-            "chooser": f"{either([toml_text(word) for word in (*CHOOSERS, *WRAPPERS)])}, the last two with or without "
-            'another behind a colon ("sticky:random")',
+            "chooser": f"{either([toml_text(word) for word in (*CHOOSERS, *WRAPPERS)])}, the last two alone or with "
+            'another after a colon ("sticky:random")',
             "requests": '"flows", "all" or "1/N" with N from 2 to 1000000',
             "uuid": "a uuid or empty",
             "file": "the path of a file or empty",
@@ -111,6 +111,7 @@ class OptionDoc:
             "URL": f"a list of {'' if self.may_be_empty else 'one or more '}URLs",
             "dial": "a list of URLs",
             "subject": "a list of printable texts",
+            "text": "a list of printable texts",
             "origin": 'a list of origins, or "null"',
             "name": "a list of host names",
         }

@@ -7,9 +7,9 @@ from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import MAX_SERVICES, OPTIONS, SECTIONS, SERVICE_KEYS
 
 SERVICE_TEXT: Final = (
-    "What is different for the routes of one service, NAME: some of the keys of `[routing]` and `[protection]`; those "
-    f"that are not here are as there. At most {MAX_SERVICES} services, names of 1 to {MAX_NAME_BYTES} bytes, quoted "
-    "where TOML wants it. Only in the file: variables and flags have no place for a service's name."
+    "Options of one service, NAME, which override those of `[routing]` and `[protection]` for its routes. At most "
+    f"{MAX_SERVICES} services, with names of 1 to {MAX_NAME_BYTES} bytes, quoted where TOML requires it. Only in the "
+    "file: there are no variables and flags for them."
 )
 
 

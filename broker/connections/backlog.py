@@ -130,7 +130,7 @@ class Backlog:
         Returns the links among those callers: they are told.
         """
         links: list[Peer] = []
-        for feeding in self._engine.feedings:
+        for feeding in self._engine.congested_requests:
             caller = feeding.caller
             route = feeding.route
             if caller.link is not None:
@@ -144,7 +144,7 @@ class Backlog:
             if caller.id not in behind.feeders:
                 behind.feeders[caller.id] = caller
                 self._pause_until(caller, -route.number, behind.feeders)
-        self._engine.feedings.clear()
+        self._engine.congested_requests.clear()
         return links
 
     def release_routes(self, now: float) -> list[Peer]:
@@ -236,7 +236,7 @@ class Backlog:
             self._count_dropped(peer)
             return True
         stream = peer.streams.get(stream_id)
-        if stream is not None and stream.shed(peer, text, now):
+        if stream is not None and stream.shed(text, now):
             return True
         if stream_id & 1 == peer.begins:  # the rest of an answer that has come whole
             if peer.held_of(stream_id) <= SMALL_BYTES:

@@ -17,7 +17,7 @@ from broker.connections.sessions import Sessions
 from broker.event_log.log import EventLog
 from broker.events import PEER_CONNECTED
 from broker.forwarding.engine import Engine
-from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.masks import Masks
@@ -110,7 +110,7 @@ class Handshake:
             sessions.open(peer, setup.token)
         self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
         if setup.wants_lease:
-            peer.granting = Granting(self._masks, self._engine.timers, frame.now)
+            peer.granting = LeaseGrants(self._masks, self._engine.timers, frame.now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         if at >= 0:
             return AcceptedSetup(None, metadata[at:to], is_broker)

@@ -1,7 +1,7 @@
 """Looks at the cluster: which brokers there are, how this one is linked to them, which ways requests came, and which
 services were redirected.
 
-Decides names and states of what is between brokers, as `looks` does of the rest. It is one broker's view: others may
+Decides names and states of what is between brokers, as `queries` does of the rest. It is one broker's view: others may
 know more or less at the same moment.
 """
 
@@ -62,7 +62,7 @@ def brokers(core: Core, part: Part) -> Listed[BrokerView]:
 
 
 def links(core: Core, moment: Moment, part: Part, lookups: Sequence[DialView] = ()) -> LinksView:
-    """Connections to other brokers, in the order in which they began, and what is dialled in vain.
+    """Connections to other brokers, in the order in which they began, and dials that fail.
 
     `lookups`: names for which nothing was found.
     """
@@ -79,7 +79,7 @@ def links(core: Core, moment: Moment, part: Part, lookups: Sequence[DialView] = 
 
 def paths(core: Core, moment: Moment, part: Part) -> Listed[PathView]:
     """The ways that requests took to get here, in the order in which they were first taken."""
-    found = list(core.engine.hops.paths.values())
+    found = list(core.engine.annotations.paths.values())
     items = [_path_view(path, moment) for path in found[part.offset : part.offset + part.limit]]
     return Listed(items, len(found), part.offset, part.limit)
 

@@ -13,12 +13,15 @@ from dataclasses import fields, is_dataclass
 from functools import reduce
 from typing import Final, TypeAlias, TypeVar
 
+import msgspec
+
 from broker import VERSION
 from broker.config.options import OPTIONS, SERVICE_KEYS, Config
 from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
+from broker.edge.event_pipe import PipeState
 from broker.event_log.histogram import Histogram
 from broker.events import OUTCOME_NAMES, bucket_high_us, bucket_low_us
 from broker.forwarding.peer import Peer
@@ -28,6 +31,7 @@ from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
 from broker.views.cluster_queries import broker_of, cluster
 from broker.views.schemas import (
+    STATES,
     BytesView,
     ClosedConnectionView,
     ConnectionView,
@@ -57,20 +61,13 @@ from rsocket_wire.wire.tags import Tag
 
 CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
-STATES: Final = (
-    "draining",
-    "full",
-    "unleased",
-    "ejected",
-    "unhealthy",
-    "congested",
-)  # of routes, see routing.health.masks
 HIDDEN: Final = "***"  # stands for a secret
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
 T = TypeVar("T")
 
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
+EventState: TypeAlias = PipeState  # how event files are written, as the edge says it
 Measured: TypeAlias = Histogram  # the same
 
 
@@ -78,6 +75,7 @@ class TagFilter:
     """Tags that routes must carry: for each key that was named, one of the values that were named with it."""
 
     def __init__(self) -> None:
+        self.given: Final[list[tuple[str, str]]] = []  # names and values as they were added
         self._choices: Final[dict[bytes, list[Tag]]] = {}  # by the likeliest key; bounded by the caller's text
 
     def add(self, name: str, value: str) -> None:
@@ -88,6 +86,7 @@ class TagFilter:
         """
         keys = keys_named(name)
         self._choices.setdefault(keys[0].wire, []).extend(Tag.of(key, value) for key in keys)
+        self.given.append((name, value))
 
     @property
     def choices(self) -> list[list[Tag]]:
@@ -102,7 +101,7 @@ def status(
     name: str,
     state: str,
     listeners: Sequence[str] = (),
-    event_files: EventFilesView | None = None,
+    event_files: EventState | None = None,
     config: Config | None = None,
 ) -> StatusView:
     """The broker in one look; what the core does not know of its process is handed in."""
@@ -141,7 +140,7 @@ def status(
         added_latency=_durations_view(core.added),
         loop_lag=_durations_view(core.lag),
         events_dropped=core.events_dropped,
-        event_files=event_files,
+        event_files=msgspec.convert(event_files, EventFilesView, from_attributes=True) if event_files else None,
         config=config_view(config) if config is not None else {},
     )
 
@@ -262,7 +261,7 @@ def service_routes(core: Core) -> dict[str, int]:
 
 def waiting(core: Core) -> WaitingView:
     """Requests that wait for a route."""
-    room = core.engine.waiting
+    room = core.engine.pending
     return WaitingView(room.size, room.bytes_n, room.waited_n)
 
 

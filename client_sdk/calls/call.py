@@ -231,7 +231,7 @@ class Calls:
             return await manager.wait_connected(min(call.wait_s, left_s))
         except DeadlineExceeded:
             if left_s <= call.wait_s:
-                text = f"{call.model} had {call.timeout_s:g} s, and no connection in them"
+                text = f"{call.model} timed out after {call.timeout_s:g} s without a connection"
                 raise TooLate(text) from None
             raise manager.loss() from None
 
@@ -287,7 +287,7 @@ def wait_s_of(wait_for_reconnect: bool | float | None, default_s: float) -> floa
     if wait_for_reconnect is True:
         return DEFAULT_WAIT_S
     if not 0 <= wait_for_reconnect < math.inf:
-        raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: True, False, or seconds; every wait has an end")
+        raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: True, False, or seconds; it must be finite")
     return float(wait_for_reconnect)
 
 
@@ -298,4 +298,4 @@ def passed_on() -> bytes:
 
 
 def _too_late(call: Call) -> DeadlineExceeded:
-    return DeadlineExceeded(f"{call.model} had {call.timeout_s:g} s, which are over")
+    return DeadlineExceeded(f"{call.model} timed out after {call.timeout_s:g} s")

@@ -28,7 +28,7 @@ from client_sdk.io.dial import AnyPipe
 from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher
 from client_sdk.io.dispatch import Responder as Responder
 from client_sdk.io.failures import CHECKED_BYTES, check_size
-from client_sdk.io.stream_pump import StreamPump, close_items, is_cancelled
+from client_sdk.io.stream_pump import CancelTask, StreamPump, close_items, expire_opening, is_cancelled, no_credit_yet
 from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
 from client_sdk.payload import Payload, as_parts
 from client_sdk.protocol.machine import Machine
@@ -213,7 +213,7 @@ class Connection:
                 self.flush_soon()
                 raise
         except _Late:
-            raise DeadlineExceeded(f"request_response had {timeout_s:g} s, which are over") from None
+            raise DeadlineExceeded(f"request_response timed out after {timeout_s:g} s") from None
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
         """Returns when the request is about to be written."""
@@ -265,7 +265,7 @@ class Connection:
         task.add_done_callback(self._pumps.discard)
         self._opening[task] = inflow
         task.add_done_callback(self._opened)
-        inflow.attach(_no_credit_yet, _Cancel(task))  # until the first item is there
+        inflow.attach(no_credit_yet, CancelTask(task))  # until the first item is there
 
     # for stream pumps
 
@@ -397,7 +397,7 @@ class Connection:
 
     def _fail(self, error: Exception) -> None:
         """A mistake of ours ends the connection like any other loss, and whoever waits on it."""
-        _log.error("the connection is given up, this is a mistake in the SDK", exc_info=error)
+        _log.error("the connection is closed because of a bug in the SDK", exc_info=error)
         self._machine.end(Failure(LOST, f"internal: {type(error).__name__}"), 0)
         self._settle()
 
@@ -477,7 +477,7 @@ class Connection:
     ) -> None:
         late: asyncio.TimerHandle | None = None
         if inflow.deadline_at:
-            late = self._loop.call_at(inflow.deadline_at, _give_up, inflow, asyncio.current_task())
+            late = self._loop.call_at(inflow.deadline_at, expire_opening, inflow, asyncio.current_task())
         try:
             first = await anext(items)
             data, more = as_parts(first, "the first item of a channel")
@@ -520,7 +520,7 @@ class Connection:
             deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
             await self._wait_for_turn(deadline, needs_lease)
         except _Late:
-            raise DeadlineExceeded(f"{what} had {timeout_s:g} s, which are over") from None
+            raise DeadlineExceeded(f"{what} timed out after {timeout_s:g} s") from None
 
     async def _wait_for_turn(self, deadline: float, needs_lease: bool = True) -> None:
         """Until there is room. Raises NotConnected, Rejected without a lease, and _Late after the deadline."""
@@ -538,7 +538,7 @@ class Connection:
         if self.reason is not None:
             raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
         if needs_lease and self._is_leased and not self._machine.may_ask(self._loop.time()):
-            raise error_of(REJECTED, "no-lease: the other side has not granted (more) requests now")
+            raise error_of(REJECTED, "no-lease: the other side grants no (more) requests now")
 
     async def wait_until_writable(self) -> None:
         """For handlers' items and answers: until there is room, or nothing to write to any more."""
@@ -584,24 +584,3 @@ def _with_settings(setup: frames.Setup, settings: Settings) -> frames.Setup:
         wants_resume,
         setup.token or (uuid.uuid4().bytes if wants_resume else b""),
     )
-
-
-class _Cancel:
-    """Cancels a task, and answers nothing."""
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task: Final = task
-
-    def __call__(self) -> None:
-        self._task.cancel()
-
-
-def _give_up(inflow: Inflow, opening: asyncio.Task[Any] | None) -> None:
-    """The deadline of a channel came before its first item."""
-    inflow.ended(DeadlineExceeded(inflow.late_text))
-    if opening is not None:
-        opening.cancel()
-
-
-def _no_credit_yet(n: int) -> None:
-    """The REQUEST_CHANNEL will carry the credit."""

@@ -34,7 +34,7 @@ class Target:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
-            raise ValueError(f"{url!r}: begins with none of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
+            raise ValueError(f"{url!r}: the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
         self.url: Final = url
         self.scheme: Final = parts.scheme
         self.path: Final = parts.netloc + parts.path
@@ -46,7 +46,7 @@ class Target:
         is_websocket = self.scheme in ("ws", "wss")
         self.port: Final = port or (WS_PORT if is_websocket else TCP_PORT)
         if not (self.path if self.scheme == "unix" else self.host):
-            raise ValueError(f"{url!r}: names no {'path' if self.scheme == 'unix' else 'host'}")
+            raise ValueError(f"{url!r}: has no {'path' if self.scheme == 'unix' else 'host'}")
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss

@@ -115,7 +115,7 @@ class Dispatcher:
             word, _ = split_word(error.message)
             if word not in self._told:
                 self._told.add(word)
-                _log.warning("%s: %s (told once for each connection)", what, error)
+                _log.warning("%s: %s (logged once per connection)", what, error)
         except ApplicationError as error:
             _log.warning("%s: %s", what, error)
         except (Exception, asyncio.CancelledError) as error:

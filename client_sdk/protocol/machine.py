@@ -40,35 +40,6 @@ ACKNOWLEDGE_S: Final = 0.25  # at least, between two KEEPALIVEs that only ask wh
 class Machine:
     """One connection."""
 
-    __slots__ = (
-        "_asked_at",
-        "_begun",
-        "_begun_bytes",
-        "_cursor",
-        "_deadlines",
-        "_streams",
-        "_give_up_at",
-        "_granting",
-        "_heard_at",
-        "_keepalive_s",
-        "_lease",
-        "_lifetime_s",
-        "_output",
-        "_quiet_until",
-        "_send_at",
-        "_serves",
-        "_session",
-        "_settings",
-        "_token",
-        "changes",
-        "failure",
-        "handlers_n",
-        "is_accepted",
-        "is_over",
-        "is_resuming",
-        "is_suspended",
-    )
-
     def __init__(self, setup: frames.Setup, is_framed: bool, settings: Settings, serves: bool, now: float) -> None:
         """Begins with this SETUP. `serves`: requests of the other side are told, not refused."""
         self._settings: Final = settings
@@ -159,7 +130,7 @@ class Machine:
             self.end(Failure(LOST, f"bad-frame: the other side sent {cursor.fault}"), CONNECTION_ERROR)
         elif self._output.ready_bytes > self._settings.max_unsent_bytes:
             waiting = self._output.ready_bytes
-            self.end(Failure(LOST, f"slow-peer: {waiting} bytes wait for the other side, which does not read"), 0)
+            self.end(Failure(LOST, f"slow-peer: the other side does not read, {waiting} bytes are unsent"), 0)
 
     def next_deadline(self) -> float:
         """When to tick; in the past when it is due, far away when there is nothing to wait for."""
@@ -195,7 +166,7 @@ class Machine:
             if now >= self._quiet_until + LATE_S and self._quiet_until <= self._heard_at + self._lifetime_s:
                 self._quiet_until = now + PARDON_S  # once: what is read next counts
             else:
-                text = f"keepalive-timeout: nothing was heard for {self._lifetime_s:g} s"
+                text = f"keepalive-timeout: nothing was received for {self._lifetime_s:g} s"
                 self.lost_wire(Failure(LOST, text), now)
                 return
         granting = self._granting
@@ -615,5 +586,5 @@ def _text(frame: FrameCursor) -> str:
 def _broken(frame: FrameCursor, kind: int) -> Failure:
     name = frames.KIND_NAMES[frame.kind]
     size_bytes = frame.end - frame.start
-    text = f"stream {frame.stream_id}: the other side sent a {name} of {size_bytes} bytes, too few for what it says"
+    text = f"stream {frame.stream_id}: the other side sent a {name} of {size_bytes} bytes, which is too short"
     return Failure(kind, f"bad-frame: {text}", 0)

@@ -84,7 +84,7 @@ class Brokers:
         The first one is drawn, so that not all clients of a broker go to the same; of the present scheme before others.
         """
         if not self._learned:
-            raise NotConnected("the broker has named no other one", word="connect-failed")
+            raise NotConnected("the broker has named no other broker", word="connect-failed")
         # One may have the URL of the present one: processes of one machine share it, or those behind a balancer.
         scheme = self._reached.scheme if self._reached is not None else ""
         alike = [target for target in self._learned if target.scheme == scheme]
@@ -178,11 +178,11 @@ class Brokers:
             async with asyncio.timeout(self._timeout_s):
                 addresses = await self._look_up(target.host, target.port)
         except TimeoutError:
-            text = f"{target.url}: nobody knew an address of it within {self._timeout_s} s"
+            text = f"{target.url}: the host name was not resolved within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
             raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
-        failure: ClientError = NotConnected(f"{target.url}: the name has no address", word="connect-failed")
+        failure: ClientError = NotConnected(f"{target.url}: the host name has no address", word="connect-failed")
         for address in addresses[:MAX_ADDRESSES]:
             try:
                 return await self._open_at(target, address, settings)

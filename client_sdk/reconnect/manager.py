@@ -122,7 +122,7 @@ class ConnectionManager:
                     change = await self.states.next()
         except TimeoutError:
             names = " or ".join(sorted(wanted))
-            raise DeadlineExceeded(f"not {names} within {timeout_s:g} s, but {change.state}") from None
+            raise DeadlineExceeded(f"the client was not {names} within {timeout_s:g} s, it is {change.state}") from None
         return change
 
     def loss(self) -> NotConnected:

@@ -74,7 +74,7 @@ class ClientRSocket(Requests):
         if self._mime_type != COMPOSITE_MIME:
             return self._entries + entry_bytes(self._mime_type, metadata)
         if entries(metadata) is None:
-            text = "the payload's metadata is no composite metadata; what it is, say with as_rsocket(mime_type=...)"
+            text = "the payload's metadata is not composite metadata; name its type with as_rsocket(mime_type=...)"
             raise BadRequest(text, word="bad-metadata")
         return self._entries + metadata
 

@@ -165,7 +165,7 @@ class RSocketClient(Requests):
         if self._setup.wants_lease:
             self._connected()
             if self._queue_n and self._waiting_n >= self._queue_n:
-                raise asyncio.QueueFull(f"{self._waiting_n} requests wait for a lease already")
+                raise asyncio.QueueFull(f"{self._waiting_n} requests already wait for a lease")
             self._waiting_n += 1
             try:
                 async with self._first:

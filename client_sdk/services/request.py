@@ -49,7 +49,7 @@ class Request:
         if self._entries is None:
             found = read_entries(self.metadata or b"")
             if found is None:
-                raise Refused("bad-metadata", "the metadata of the request is no composite metadata", INVALID)
+                raise Refused("bad-metadata", "the metadata of the request is not composite metadata", INVALID)
             self._entries = found
         return self._entries
 

@@ -70,8 +70,8 @@ class Service:
         the first is meant. BadAddress for tags that cannot be sent; ValueError for a name that is not 1..255 bytes.
         """
         if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
-            text = f"has {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
-            raise ValueError(f"service name {name[:40]!r}: {text}")
+            text = f"has {len(name.encode())} bytes, it must have 1..{MAX_NAME_BYTES}"
+            raise ValueError(f"service name {name[:40]!r} {text}")
         route_tags(tags)
         self.name: Final = name
         self._tags: dict[str, str | None] = dict(tags or {})

@@ -13,8 +13,7 @@ from typing import Final, TypeVar, Unpack
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
-from client_sdk.errors import ClientError
-from client_sdk.options import (
+from client_sdk.calls.options import (
     CallOptions,
     ChannelOptions,
     GatherOptions,
@@ -22,6 +21,7 @@ from client_sdk.options import (
     RequestOptions,
     StreamOptions,
 )
+from client_sdk.errors import ClientError
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.sync.background import BACKGROUND

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from client_sdk import connect as connect_async
-from client_sdk.options import ConnectOptions
+from client_sdk.calls.options import ConnectOptions
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.client import Client
 from client_sdk.sync.lifecycle import ClientLifecycle

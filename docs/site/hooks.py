@@ -62,8 +62,8 @@ def reference() -> Iterator[tuple[str, str, list[str]]]:
         functions_first = sorted(names, key=lambda name: inspect.isclass(getattr(client_sdk, name.split(".")[-1])))
         yield page, "client_sdk", functions_first
     for home in own:
-        things = vars(importlib.import_module(home))
-        full = [f"{home_of(things[name], home)}.{name}" for name in public_names(home)]
+        module = importlib.import_module(home)
+        full = [f"{home_of(getattr(module, name), home)}.{name}" for name in public_names(home)]
         yield home.split(".")[-1], home, full
 
 

@@ -14,7 +14,8 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
-from admin_api.app import ENDPOINTS, EVENTS, make_app, start_admin
+from admin_api.app import make_app, start_admin
+from admin_api.endpoints import ENDPOINTS, EVENTS
 from admin_api.errors import PROBLEMS
 from broker import VERSION
 from broker.config.options import SERVICE_KEYS, Config
@@ -23,6 +24,7 @@ from broker.config.sections.process import BrokerOptions, ServerOptions
 from broker.edge.event_pipe import PipeState
 from broker.routing.policies import Policy
 from broker.views import queries
+from broker.views.schemas import STATES
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.conftest import missing
@@ -141,7 +143,7 @@ async def test_status(client: TestClient[Any, Any]) -> None:
         "lookups": {"hits": 1, "misses": 3, "remembered": 3, "unknown_methods": 0},
         "waiting": {"requests": 0, "bytes": 0, "waited": 0},
         "drains": 0,
-        "route_states": dict.fromkeys(queries.STATES, 0),
+        "route_states": dict.fromkeys(STATES, 0),
         "protection": {
             "ejected": 0,
             "relieved": 0,
@@ -385,7 +387,7 @@ async def test_the_page_has_the_state_and_links_that_work(client: TestClient[Any
 
 async def test_the_page_says_which_routes_are_kept_away_from(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
     async with client.get("/") as answer:
-        assert "<td>none of them</td>" in await answer.text()
+        assert "<tr><th>excluded</th><td>none</td></tr>" in await answer.text()
     admin.core.drains.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
     admin.core.congested(admin.world.wires[1].peer)
     async with client.get("/") as answer:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from admin_api.app import CHANGES, make_app
+from admin_api.app import make_app
 from admin_api.bodies import MAX_BODY_BYTES
-from admin_api.changes import is_local
+from admin_api.changes import CHANGES, is_local
 from admin_api.errors import PROBLEMS
 from broker.config.options import Config
 from broker.config.sections.process import AdminOptions, ServerOptions

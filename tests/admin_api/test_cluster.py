@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner
 
 from admin_api.app import make_app
-from admin_api.ctl import ctl
+from admin_api.ctl.commands import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
@@ -73,7 +73,7 @@ async def say(net: Net, name: str, *arguments: str) -> list[str]:
 def came(net: Net, name: str, *trace: str, times: int = 1) -> None:
     """Requests came by way of these brokers."""
     world = net.worlds[name]
-    hops = world.core.engine.hops
+    hops = world.core.engine.annotations
     section = hops.read(Annotations(0, None, trace[0], list(trace)).encode())
     for _ in range(times):
         section.path.requests += 1
@@ -187,7 +187,7 @@ async def test_links_are_listed_with_their_state_and_dials_that_fail(net: Net) -
             f"{to_b1.id} b1 {to_b1.name} accepted up 3.0 s 2.5 ms yes 0 0 0",
             f"{to_b3.id} b3 tcp b3:7000 dialled up 3.0 s - yes 0 0 0",
         ],
-        ["dialled in vain attempts next in error", "tcp://b9:7000 4 0.2 s connection refused"],
+        ["failed dials attempts next in error", "tcp://b9:7000 4 0.2 s connection refused"],
     )
     assert len(json.loads("".join(await say(net, "b2", "links", "--json")))["dials"]) == 1
 
@@ -492,7 +492,7 @@ async def test_redirects_are_changes_and_guarded_as_these_are(net: Net) -> None:
 
 async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
     world = net.worlds["b3"]
-    cluster, hops = world.core.cluster, world.core.engine.hops
+    cluster, hops = world.core.cluster, world.core.engine.annotations
     came(net, "b3", "b1", "b2", times=3)
     came(net, "b3", "b2", times=2)
     came(net, "b3", *(f"x{number}" for number in range(20)))

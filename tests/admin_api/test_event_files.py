@@ -9,8 +9,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api import event_files
-from admin_api.app import EVENTS, make_app
-from admin_api.backends.workers import make_workers_app
+from admin_api.app import make_app, make_workers_app
+from admin_api.endpoints import EVENTS
 from admin_api.event_files import CHUNK_BYTES, MAX_SENDS
 from broker.config.options import Config
 from broker.config.sections.events import EventOptions

@@ -60,7 +60,7 @@ def modules() -> list[str]:
         "admin_api/shared.py",
         "broker/limited_log.py",
     ]
-    paths += [f"client_sdk/{name}.py" for name in ("connect", "metadata", "spans", "tracing")]
+    paths += [f"client_sdk/{name}.py" for name in ("connecting", "metadata", "spans", "tracing")]
     for room in ("calls", "reconnect", "services", "rsocket_py"):
         paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk" / room).glob("*.py")]
     return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
@@ -135,7 +135,7 @@ def test_the_list_says_the_defaults_as_they_are() -> None:
     "heading, rooms",
     [
         ("Bounds of what-if", ["what_if"]),
-        ("Bounds of who reads event files", ["event_files", "data_source", "time_travel"]),
+        ("Bounds of readers of event files", ["event_files", "data_source", "history", "time_travel"]),
     ],
 )
 def test_every_bound_of_a_room_of_spark_sink_has_a_row_with_its_number(heading: str, rooms: list[str]) -> None:

@@ -310,7 +310,7 @@ class FarHistory(History):
         self.wait(6.0)
         for name, world in self.net.worlds.items():
             assert world.left_over() == [], name
-            assert world.core.engine.waiting.size == 0
+            assert world.core.engine.pending.size == 0
             assert world.core.engine.timers.take_due(1e12) is None
             kept = [
                 (wire.peer.name, wire.peer.waiting_bytes) for wire in world.wires.values() if wire.peer.waiting_bytes

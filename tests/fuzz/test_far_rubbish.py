@@ -290,7 +290,7 @@ class Stage:
         self.net.advance(7.0)
         for name, world in self.net.worlds.items():
             assert world.left_over() == [], name
-            assert world.core.engine.waiting.size == 0
+            assert world.core.engine.pending.size == 0
             assert world.core.engine.timers.take_due(1e12) is None
             assert [peer.name for peer in world.core.peers() if peer.link is None] == []
             assert sum(wire.peer.waiting_bytes for wire in world.wires.values()) == 0

@@ -71,7 +71,7 @@ class Twin:
         """Nothing is remembered of any request, and ids are looked up."""
         if not self.forgets:
             return
-        hops = self.broker.hops
+        hops = self.broker.annotations
         hops.near = hops.latest = None
         hops.latest_entry = b""
         self.broker.core.query._decided.clear()
@@ -131,7 +131,7 @@ class Twin:
 
     def state(self) -> object:
         """Everything that anybody could see or count."""
-        core, hops = self.broker.core, self.broker.hops
+        core, hops = self.broker.core, self.broker.annotations
         return (
             [(path.ingress, path.way, path.hops_n, path.requests, path.last_at) for path in hops.paths.values()],
             (hops.hop_counts, hops.loops_refused, hops.refused, hops.retried_n, hops.stripped_n, core.engine.ignored),
@@ -141,7 +141,7 @@ class Twin:
                 for one in core.table.routes()
             ],
             [(one.load.ejected_until, one.load.ewma_us, one.load.lease is None) for one in core.table.routes()],
-            (core.engine.waiting.size, core.frames_in, core.closed_by_reason),
+            (core.engine.pending.size, core.frames_in, core.closed_by_reason),
         )
 
     def _of(self, peer: Peer) -> object:
@@ -195,7 +195,7 @@ class Story:
         """One thing, and what comes of it."""
         self.both("tidy")
         self.both("forget")
-        near_n = self.twins[0].broker.hops.near_n if self.twins[0].broker.hops.near is not None else -1
+        near_n = self.twins[0].broker.annotations.near_n if self.twins[0].broker.annotations.near is not None else -1
         roll = self.rng.random()
         if roll < 0.55:
             self._ask_over_link()
@@ -207,7 +207,7 @@ class Story:
             self._go_on()
         else:
             self._trouble()
-        self.joined_at_once_n += near_n >= 0 and self.twins[0].broker.hops.near_n > near_n
+        self.joined_at_once_n += near_n >= 0 and self.twins[0].broker.annotations.near_n > near_n
         told = [twin.told() for twin in self.twins]
         assert told[0] == told[1]
         for place, frames, _ in told[0]:
@@ -402,7 +402,7 @@ class Story:
         elif what == "rename":
             name = rng.choice(["b2", "b2", "b2", "b1", "b7"])
             for twin in self.twins:
-                twin.broker.hops.rename(name)
+                twin.broker.annotations.rename(name)
         elif what == "redirect":
             redirects = rng.choice([{}, {"orders": "stock"}, {"stock": "orders"}])
             for twin in self.twins:

@@ -15,7 +15,7 @@ from broker.events import (
 from spark_sink import schema, tables
 from spark_sink.columns import Column, markdown_table
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "spark" / "events.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("columns", [*schema.COLUMNS.values(), *tables.COLUMNS.values()])

@@ -12,7 +12,7 @@ BEAT: Final = b"\n"
 BEAT_S: Final = 1.0
 
 
-class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+class StartReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """That line."""
 
     name: str = ""  # in traces; empty: it cannot start
@@ -23,9 +23,9 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self) + b"\n"
 
     @staticmethod
-    def decode(line: bytes) -> Report | None:
+    def decode(line: bytes) -> StartReport | None:
         """None when it is none: the worker ended before it said anything."""
         try:
-            return msgspec.json.decode(line, type=Report)
+            return msgspec.json.decode(line, type=StartReport)
         except msgspec.MsgspecError:
             return None

@@ -31,7 +31,7 @@ ID_NAME: Final = "worker {}"  # in uuid5
 
 
 @dataclass(frozen=True)
-class Handed:
+class Assignment:
     """What one worker is told, over its standard input: nobody else can read that, as they could a command line."""
 
     number: int  # from 1
@@ -46,15 +46,15 @@ class Handed:
         return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
     @staticmethod
-    def read(read: Callable[[int], bytes]) -> Handed | None:
+    def read(read: Callable[[int], bytes]) -> Assignment | None:
         """From the pipe; None when it ends before, because the supervisor has. `read`: as of a buffered file."""
         length = read(LENGTH_BYTES)
         data = read(int.from_bytes(length, "big")) if len(length) == LENGTH_BYTES else b""
         if not data or len(data) < int.from_bytes(length, "big"):
             return None
-        handed = pickle.load(io.BytesIO(data))
-        assert isinstance(handed, Handed)
-        return handed
+        assignment = pickle.load(io.BytesIO(data))
+        assert isinstance(assignment, Assignment)
+        return assignment
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class Plan:
     broker_id: str  # of all of them together; each has one of its own that comes from it
     secret: str  # for workers, where no secret is configured
 
-    def handed(self, number: int) -> Handed:
+    def assignment(self, number: int) -> Assignment:
         """What worker `number` is told."""
         config = self.config
         limits = config.limits
         per_principal = limits.max_connections_per_principal
-        return Handed(
+        return Assignment(
             number,
             replace(
                 config,

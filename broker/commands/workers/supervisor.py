@@ -6,7 +6,7 @@
        └─ worker 3 ── a broker ─┘
 
 Decides the order of starting and stopping. All workers are ready before anybody is told where to connect. A worker that
-ends is started again (`keeper`), the others go on meanwhile.
+ends is started again (`worker_process`), the others go on meanwhile.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from admin_api.backends.admin import WorkerState
-from broker.commands.workers.plan import Plan
+from broker.commands.workers.plan import Assignment, Plan
 from broker.commands.workers.ports import Ports
-from broker.commands.workers.worker_process import COMMAND, READY, Keeper
+from broker.commands.workers.worker_process import COMMAND, READY, WorkerProcess
 from broker.config.options import Config
+from broker.views.schemas import WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text
 
@@ -35,13 +35,22 @@ STOP_EXTRA_S: Final = 20.0  # beyond server.stop_grace_s: last bytes and event f
 SECRET_BYTES: Final = 32
 ORDERLY: Final = (0, -signal.SIGTERM, -signal.SIGINT)  # ends of a worker; by a signal: it was just being started
 
+MakeWorker = Callable[[Assignment, Sequence[str], Callable[[int], None]], WorkerProcess]
+
 _log: Final = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All workers of one machine. Has the face of `admin_api.backends.admin.Workers`."""
+    """All workers of one machine. Is `admin_api.backends.processes.Supervisor`."""
 
-    def __init__(self, config: Config, workers_n: int, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self,
+        config: Config,
+        workers_n: int,
+        command: Sequence[str] = COMMAND,
+        stop_extra_s: float = STOP_EXTRA_S,
+        make_worker: MakeWorker = WorkerProcess,
+    ) -> None:
         self.config = config
         self.listeners: list[str] = []  # URLs, with the ports that the system gave
         self.broker_id = config.broker.id or id_text(os.urandom(16))
@@ -50,10 +59,12 @@ class Supervisor:
         self.on_return: Callable[[int], None] | None = None  # see `Workers`; None: nobody wants to know
         self._workers_n = workers_n
         self._command = command
+        self._stop_extra_s = stop_extra_s
+        self._make_worker = make_worker
         self._ports = Ports()
         self._folder = ""  # of the Unix sockets; empty until `start`
         self._plan: Plan | None = None  # None until `start`
-        self._keepers: list[Keeper] = []
+        self._processes: list[WorkerProcess] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._stop_wishes = 0
         self._wish = asyncio.Event()
@@ -61,15 +72,15 @@ class Supervisor:
     @property
     def is_ready(self) -> bool:
         """At least one worker takes requests."""
-        return any(keeper.state == READY for keeper in self._keepers)
+        return any(worker.state == READY for worker in self._processes)
 
     def now_ms(self) -> int:
         """Epoch."""
         return time.time_ns() // 1_000_000
 
-    def states(self) -> list[WorkerState]:
+    def states(self) -> list[WorkerView]:
         """By number."""
-        return [keeper.view() for keeper in self._keepers]
+        return [worker.view() for worker in self._processes]
 
     def admin_path(self, number: int) -> str:
         """The Unix socket at which a worker answers."""
@@ -85,14 +96,15 @@ class Supervisor:
         config = replace(self.config, server=replace(server, listen=listens))
         plan = Plan(config, self._workers_n, self._folder, self.broker_id, secrets.token_hex(SECRET_BYTES))
         self._plan = plan
-        self._keepers = [
-            Keeper(plan.handed(number), self._command, self._returned) for number in range(1, self._workers_n + 1)
+        self._processes = [
+            self._make_worker(plan.assignment(number), self._command, self._returned)
+            for number in range(1, self._workers_n + 1)
         ]
-        self._tasks = [asyncio.create_task(keeper.keep()) for keeper in self._keepers]
+        self._tasks = [asyncio.create_task(worker.run()) for worker in self._processes]
         for task in self._tasks:
             task.add_done_callback(_say_failed)
-        for keeper in self._keepers:
-            error = await keeper.first
+        for worker in self._processes:
+            error = await worker.first
             if error:
                 raise BrokerError("cannot-listen", error)
 
@@ -110,19 +122,19 @@ class Supervisor:
         """Stops all; returns when none is left. False: one of them did not end in order."""
         if not self._stop_wishes:
             self._stop_workers()
-        longest_s = self.config.server.stop_grace_s + STOP_EXTRA_S
+        longest_s = self.config.server.stop_grace_s + self._stop_extra_s
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=longest_s)
-            for keeper, task in zip(self._keepers, self._tasks, strict=True):
+            for worker, task in zip(self._processes, self._tasks, strict=True):
                 if task in late:
-                    _log.error("worker %d: has not ended after %g s and is killed", keeper.number, longest_s)
-                    keeper.kill()
+                    _log.error("worker %d: has not ended after %g s and is killed", worker.number, longest_s)
+                    worker.kill()
             await asyncio.wait(self._tasks)
         self._ports.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
         is_failed = any(task.exception() for task in self._tasks)
-        return not is_failed and all(keeper.status in ORDERLY for keeper in self._keepers)
+        return not is_failed and all(worker.status in ORDERLY for worker in self._processes)
 
     def _returned(self, number: int) -> None:
         if self.on_return is not None:
@@ -130,8 +142,8 @@ class Supervisor:
 
     def _stop_workers(self) -> None:
         self.is_stopping = True
-        for keeper in self._keepers:
-            keeper.stop()
+        for worker in self._processes:
+            worker.stop()
 
 
 def _say_failed(task: asyncio.Task[None]) -> None:

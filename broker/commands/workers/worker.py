@@ -15,12 +15,11 @@ from typing import Final
 
 from aiohttp import web
 
-from admin_api.app import make_app
-from admin_api.backends.workers import start_unix
+from admin_api.app import make_app, start_unix
 from broker.commands.garbage import Collector
 from broker.commands.process import heed_signals, prepare, run, stop_at_eof
-from broker.commands.workers.messages import BEAT, BEAT_S, Report
-from broker.commands.workers.plan import Handed
+from broker.commands.workers.messages import BEAT, BEAT_S, StartReport
+from broker.commands.workers.plan import Assignment
 from broker.log import setup as setup_log
 from broker.server import Server
 from rsocket_wire.errors import BrokerError
@@ -30,44 +29,44 @@ EXIT_CANNOT_START: Final = 1
 
 def main() -> int:
     """To its end; the exit status."""
-    handed = Handed.read(sys.stdin.buffer.read)
-    if handed is None:
+    assignment = Assignment.read(sys.stdin.buffer.read)
+    if assignment is None:
         return EXIT_CANNOT_START
-    log = handed.config.log
+    log = assignment.config.log
     setup_log(log.level, log.format)
-    return run(_serve(handed))
+    return run(_serve(assignment))
 
 
-async def _serve(handed: Handed) -> int:
+async def _serve(assignment: Assignment) -> int:
     prepare()
-    server = Server(handed.config, handed.link_path, handed.mates)
+    server = Server(assignment.config, assignment.link_path, assignment.mates)
     loop = asyncio.get_running_loop()
     heed_signals(server.wish_stop)
     stop_at_eof(server.wish_stop)
     admin: web.AppRunner | None = None
     try:
         await server.start()
-        if handed.admin_path:
-            admin = await start_unix(make_app(server), handed.admin_path)
+        if assignment.admin_path:
+            admin = await start_unix(make_app(server), assignment.admin_path)
     except BrokerError as error:
-        _say(Report(error=error.text))
+        _say(StartReport(error=error.text))
         if server.is_ready:
             await server.stop()
         return EXIT_CANNOT_START
     with Collector(loop):
-        _say(Report(name=server.core.cluster.name))
+        _say(StartReport(name=server.core.cluster.name))
         _beat(loop)
         await server.wait_for_wish()
         await server.stop()
     if admin is not None:
         await admin.cleanup()
-        _remove(handed.admin_path)
+        _remove(assignment.admin_path)
     with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(handed.link_path))  # the last one does it when the supervisor was killed
+        os.rmdir(os.path.dirname(assignment.link_path))  # the last one does it when the supervisor was killed
     return 0
 
 
-def _say(report: Report) -> None:
+def _say(report: StartReport) -> None:
     with contextlib.suppress(BrokenPipeError):  # then standard input says it, too
         os.write(sys.stdout.fileno(), report.encode())
 

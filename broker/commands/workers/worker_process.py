@@ -17,36 +17,49 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from admin_api.backends.admin import WorkerState
-from broker.commands.workers.messages import BEAT_S, Report
-from broker.commands.workers.plan import Handed
+from broker.commands.workers.messages import BEAT_S, StartReport
+from broker.commands.workers.plan import Assignment
+from broker.views.schemas import WorkerView
 
 STARTING: Final = "starting"
 READY: Final = "ready"
 WAITING: Final = "waiting"  # to be started again
 STOPPING: Final = "stopping"
 ENDED: Final = "ended"
-START_S: Final = 60.0  # to become ready; a cold Python with all imports on a busy machine needs ten
-HUNG_BEATS_N: Final = 10  # so many that do not come are a worker that hangs; other brokers have given it up after 3 s
 READ_BYTES: Final = 4096  # of beats, at one time
 LIVED_S: Final = 5.0  # it was not the start that failed
-FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
 COMMAND: Final = (sys.executable, "-m", "broker.commands.workers")
 
 _log: Final = logging.getLogger(__name__)
 
 
-class Keeper:
+class Timing(NamedTuple):
+    """How long a worker is waited for."""
+
+    start_s: float = 60.0  # to become ready; a cold Python with all imports on a busy machine needs ten
+    beat_s: float = BEAT_S
+    hung_beats_n: int = 10  # so many that do not come are a worker that hangs; other brokers have given it up after 3 s
+    first_pause_s: float = 0.1  # before a worker is started again that did not live for LIVED_S
+
+
+TIMING: Final = Timing()
+
+
+class WorkerProcess:
     """One worker, whatever process it is."""
 
     def __init__(
-        self, handed: Handed, command: Sequence[str] = COMMAND, on_return: Callable[[int], None] | None = None
+        self,
+        assignment: Assignment,
+        command: Sequence[str] = COMMAND,
+        on_return: Callable[[int], None] | None = None,
+        timing: Timing = TIMING,
     ) -> None:
         """`on_return`: called with its number when it is ready again; None: nobody wants to know."""
-        self.number: Final = handed.number
+        self.number: Final = assignment.number
         self.state = STARTING
         self.name = ""  # in traces; empty before it is ready for the first time
         self.pid = 0  # 0: it does not run
@@ -56,17 +69,18 @@ class Keeper:
         self.first: Final[asyncio.Future[str]] = (
             asyncio.get_running_loop().create_future()
         )  # empty: ready; else why not
-        self._handed: Final = handed.encode()
+        self._assignment: Final = assignment.encode()
         self._command: Final = command
+        self._timing: Final = timing
         self._on_return: Final = on_return
         self._process: asyncio.subprocess.Process | None = None  # None: it does not run
         self._stop: Final = asyncio.Event()
 
-    def view(self) -> WorkerState:
+    def view(self) -> WorkerView:
         """For operators."""
-        return WorkerState(self.number, self.name, self.pid, self.state, self.restarts, self.started_at_ms)
+        return WorkerView(self.number, self.name, self.pid, self.state, self.restarts, self.started_at_ms)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Starts it, again and again, until it is to stop or did not start at all."""
         loop = asyncio.get_running_loop()
         pause_s = 0.0
@@ -79,7 +93,7 @@ class Keeper:
             if not self.first.done():
                 self.first.set_result(error or f"worker {self.number} ended with {self.status} before it was ready")
                 break
-            pause_s = next_pause_s(pause_s, loop.time() - began_at)
+            pause_s = next_pause_s(pause_s, loop.time() - began_at, self._timing.first_pause_s)
             again = f"is started again in {pause_s:g} s" if pause_s else "is started again"
             why = f": {error}" if error else ""
             _log.warning("worker %d: ended with %d%s, %s", self.number, self.status, why, again)
@@ -132,17 +146,17 @@ class Keeper:
         """Tells it what it has to know, and listens until it has nothing more to say: it has ended."""
         assert process.stdin is not None  # both are pipes
         assert process.stdout is not None
-        report: Report | None = None
+        report: StartReport | None = None
         try:
-            async with asyncio.timeout(START_S):
-                process.stdin.write(self._handed)
+            async with asyncio.timeout(self._timing.start_s):
+                process.stdin.write(self._assignment)
                 await process.stdin.drain()
-                report = Report.decode(await process.stdout.readline())
+                report = StartReport.decode(await process.stdout.readline())
         except (ConnectionError, RuntimeError):
             pass  # it has ended already; RuntimeError: uvloop has closed its pipe
         except TimeoutError:
             self._signal(signal.SIGKILL)
-            return f"it was not ready within {START_S:g} s"
+            return f"it was not ready within {self._timing.start_s:g} s"
         if report is None or report.error:
             return report.error if report is not None else ""
         self.name = report.name
@@ -165,16 +179,16 @@ class Keeper:
     async def _watch(self, output: asyncio.StreamReader) -> str:
         """Kills it when it hangs, and says so; empty when it has nothing more to say."""
         missed_n = 0  # beats of our own without one of the worker: while this process is stopped, none is missed
-        while missed_n < HUNG_BEATS_N:
+        while missed_n < self._timing.hung_beats_n:
             try:
-                async with asyncio.timeout(BEAT_S):
+                async with asyncio.timeout(self._timing.beat_s):
                     if not await output.read(READ_BYTES):
                         return ""
                 missed_n = 0
             except TimeoutError:
                 missed_n += 1
         self._signal(signal.SIGKILL)
-        return f"it hung for {HUNG_BEATS_N * BEAT_S:g} s"
+        return f"it hung for {self._timing.hung_beats_n * self._timing.beat_s:g} s"
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -182,8 +196,8 @@ class Keeper:
                 self._process.send_signal(number)
 
 
-def next_pause_s(before_s: float, lived_s: float) -> float:
+def next_pause_s(before_s: float, lived_s: float, first_s: float) -> float:
     """How long to wait before the next start. `before_s`: the pause before this one; `lived_s`: how long it lived."""
     if lived_s >= LIVED_S:
         return 0.0
-    return min(before_s * 2, LAST_PAUSE_S) if before_s else FIRST_PAUSE_S
+    return min(before_s * 2, LAST_PAUSE_S) if before_s else first_s

@@ -11,211 +11,210 @@ MAX_ROUTE_TAGS: Final = MAX_TAGS - 3  # a ROUTE_ADD has ServiceName, RouteId and
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """How much one peer, and all of them, may ask for. At a limit the peer or request is refused and told so."""
+    """Limits per connection and in all. At a limit the connection or request is refused, with the reason."""
 
     setup_timeout_s: float = option(
         CORE.setup_timeout_s,
-        "A connection that has not sent its SETUP by then is closed: a socket that says nothing costs memory.",
+        "Time for a new connection to send its SETUP, after which it is closed: an idle socket costs memory.",
         "5.0",
         "seconds",
         within=(0.1, 60),
     )
     max_connections: int = option(
         CORE.max_connections,
-        "Connections at one time, over all listeners; one more is closed at once. Each needs a file descriptor "
-        "(ulimit -n), of which the broker takes as many as it may.",
+        "Connections at the same time, over all listeners; the next one is closed at once. Each needs a file "
+        "descriptor (ulimit -n); the broker raises its limit as far as it may.",
         "100000",
         "connections",
         within=(1, 1_000_000),
     )
     max_connections_per_address: int = option(
         CORE.max_connections_per_address,
-        "The same from one IP address, of IPv6 from one /64; Unix sockets have none. Half of max_connections, so that "
-        "one host cannot take all places; it is also what a proxy, behind which all clients have its address, may "
-        "bring. 0: no bound.",
+        "Connections from one IP address (of IPv6: from one /64). Unix sockets have none. Half of "
+        "max_connections, so that one host cannot take all places; all clients behind a proxy share its address. "
+        "0: no limit.",
         "100",
         "connections",
         within=(0, 1_000_000),
     )
     max_connections_per_principal: int = option(
         CORE.max_connections_per_principal,
-        "The same of one principal: the subject of the client's certificate where tls.client_ca is set, the user at "
-        "the other end of a Unix socket; other connections have none. 0: no bound.",
+        "Connections of one principal: the subject of the client's certificate where tls.client_ca is set, or the "
+        "user at the other end of a Unix socket; other connections have none. 0: no limit.",
         "100",
         "connections",
         within=(0, 1_000_000),
     )
     max_lifetime_s: float = option(
         CORE.max_lifetime_s,
-        "Silence after which a connection counts as lost even if its SETUP promised to be silent for longer, but not "
-        "before two of its keepalive intervals: a host that is gone says so to nobody, and its routes get requests.",
+        "Silence after which a connection counts as lost, even if its SETUP announced a longer max lifetime, but "
+        "never less than two of its keepalive intervals. A host that crashed closes nothing, and its routes would "
+        "still get requests.",
         "60.0",
         "seconds",
         within=(1, 86_400),
     )
     max_keepalives_per_s: int = option(
         CORE.max_keepalives_per_s,
-        "KEEPALIVEs that one connection may have answered in a second, ten times as many at once; one more closes it "
-        "with over-limit. Clients send one in some seconds. 0: no bound.",
+        "KEEPALIVEs with the RESPOND flag per second and connection, with bursts of ten times as many; beyond it "
+        "the connection is closed with over-limit. Clients send one every few seconds. 0: no limit.",
         "100",
         "frames per second",
         within=(0, 1_000_000),
     )
     max_route_setups_per_s: int = option(
         CORE.max_route_setups_per_s,
-        "ROUTE_SETUPs that one connection may send in a second, ten times as many at once; one more closes it with "
-        "over-limit. Each changes the routing table, and all addresses are looked up anew. 0: no bound.",
+        "ROUTE_SETUPs per second and connection, with bursts of ten times as many; beyond it the connection is "
+        "closed with over-limit. Each changes the routing table and invalidates all cached lookups. 0: no limit.",
         "1",
         "frames per second",
         within=(0, 1_000_000),
     )
     min_fragment_bytes: int = option(
         CORE.min_fragment_bytes,
-        "A fragment that others follow and that is shorter, its length of three bytes included, is small. 64 is the "
-        "least that rsocket-java can be set to. 0: none is small.",
+        "Size below which a fragment that is not the last counts as small, including its three bytes of length. "
+        "64 is the smallest size that rsocket-java can be set to. 0: none is small.",
         "256",
         "bytes",
         within=(0, 65_536),
     )
     max_small_fragments_per_s: int = option(
         CORE.max_small_fragments_per_s,
-        "Small fragments that one connection may send in a second, ten times as many at once; one more closes it with "
-        "over-limit: each costs as much as a large one. 0: no bound.",
+        "Small fragments per second and connection, with bursts of ten times as many; beyond it the connection is "
+        "closed with over-limit. Each costs as much as a large one. 0: no limit.",
         "100",
         "frames per second",
         within=(0, 1_000_000),
     )
     max_frame_bytes: int = option(
         CORE.max_frame_bytes,
-        "Longest frame that a peer may send; a longer one closes its connection. The default is the longest that "
-        "RSocket can say.",
+        "Longest frame that a peer may send; a longer one closes its connection. The default is RSocket's maximum.",
         "1048576",
         "bytes",
         within=(64, 16_777_215),
     )
     max_metadata_bytes: int = option(
         CORE.max_metadata_bytes,
-        "How much of fragmented requests' metadata one connection may have gathered until it is whole. Half of it "
-        "where an ADDRESS has come: such a request goes on then, and so does one of which the maps of its ADDRESS have "
-        "come; any other is refused. What comes later is passed on, not gathered.",
+        "Metadata of fragmented requests that one connection may have in reassembly. Beyond it, or beyond half of "
+        "it once an ADDRESS is there, a request whose ADDRESS maps are complete goes on, and the rest of its "
+        "metadata is forwarded as it comes; any other is refused.",
         "65536",
         "bytes",
         within=(64, 16_777_215),
     )
     max_streams_per_connection: int = option(
         CORE.max_streams_per_connection,
-        "Requests in flight that one connection may have begun; one more is refused with over-limit.",
+        "Requests in flight that one connection may have started; the next one is refused with over-limit.",
         "1000",
         "requests",
         within=(1, 1_000_000),
     )
     max_tags_per_route: int = option(
         CORE.max_tags_per_route,
-        "Tags of one ROUTE_SETUP; one more refuses the route. Bounds what a client can put into the index.",
+        "Tags of one ROUTE_SETUP; one more refuses the route. Bounds what a client can add to the index.",
         "16",
         "tags",
         within=(1, MAX_ROUTE_TAGS),
     )
     max_waiting: int = option(
         CORE.max_waiting,
-        "Requests that may wait for a route at one time when routing.no_route is wait; one more is refused at once.",
+        "Requests that wait for a route at the same time when routing.no_route is wait; the next one is refused "
+        "at once.",
         "1000",
         "requests",
         within=(1, 1_000_000),
     )
     max_waiting_per_connection: int = option(
         CORE.max_waiting_per_connection,
-        "The same for the requests of one connection, so that one caller cannot take all places.",
+        "The same for one connection, so that one caller cannot take all places.",
         "100",
         "requests",
         within=(1, 1_000_000),
     )
     max_waiting_bytes: int = option(
         CORE.max_waiting_bytes,
-        "Bytes of the frames of requests that wait for a route, of one connection; one that would pass it is refused.",
+        "Bytes of the frames of waiting requests of one connection; a request that would exceed it is refused.",
         "1048576",
         "bytes",
         within=(1024, 1_073_741_824),
     )
     max_pending_bytes: int = option(
         CORE.max_pending_bytes,
-        "Bytes that may wait for one connection that reads more slowly than others send to it; beyond it the request "
-        "that has most of them ends with over-limit. The connection stays.",
+        "Bytes that wait for one slow connection. Beyond it, the request that holds most of them ends with "
+        "over-limit; the connection stays open.",
         "16777216",
         "bytes",
         within=(65_536, 1_073_741_824),
     )
     max_buffered_bytes: int = option(
         CORE.max_buffered_bytes,
-        "Bytes that may wait in the broker for and of all connections together: output that is not read, frames and "
-        "requests that are not whole, items and requests that are held. Beyond it the requests for which most "
-        "waits end with over-limit; what else is held is looked at once a second, and the connections that hold most "
-        "are closed.",
+        "Bytes that are buffered for and of all connections together: unread output, incomplete frames and "
+        "requests, held items and requests. Beyond it, the requests that hold most output end with over-limit; "
+        "once a second, if other buffers exceed it, the connections that hold most are closed.",
         "268435456",
         "bytes",
         within=(1_048_576, 1_099_511_627_776),
     )
     stuck_s: float = option(
         10.0,
-        "Time in which a connection that has bytes waiting must take some of them; else it is closed with slow-peer. "
-        "Callers that send it requests wait that long at most.",
+        "Time in which a connection with unread output must read some of it; else it is closed with slow-peer. "
+        "Callers that send requests to it wait at most that long.",
         "30.0",
         "seconds",
         within=(0.1, 3600),
     )
     multicast_prefetch_n: int = option(
         CORE.multicast_prefetch_n,
-        "Items that a multicast stream asks of each route ahead of the caller: a route answers while another is "
-        "waited for.",
+        "Items that a multicast stream requests from each route ahead of the caller, so that routes work in parallel.",
         "128",
         "items",
         within=(1, 65_536),
     )
     multicast_branch_bytes: int = option(
         CORE.multicast_branch_bytes,
-        "Bytes that the items of one route, fetched and not yet asked for, may take in a multicast stream; at it the "
-        "route is asked for no more. The window of each route follows the sizes seen, so that they fit; one item it "
-        "may always send. 1 MiB is a whole prefetch of 32 KiB items.",
+        "Bytes of prefetched items of one route in a multicast stream; at the limit no more items are requested "
+        "from the route. The window of each route follows the sizes of its items; one item is always allowed. 1 "
+        "MiB is a full prefetch of 32 KiB items.",
         "262144",
         "bytes",
         within=(1024, 1_073_741_824),
     )
     multicast_buffer_bytes: int = option(
         CORE.multicast_buffer_bytes,
-        "Bytes of items, fetched and not yet asked for, that the multicast streams of one connection may hold; all of "
-        "their routes share them. A stream that would hold more ends with over-limit.",
+        "Bytes of prefetched items of all multicast streams of one connection together. A stream that would "
+        "exceed it ends with over-limit.",
         "4194304",
         "bytes",
         within=(65_536, 1_073_741_824),
     )
     resume_ttl_s: float = option(
         CORE.resume_ttl_s,
-        "How long a connection whose SETUP asked for resumption may be without a socket before it counts as lost: long "
-        "enough for a client to get a network again, short enough for requests that wait for it. 0 refuses such a "
-        "SETUP.",
+        "Time for which a resumable connection may be without a socket before it counts as lost: long enough for "
+        "a client to get a network again, short enough for the requests that wait for it. 0: a SETUP that asks "
+        "for resumption is refused.",
         "120.0",
         "seconds",
         within=(0, 3600),
     )
     resume_buffer_bytes: int = option(
         CORE.resume_buffer_bytes,
-        "Frames kept for one such connection, in case they have to be sent again. Should exceed what can be on the "
-        "way; without a socket, one frame more ends the session.",
+        "Sent frames that are kept for one resumable connection, in case they must be sent again. Should exceed "
+        "what can be in transit. Without a socket, one frame more ends the session.",
         "8388608",
         "bytes",
         within=(1024, 1_073_741_824),
     )
     resume_total_bytes: int = option(
         CORE.resume_total_bytes,
-        "Frames kept for all such connections together.",
+        "Sent frames that are kept for all resumable connections together.",
         "67108864",
         "bytes",
         within=(1024, 68_719_476_736),
     )
     max_lookup_cache: int = option(
         CORE.max_lookup_cache,
-        "Addresses whose matching routes are remembered until the routing table changes. More addresses are still "
-        "answered, by one AND over the index each. 0 remembers none.",
+        "Addresses whose matching routes are cached until the routing table changes. Further addresses are looked "
+        "up in the index each time. 0: no cache.",
         "65536",
         "addresses",
         within=(0, 1_048_576),

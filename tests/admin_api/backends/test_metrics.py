@@ -8,9 +8,10 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from admin_api.backends.merge import ALIKE_STATES
 from admin_api.backends.metrics import LARGEST, WorkersMetrics, own_families
 from admin_api.metrics import OTHER, BrokerCollector, Metrics
+from broker.views.merge import MAX
+from broker.views.schemas import STATES
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.fakes import World
 
@@ -147,7 +148,7 @@ def test_what_the_supervisor_counts_stands_beside_it() -> None:
 
 def factor(family: Metric, labels: dict[str, str]) -> int:
     """Two brokers count twice as much as one, and know as much."""
-    is_alike = family.name in LARGEST or labels.get("state") in ALIKE_STATES
+    is_alike = family.name in LARGEST or STATES.get(labels.get("state", "")) is MAX
     return 1 if family.type == "gauge" and is_alike else 2
 
 

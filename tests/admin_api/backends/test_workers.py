@@ -16,12 +16,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from admin_api.app import CHANGES, ENDPOINTS, make_app
-from admin_api.backends import ask as workers_ask
-from admin_api.backends.admin import WorkerState
-from admin_api.backends.workers import MISSING, WorkersApi, make_workers_app, start_unix
+from admin_api.app import app_of, make_app, make_workers_app, start_unix
+from admin_api.backends.workers import PagePlan, plan_pages
+from admin_api.backends.workers import Workers as WorkersBackend
+from admin_api.errors import MISSING
 from broker.config.options import Config
 from broker.config.sections.process import AdminOptions, BrokerOptions
+from broker.views.schemas import Part, WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
@@ -34,7 +35,7 @@ JSON = dict[str, Any]
 
 
 class FakeSupervisor:
-    """An `admin_api.backends.admin.Workers` without processes."""
+    """An `admin_api.backends.processes.Supervisor` without processes."""
 
     def __init__(self, folder: Path) -> None:
         self.config = Config(broker=BrokerOptions(name="eu"))
@@ -47,9 +48,9 @@ class FakeSupervisor:
         self.restarts = {1: 0, 2: 1}
         self._folder = folder
 
-    def states(self) -> list[WorkerState]:
+    def states(self) -> list[WorkerView]:
         return [
-            WorkerState(number, name, 100 + number, "ready", self.restarts.get(number, 0), START_MS)
+            WorkerView(number, name, 100 + number, "ready", self.restarts.get(number, 0), START_MS)
             for number, name in self.names.items()
         ]
 
@@ -133,13 +134,34 @@ async def test_who_asks_for_another_host_is_told_nothing(workers: Workers) -> No
         assert (answer.status, (await answer.json())["code"]) == (421, "wrong-host")
 
 
-def test_every_path_of_a_broker_has_an_answer_of_all_workers(socket_folder: Path) -> None:
-    """A path that is added to the API of one broker needs a rule here."""
-    api = WorkersApi(FakeSupervisor(socket_folder))
-    for endpoint in ENDPOINTS:
-        assert callable(api.answer_of(endpoint.path))
-    kinds = {change.path.split("/")[3] for change in CHANGES}
-    assert kinds == {"routes", "drains", "redirects", "connections"}  # all that `change` knows
+@pytest.mark.parametrize(
+    "offset, limit, plans",
+    [
+        (0, 100, [(1, 0, 3), (2, 0, 5)]),
+        (0, 2, [(1, 0, 2)]),
+        (2, 2, [(1, 2, 1), (2, 0, 1)]),
+        (3, 100, [(2, 0, 5)]),
+        (7, 1, [(2, 4, 1)]),
+        (8, 1, []),
+    ],
+)
+def test_a_page_is_cut_over_the_items_of_all_workers(
+    offset: int, limit: int, plans: list[tuple[int, int, int]]
+) -> None:
+    assert plan_pages({1: 3, 2: 5, 3: 0}, Part(offset, limit)) == [PagePlan(*plan) for plan in plans]
+
+
+def test_pages_of_any_size_put_together_are_the_whole() -> None:
+    totals = {1: 4, 2: 0, 3: 7, 4: 1}
+    whole = [(worker, at) for worker, total in totals.items() for at in range(total)]
+    for limit in range(1, 14):
+        found = [
+            (plan.at, at)
+            for offset in range(0, 12, limit)
+            for plan in plan_pages(totals, Part(offset, limit))
+            for at in range(plan.offset, plan.offset + plan.limit)
+        ]
+        assert found == whole, limit
 
 
 async def test_routes_are_shown_once_and_by_the_worker_that_has_them(workers: Workers) -> None:
@@ -329,6 +351,8 @@ async def test_a_worker_that_does_not_answer_is_missing_and_the_answer_says_so(w
     for path in ("services", "connections", "connections/closed", "traffic", "drains", "brokers", "links", "status"):
         await workers.get(f"/api/v1/{path}", missing="3")
     await workers.get("/readyz", missing="3")
+    async with workers.client.get("/api/v1/services/nobody") as answer:  # the third may have it
+        assert (answer.status, answer.headers[MISSING]) == (404, "3")
     assert await workers.problem("DELETE", "/api/v1/connections/7003") == (503, "not-ready")
     async with workers.client.get("/metrics") as answer:
         assert 'broker_worker_up{worker="3"} 0.0' in await answer.text()
@@ -353,11 +377,7 @@ async def test_what_is_asked_wrongly_is_refused_as_by_one_broker(workers: Worker
     assert await workers.problem("POST", "/api/v1/status") == (405, "method-not-allowed")
 
 
-async def test_a_worker_that_hangs_makes_operators_wait_once(
-    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers_ask, "ANSWER_S", 0.5)
-    monkeypatch.setattr(workers_ask, "SILENT_S", 0.001)
+async def test_a_worker_that_hangs_makes_operators_wait_once(workers: Workers) -> None:
     asked: list[str] = []
 
     async def hang(request: web.Request) -> web.Response:
@@ -370,8 +390,11 @@ async def test_a_worker_that_hangs_makes_operators_wait_once(
     workers.supervisor.names[3] = "w3"
     runner = await start_unix(app, workers.supervisor.admin_path(3))
     began_at = asyncio.get_running_loop().time()
-    for _ in range(3):
-        await workers.get("/api/v1/routes", missing="3")
+    backend = WorkersBackend(workers.supervisor, answer_s=0.5, silent_s=0.001)
+    async with TestClient(TestServer(app_of(backend))) as client:
+        for _ in range(3):
+            async with client.get("/api/v1/routes") as answer:
+                assert (answer.status, answer.headers[MISSING]) == (200, "3")
     assert asyncio.get_running_loop().time() - began_at < 3 * 0.5
     await runner.cleanup()
     assert asked[0] == "/api/v1/brokers"

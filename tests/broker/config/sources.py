@@ -12,7 +12,7 @@ from tests.pem import CERTIFICATE, ENCRYPTED_KEY, KEY, OTHER_KEY
 SCHEMES = "tcp, tls, ws, wss or unix"
 A_CHOOSER = (
     '"round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma", "zone_first" or "sticky", '
-    'the last two with or without another behind a colon ("sticky:random")'
+    'the last two alone or with another after a colon ("sticky:random")'
 )
 LISTS_ALL = "; rsocket-broker check --options lists all"
 SERVICES = """\

@@ -65,8 +65,8 @@ def test_roots_that_are_none_are_told(folder: Path, section: str, key: str, name
 
 def test_two_listeners_cannot_have_one_address(folder: Path) -> None:
     assert mistakes_of(folder, '[server]\nlisten = [\n"tcp://a:1",\n"ws://a:1/x",\n"unix:///x", "unix:///x"]\n') == [
-        'broker.toml:4: server.listen: "ws://a:1/x" wants the address of "tcp://a:1"',
-        'broker.toml:5: server.listen: "unix:///x" wants the address of "unix:///x"',
+        'broker.toml:4: server.listen: "ws://a:1/x" has the same address as "tcp://a:1"',
+        'broker.toml:5: server.listen: "unix:///x" has the same address as "unix:///x"',
     ]
 
 
@@ -81,7 +81,7 @@ def test_two_listeners_cannot_have_one_address(folder: Path) -> None:
 )
 def test_all_addresses_are_the_others_too(folder: Path, one: str, other: str) -> None:
     text = f'[server]\nlisten = [\n"{one}",\n"{other}"]\n'
-    assert mistakes_of(folder, text) == [f'broker.toml:4: server.listen: "{other}" wants the address of "{one}"']
+    assert mistakes_of(folder, text) == [f'broker.toml:4: server.listen: "{other}" has the same address as "{one}"']
 
 
 @pytest.mark.parametrize("other", ["tcp://[::]:1", "tcp://some.name:1", "tcp://127.0.0.1:2", "unix:///0.0.0.0:1"])
@@ -96,7 +96,7 @@ def test_listeners_on_free_ports_do_not_collide(folder: Path) -> None:
 
 
 def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) -> None:
-    wrong = '"tcp://127.0.0.1:7070" wants the address of admin.listen, "127.0.0.1:7070"'
+    wrong = '"tcp://127.0.0.1:7070" has the same address as admin.listen, "127.0.0.1:7070"'
     assert mistakes_of(folder, '[server]\nlisten = ["tcp://127.0.0.1:7070"]') == [
         f"broker.toml:2: server.listen: {wrong}",
     ]

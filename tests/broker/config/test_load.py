@@ -66,21 +66,21 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
 @pytest.mark.parametrize(
     "line, sentence",
     [
-        ("[sever]", "2: sever: there is no such section; did you mean server?"),
-        ("[zzz]", f"2: zzz: there is no such section{LISTS_ALL}"),
+        ("[sever]", "2: sever: unknown section; did you mean server?"),
+        ("[zzz]", f"2: zzz: unknown section{LISTS_ALL}"),
         (
             "[server]\nlisten_on = 1",
-            "3: server.listen_on: there is no such option; did you mean server.listen?",
+            "3: server.listen_on: unknown option; did you mean server.listen?",
         ),
         (
             "[server]\nchooser = 1",
-            "3: server.chooser: there is no such option; did you mean routing.chooser?",
+            "3: server.chooser: unknown option; did you mean routing.chooser?",
         ),
-        ("[server]\nqq = 1", f"3: server.qq: there is no such option{LISTS_ALL}"),
-        ("[server.tls]\nkey = 1", "2: server.tls: there is no such option; did you mean [tls]?"),
+        ("[server]\nqq = 1", f"3: server.qq: unknown option{LISTS_ALL}"),
+        ("[server.tls]\nkey = 1", "2: server.tls: unknown option; did you mean [tls]?"),
         (
             "listen = 1",
-            "2: listen: there is no such option outside a section; did you mean server.listen or admin.listen?",
+            "2: listen: unknown option outside a section; did you mean server.listen or admin.listen?",
         ),
         ("server = 1", "2: server: must be a section, not 1"),
         ("[broker]\nname = 1", "3: broker.name: must be printable text of 1 to 255 bytes, not 1"),
@@ -89,7 +89,7 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ('[broker]\nid = "7"', '3: broker.id: must be a uuid or empty, not "7"'),
         ("[server]\nlisten = 1", "3: server.listen: must be a list of one or more URLs, not 1"),
         ("[server]\nlisten = []", "3: server.listen: must be a list of one or more URLs, not []"),
-        ("[server]\nlisten = [5]", f"3: server.listen: 5 is no URL of {SCHEMES}"),
+        ("[server]\nlisten = [5]", f"3: server.listen: 5 is not a URL of {SCHEMES}"),
         (
             '[server]\nstop_grace_s = "9"',
             '3: server.stop_grace_s: must be a number from 0 to 3600, not "9"',
@@ -100,7 +100,7 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ("[tls]\nmin_version = 1.2", '3: tls.min_version: must be "1.2" or "1.3", not 1.2'),
         ('[tls]\nclient_ca = "no.pem"', '3: tls.client_ca: "no.pem" cannot be read: No such file or directory'),
         ('[tls]\nclient_ca = "."', '3: tls.client_ca: "." cannot be read: Is a directory'),
-        ('[events]\ndir = "broker.toml"', '3: events.dir: "broker.toml" is no directory'),
+        ('[events]\ndir = "broker.toml"', '3: events.dir: "broker.toml" is not a directory'),
         ("[events]\nroll_s = 0", "3: events.roll_s: must be a number from 0.1 to 3600, not 0"),
         ('[routing]\nchooser = "best"', f'3: routing.chooser: must be {A_CHOOSER}, not "best"'),
         ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1"),
@@ -121,7 +121,7 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
             '3: log.level: must be "debug", "info", "warning" or "error", not "loud"',
         ),
         ("[admin]\nlisten = 7070", '3: admin.listen: must be HOST:PORT or "off", not 7070'),
-        ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" names no port; 0 takes any free one'),
+        ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" has no port; 0 takes any free one'),
         (
             '[admin]\nlisten = "http://a:1"',
             '3: admin.listen: "http://a:1" is neither HOST:PORT nor "off"',
@@ -137,21 +137,21 @@ def test_a_wrong_option_is_told_with_its_line_and_key(folder: Path, line: str, s
 @pytest.mark.parametrize(
     "url, sentence",
     [
-        ("tpc://127.0.0.1:7000", f"is no URL of {SCHEMES}"),
-        ("127.0.0.1:7000", f"is no URL of {SCHEMES}"),
-        ("", f"is no URL of {SCHEMES}"),
-        ("tcp://a b:1", f"is no URL of {SCHEMES}"),
-        ("tcp://[::1:7000", f"is no URL of {SCHEMES}"),
-        ("tcp://127.0.0.1", "names no port; 0 takes any free one"),
-        ("tcp://:7000", "names no host; 0.0.0.0 or [::] listens on all"),
-        ("tcp://a:65536", "has a port that is no number from 0 to 65535"),
-        ("tcp://a..b:7000", "names a host that can be none"),
-        ("tcp://a:x", "has a port that is no number from 0 to 65535"),
-        ("tls://a:1/rsocket", "has a path, which tls does not know"),
+        ("tpc://127.0.0.1:7000", f"is not a URL of {SCHEMES}"),
+        ("127.0.0.1:7000", f"is not a URL of {SCHEMES}"),
+        ("", f"is not a URL of {SCHEMES}"),
+        ("tcp://a b:1", f"is not a URL of {SCHEMES}"),
+        ("tcp://[::1:7000", f"is not a URL of {SCHEMES}"),
+        ("tcp://127.0.0.1", "has no port; 0 takes any free one"),
+        ("tcp://:7000", "has no host; 0.0.0.0 or [::] listens on all addresses"),
+        ("tcp://a:65536", "has a port that is not a number from 0 to 65535"),
+        ("tcp://a..b:7000", "has an invalid host"),
+        ("tcp://a:x", "has a port that is not a number from 0 to 65535"),
+        ("tls://a:1/rsocket", "has a path, which tls does not support"),
         ("ws://a:1/x?y=1", "has more than a scheme, a host, a port and a path"),
         ("ws://me@a:1/x", "has more than a scheme, a host, a port and a path"),
-        ("unix://run/x.sock", "names no absolute path; write unix:///run/broker.sock"),
-        ("unix:///", "names no absolute path; write unix:///run/broker.sock"),
+        ("unix://run/x.sock", "has no absolute path; write unix:///run/broker.sock"),
+        ("unix:///", "has no absolute path; write unix:///run/broker.sock"),
         (f"unix:///{'x' * 107}", "has a path of 108 bytes; a unix socket can have 107"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_file_that_is_not_there_is_one_mistake(folder: Path) -> None:
 
 def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
     (folder / "b.toml").write_bytes(b"[log]\n\xff")
-    with pytest.raises(ConfigErrors, match=r"^b.toml: is no UTF-8 at byte 6$"):
+    with pytest.raises(ConfigErrors, match=r"^b.toml: is not UTF-8 at byte 6$"):
         load("b.toml", {}, {})
 
 
@@ -215,10 +215,10 @@ def test_a_text_that_toml_chokes_on_is_a_mistake_as_well(folder: Path, text: str
 @pytest.mark.parametrize(
     "variable, text, sentence",
     [
-        ("RSB_LISTEN", "x", "there is no such option; did you mean RSB_SERVER__LISTEN or RSB_ADMIN__LISTEN?"),
-        ("RSB_SERVER_LISTEN", "x", "there is no such option; did you mean RSB_SERVER__LISTEN?"),
-        ("RSB_SERVER__QQ", "x", f"there is no such option{LISTS_ALL}"),
-        ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is no URL of {SCHEMES}'),
+        ("RSB_LISTEN", "x", "unknown option; did you mean RSB_SERVER__LISTEN or RSB_ADMIN__LISTEN?"),
+        ("RSB_SERVER_LISTEN", "x", "unknown option; did you mean RSB_SERVER__LISTEN?"),
+        ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
+        ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}'),
         ("RSB_SERVER__STOP_GRACE_S", "1e3", 'must be a number from 0 to 3600, not "1e3"'),
         ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", 'must be a whole number from 1 to 125, not "many"'),
         ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", "must be a whole number from 1 to 125, not 0"),
@@ -233,10 +233,10 @@ def test_a_wrong_variable_is_told_with_its_name(folder: Path, variable: str, tex
 @pytest.mark.parametrize(
     "flags, sentence",
     [
-        ({"server.listen": ("tpc://b:2",)}, f'--listen: "tpc://b:2" is no URL of {SCHEMES}'),
-        ({"admin.listen": "on"}, '--admin: "on" names no port; 0 takes any free one'),
+        ({"server.listen": ("tpc://b:2",)}, f'--listen: "tpc://b:2" is not a URL of {SCHEMES}'),
+        ({"admin.listen": "on"}, '--admin: "on" has no port; 0 takes any free one'),
         ({"broker.name": ""}, 'broker.name: must be printable text of 1 to 255 bytes, not ""'),
-        ({"server.lisen": ""}, "server.lisen: there is no such option; did you mean server.listen?"),
+        ({"server.lisen": ""}, "server.lisen: unknown option; did you mean server.listen?"),
     ],
 )
 def test_a_wrong_flag_is_told_with_its_name(folder: Path, flags: dict[str, object], sentence: str) -> None:
@@ -248,10 +248,10 @@ def test_origins_and_names_are_read_as_browsers_say_them(folder: Path) -> None:
     server = of_file(folder, text).server
     assert (server.origins, server.names) == (("https://shop.example", "null"), ("broker.shop.example",))
     assert mistakes_of(folder, '[server]\norigins = ["shop.example", 3]\nnames = ["a:1", 4]\n') == [
-        'broker.toml:2: server.origins: "shop.example" is no origin like "https://shop.example:8443"',
-        "broker.toml:2: server.origins: 3 is no origin",
-        'broker.toml:3: server.names: "a:1" is no name of a host',
-        "broker.toml:3: server.names: 4 is no name of a host",
+        'broker.toml:2: server.origins: "shop.example" is not an origin like "https://shop.example:8443"',
+        "broker.toml:2: server.origins: 3 is not an origin",
+        'broker.toml:3: server.names: "a:1" is not a host name',
+        "broker.toml:3: server.names: 4 is not a host name",
     ]
 
 
@@ -281,17 +281,17 @@ def test_all_mistakes_of_all_sources_come_together_in_order(folder: Path) -> Non
     environ = {"RSB_ROUTING__CHOOSER": "best"}
     flags = {"admin.listen": "here", "log.format": "json"}
     assert mistakes_of(folder, EVERYTHING_WRONG, environ, flags) == [
-        f"broker.toml:1: title: there is no such option outside a section{LISTS_ALL}",
+        f"broker.toml:1: title: unknown option outside a section{LISTS_ALL}",
         'broker.toml:2: server.stop_grace_s: must be a number from 0 to 3600, not "10"',
-        f'broker.toml:5: server.listen: "tpc://127.0.0.1:7000" is no URL of {SCHEMES}',
-        'broker.toml:6: server.listen: "ws://:7001" names no host; 0.0.0.0 or [::] listens on all',
-        "broker.toml:9: limits.max_conections: there is no such option; did you mean limits.max_connections?",
+        f'broker.toml:5: server.listen: "tpc://127.0.0.1:7000" is not a URL of {SCHEMES}',
+        'broker.toml:6: server.listen: "ws://:7001" has no host; 0.0.0.0 or [::] listens on all addresses',
+        "broker.toml:9: limits.max_conections: unknown option; did you mean limits.max_connections?",
         "broker.toml:10: limits.max_frame_bytes: must be a whole number from 64 to 16777215, not 1",
         'broker.toml:13: log.level: must be "debug", "info", "warning" or "error", not "[tls]\\nkey = \\"x\\""',
         'broker.toml:16: log.format: must be "text" or "json", not "xml"',
         'broker.toml:18: events.dir: must be the path of a directory or empty, not {"roll_s": 3}',
         f'environment: RSB_ROUTING__CHOOSER: must be {A_CHOOSER}, not "best"',
-        'command line: --admin: "here" names no port; 0 takes any free one',
+        'command line: --admin: "here" has no port; 0 takes any free one',
     ]
 
 

@@ -22,14 +22,14 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
     [
         (
             "[service.orders]\n\nchoser = 1",
-            "4: service.orders.choser: there is no such option of a service; did you mean chooser?",
+            "4: service.orders.choser: unknown option of a service; did you mean chooser?",
         ),
         (
             "[service.orders]\nmax_tags_per_route = 1",
-            "3: service.orders.max_tags_per_route: there is no such option of a service; limits.max_tags_per_route is "
+            "3: service.orders.max_tags_per_route: unknown option of a service; limits.max_tags_per_route is "
             "one of all",
         ),
-        ("[service.orders]\nqq = 1", f"3: service.orders.qq: there is no such option of a service{LISTS_ALL}"),
+        ("[service.orders]\nqq = 1", f"3: service.orders.qq: unknown option of a service{LISTS_ALL}"),
         (
             '[service.a]\nchooser = "random"\n[service."b.c \\"d\\""]\nchooser = "best"',
             f'5: service."b.c \\"d\\"".chooser: must be {A_CHOOSER}, not "best"',
@@ -53,7 +53,7 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
             '[service."a\\tb"]',
             '2: service."a\\tb": the name of a service must be printable text of 1 to 255 bytes',
         ),
-        ("[services.orders]", "2: services: there is no such section; did you mean service?"),
+        ("[services.orders]", "2: services: unknown section; did you mean service?"),
     ],
 )
 def test_a_mistake_about_a_service_is_told_with_its_line_and_key(folder: Path, text: str, sentence: str) -> None:

@@ -28,16 +28,16 @@ def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: 
     lines = "".join(f'  "{url}",\n' for url in [*urls, *safe])
     text = f'[tls]\ncertificate = "certificate"\nkey = "key"\n[server]\nlisten = [\n{lines}]\n'
     (folder / "key").chmod(0o600)
-    why = "is reached by other machines and not encrypted; tls and wss are"
+    why = "is reachable from other machines and not encrypted; use tls or wss"
     assert warnings_of(folder, text) == [
         f'broker.toml:{line}: server.listen: "{url}" {why}' for line, url in enumerate(urls, 6)
     ]
 
 
 def test_an_admin_listener_that_other_machines_reach_is_warned_of(folder: Path) -> None:
-    why = '"0.0.0.0:1" is reached by other machines, and asks nobody who they are'
+    why = '"0.0.0.0:1" is reachable from other machines without authentication'
     assert warnings_of(folder, '[admin]\nlisten = "0.0.0.0:1"\n') == [f"broker.toml:2: admin.listen: {why}"]
-    more = '; with admin.changes = "all" they may drain, redirect and close connections'
+    more = '; with admin.changes = "all" everybody may drain, redirect and close connections'
     environ = {"RSB_ADMIN__LISTEN": "0.0.0.0:1", "RSB_ADMIN__CHANGES": "all"}
     assert warnings_of(folder, "", environ) == [f"environment: RSB_ADMIN__LISTEN: {why}{more}"]
     assert warnings_of(folder, '[admin]\nlisten = "localhost:1"\nchanges = "all"\n') == []
@@ -52,8 +52,8 @@ def test_keys_and_secrets_that_all_may_read_are_warned_of(folder: Path, mode: in
         (folder / name).chmod(mode)
     text = '[tls]\ncertificate = "certificate"\nkey = "key"\n[cluster]\nsecret_file = "secret"\n'
     told = [
-        'broker.toml:3: tls.key: every user of this machine may read "key"; chmod o-r takes that away',
-        "broker.toml:5: cluster.secret_file: every user of this machine may read the file; chmod o-r takes that away",
+        'broker.toml:3: tls.key: every user of this machine may read "key"; chmod o-r prevents that',
+        "broker.toml:5: cluster.secret_file: every user of this machine may read the file; chmod o-r prevents that",
     ]
     assert warnings_of(folder, text) == (told if is_told else [])
 
@@ -62,7 +62,7 @@ def test_a_secret_in_a_file_that_all_may_read_is_warned_of(folder: Path) -> None
     text = '[cluster]\nsecret = "one that is long enough"\n'
     (folder / "broker.toml").write_text(text)
     (folder / "broker.toml").chmod(0o644)
-    why = 'every user of this machine may read "broker.toml", in which it stands; chmod o-r takes that away'
+    why = 'every user of this machine may read "broker.toml", which holds it; chmod o-r prevents that'
     assert warnings_of(folder, text) == [f"broker.toml:2: cluster.secret: {why}"]
     (folder / "broker.toml").chmod(0o600)
     assert warnings_of(folder, text) == []

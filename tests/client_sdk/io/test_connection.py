@@ -341,4 +341,4 @@ async def test_a_mistake_of_ours_ends_the_connection_and_nobody_waits_for_ever(m
     with pytest.raises(ConnectionLost, match="internal"):
         await asyncio.wait_for(call, 5)
     await connection.ended.wait()
-    assert said == ["the connection is given up, this is a mistake in the SDK"]
+    assert said == ["the connection is closed because of a bug in the SDK"]

@@ -16,9 +16,9 @@ from client_sdk.io.dial import Target, dial
 from client_sdk.io.websocket import MAX_HEAD_BYTES, WebSocketTransport
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE, PING
 from tests.client_sdk.calls.test_call import Pair
+from tests.client_sdk.calls.test_failures import Stuck
 from tests.client_sdk.fake_broker import RESPONSE, FakeBroker
-from tests.client_sdk.test_failures import Stuck
-from tests.client_sdk.test_loss import echo_service
+from tests.client_sdk.reconnect.test_loss import echo_service
 from tests.rsocket_wire.rsocket.test_websocket import said
 
 # A key and a certificate for "localhost" that nothing else uses, valid until 2126.

@@ -13,8 +13,8 @@ from client_sdk.services.advertisement import Advertisement
 from client_sdk.testing import local_broker, sync_local_broker
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
+from tests.client_sdk.reconnect.test_resumption import Relay
 from tests.client_sdk.services.test_health import tags_in, tags_of
-from tests.client_sdk.test_resumption import Relay
 
 ROUTE_ID = bytes(range(16))
 MIME = "message/x.rsocket.forwarding"

@@ -21,9 +21,9 @@ from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogFormat, LogLevel, LogOptions
 from broker.events import WriterState
 from broker.server import writer_arguments
+from spark_sink.event_files.frames import FrameSplitter
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer import process as writer_module
-from spark_sink.writer.frames import FrameSplitter
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.process import (
     EXIT_GARBAGE,

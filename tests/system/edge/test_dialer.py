@@ -263,10 +263,10 @@ def test_a_certificate_that_is_none_is_told_with_its_file(tmp_path: Path) -> Non
         ("ws://127.0.0.1:1/x", "connection refused"),
         ("unix:///run/nobody/is/here.sock", "no such file or directory"),
         ("dns+tcp://a:1", "dns+tcp://a:1 has to be looked up, which is for cluster.peers only"),
-        ("tcp://a:0", '"tcp://a:0" has port 0, at which nobody can be reached'),
+        ("tcp://a:0", '"tcp://a:0" has port 0, which cannot be dialled'),
         (
             "rubbish",
-            '"rubbish" is no URL of tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls',
+            '"rubbish" is not a URL of tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls',
         ),
     ],
 )

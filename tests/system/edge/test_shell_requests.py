@@ -18,7 +18,7 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from tests.fakes import START_MS, address, addressed, route_id
 from tests.system.support.shells import FakeLink, FakeLoop
 
-LOST_S = 0.02  # what docs/events.md promises
+LOST_S = 0.02  # what docs/spark/events.md promises
 OUTCOME = 1 + REQUEST_FIELDS.index("outcome")
 
 

@@ -45,7 +45,7 @@ async def test_requests_that_wait_for_what_is_drained_go_on_when_it_is_undrained
     caller = await Wire.caller(url_of(server))
     server.drain_route(route_id(1), 60, 60, False)
     caller.request("orders", b"a book")
-    await until(lambda: server.core.engine.waiting.size)
+    await until(lambda: server.core.engine.pending.size)
     assert server.undrain_route(route_id(1))
     assert (await service.receive()).data == b"a book"
 
@@ -84,7 +84,7 @@ async def test_requests_that_wait_go_to_where_they_are_redirected(make_server: M
     green = await Wire.service(url_of(server), "green", 2)
     caller = await Wire.caller(url_of(server))
     caller.request("orders", b"a book")
-    await until(lambda: server.core.engine.waiting.size)
+    await until(lambda: server.core.engine.pending.size)
     server.set_redirect("orders", "green")
     assert (await green.receive()).data == b"a book"
 

@@ -55,8 +55,8 @@ def test_an_address_that_this_machine_does_not_have_is_one_sentence(tmp_path: Pa
         ["rsocket-broker: tcp://203.0.113.7:7000: cannot assign requested address"],
     )
     assert said[0].endswith(
-        ' warning configuration: command line: --listen: "tcp://203.0.113.7:7000" is reached by other machines and not'
-        " encrypted; tls and wss are"
+        ' warning configuration: command line: --listen: "tcp://203.0.113.7:7000" is reachable from other machines'
+        " and not encrypted; use tls or wss"
     )
 
 
@@ -85,7 +85,7 @@ def test_check_warns_on_standard_error_and_says_ok(tmp_path: Path) -> None:
     assert checking.wait(30.0) == 0
     assert checking.lines == [f"{path}: ok"]
     assert checking.errors.splitlines() == [
-        f'warning: {path}:2: admin.listen: "0.0.0.0:7070" is reached by other machines, and asks nobody who they are'
+        f'warning: {path}:2: admin.listen: "0.0.0.0:7070" is reachable from other machines without authentication'
     ]
     checking.end()
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.workers import supervisor as module
-from broker.commands.workers.supervisor import Supervisor
-from broker.commands.workers.worker_process import ENDED, READY, Keeper
+from broker.commands.workers.supervisor import STOP_EXTRA_S, MakeWorker, Supervisor
+from broker.commands.workers.worker_process import ENDED, READY, WorkerProcess
 from broker.config.load import load
 from rsocket_wire.errors import BrokerError
 from tests.broker.commands.workers.test_worker_process import READS, SAYS_READY, WAITS
@@ -43,17 +42,19 @@ async def supervise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIte
     monkeypatch.setattr(tempfile, "tempdir", None)
     made: list[Supervisor] = []
 
-    def make(program: str, **options: object) -> Supervisor:
+    def make(
+        program: str, stop_extra_s: float = STOP_EXTRA_S, make_worker: MakeWorker = WorkerProcess, **options: object
+    ) -> Supervisor:
         variables = {f"RSB_{key.upper()}": str(value) for key, value in options.items()}
         config = load(None, variables, {"server.listen": ("tcp://127.0.0.1:0",), "admin.listen": "off"})
-        supervisor = Supervisor(config, 2, [sys.executable, "-c", program])
+        supervisor = Supervisor(config, 2, [sys.executable, "-c", program], stop_extra_s, make_worker)
         made.append(supervisor)
         return supervisor
 
     yield make
     for supervisor in made:
-        for keeper in supervisor._keepers:
-            keeper.kill()
+        for worker in supervisor._processes:
+            worker.kill()
         await soon(supervisor.stop())
 
 
@@ -82,14 +83,17 @@ async def test_nothing_is_left_when_all_have_stopped(supervise: Supervise) -> No
     assert not os.path.exists(folder)
 
 
-async def test_nothing_is_left_even_where_a_worker_was_kept_by_a_mistake_of_ours(
-    supervise: Supervise, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def fail(self: Keeper) -> str:
+class Mistaken(WorkerProcess):
+    """One that we have a mistake in."""
+
+    async def run(self) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Keeper, "_live", fail)
-    supervisor = supervise(SAYS_READY + WAITS)
+
+async def test_nothing_is_left_even_where_a_worker_was_kept_by_a_mistake_of_ours(
+    supervise: Supervise, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = supervise(SAYS_READY + WAITS, make_worker=Mistaken)
     starting = asyncio.create_task(supervisor.start())
     await until(lambda: len(caplog.records) == 2)
     starting.cancel()
@@ -126,9 +130,8 @@ async def test_the_second_wish_to_stop_is_passed_on(supervise: Supervise) -> Non
     assert await soon(stopping)
 
 
-async def test_a_worker_that_does_not_end_is_killed(supervise: Supervise, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STOP_EXTRA_S", 0.1)
-    supervisor = supervise(IGNORES + SAYS_READY + FOR_EVER, server__stop_grace_s=0)
+async def test_a_worker_that_does_not_end_is_killed(supervise: Supervise) -> None:
+    supervisor = supervise(IGNORES + SAYS_READY + FOR_EVER, stop_extra_s=0.1, server__stop_grace_s=0)
     await soon(supervisor.start())
     assert not await soon(supervisor.stop())
     assert [each.state for each in supervisor.states()] == [ENDED, ENDED]

@@ -1,0 +1,121 @@
+"""What the endpoints ask: one broker (`one`) or the workers behind a supervisor (`workers`).
+
+Each question has one answer, a view of `broker.views.schemas`, and raises AdminError if it cannot be answered.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from admin_api.bodies import Terms
+from broker.config.options import Config
+from broker.views.queries import TagFilter
+from broker.views.schemas import (
+    BrokerView,
+    ClosedConnectionView,
+    ConnectionView,
+    DrainView,
+    LinksView,
+    Listed,
+    Part,
+    PathView,
+    RedirectView,
+    RouteView,
+    ServiceDetailView,
+    ServiceView,
+    StatusView,
+    TrafficView,
+)
+from rsocket_wire.wire.tags import Tag
+
+T = TypeVar("T", covariant=True)
+
+
+class Answer(NamedTuple, Generic[T]):
+    """A value, and the numbers of the workers that it is without."""
+
+    value: T
+    missing: frozenset[int] = frozenset()
+
+
+class DrainTarget(NamedTuple):
+    """What is drained: a route, the routes with a tag, or all of the broker."""
+
+    path: str  # where the drain is in this API, as it was asked for
+    route_id: bytes | None = None
+    tag: Tag | None = None
+
+
+class Backend(Protocol):
+    """All that can be asked, and all that can be changed."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it was started with."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Was told to stop."""
+
+    async def check_ready(self) -> Answer[None]:
+        """AdminError "not-ready" unless requests of peers are taken."""
+
+    async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
+        """Text and content type, in the format that the Accept header asks for."""
+
+    async def status(self) -> Answer[StatusView]:
+        """The broker in one look."""
+
+    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[RouteView]]:
+        """Routes with these tags, of the brokers with one of these names. No names: of all."""
+
+    async def route(self, id: str) -> Answer[RouteView]:
+        """AdminError "no-such-route"."""
+
+    async def services(self, part: Part) -> Answer[Listed[ServiceView]]:
+        """Services that have a route, by name."""
+
+    async def service(self, name: str, part: Part) -> Answer[ServiceDetailView]:
+        """A service and a part of its routes. AdminError "no-such-service"."""
+
+    async def connections(self, part: Part) -> Answer[Listed[ConnectionView]]:
+        """Open connections."""
+
+    async def closed(self, part: Part) -> Answer[Listed[ClosedConnectionView]]:
+        """The last connections that ended, latest first."""
+
+    async def traffic(self, part: Part) -> Answer[Listed[TrafficView]]:
+        """Counts of ended requests."""
+
+    async def drains(self, part: Part) -> Answer[Listed[DrainView]]:
+        """What is drained, in the order in which it was."""
+
+    async def brokers(self, part: Part) -> Answer[Listed[BrokerView]]:
+        """Brokers of the cluster, this one first."""
+
+    async def links(self, part: Part) -> Answer[LinksView]:
+        """Connections to other brokers, and all dials that fail."""
+
+    async def paths(self, part: Part) -> Answer[Listed[PathView]]:
+        """Paths that requests took to get here."""
+
+    async def redirects(self, part: Part) -> Answer[Listed[RedirectView]]:
+        """Services whose requests go to another one, by name."""
+
+    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[DrainView]:
+        """Begins a drain. AdminError "over-limit"."""
+
+    async def undrain(self, target: DrainTarget) -> Answer[DrainView]:
+        """Ends a drain; the view is of the moment before. AdminError "no-such-drain"."""
+
+    async def redirect(self, service: str, to: str) -> Answer[RedirectView]:
+        """Redirects a service. AdminError "bad-redirect", "over-limit"."""
+
+    async def unredirect(self, service: str) -> Answer[RedirectView]:
+        """Ends a redirect; the view is of the moment before. AdminError "no-such-redirect"."""
+
+    async def close_connection(self, number: int) -> Answer[ClosedConnectionView]:
+        """Closes a connection. AdminError "no-such-connection"."""
+
+    async def close(self) -> None:
+        """Asks nothing more; called once, when the API ends."""

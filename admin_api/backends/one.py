@@ -1,0 +1,190 @@
+"""The answers of one broker, in whose process the API runs.
+
+Nothing here waits (only the metrics, which may be long, let the loop turn in between), so what is read cannot change
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import astuple
+
+from admin_api.backends.backend import Answer, DrainTarget
+from admin_api.backends.processes import BrokerProcess, state_of
+from admin_api.bodies import Terms
+from admin_api.errors import AdminError, shown
+from admin_api.metrics import Metrics
+from broker.config.options import Config
+from broker.core import Core
+from broker.views import cluster_queries, queries
+from broker.views.queries import TagFilter
+from broker.views.schemas import (
+    BrokerView,
+    ClosedConnectionView,
+    ConnectionView,
+    DrainView,
+    LinksView,
+    Listed,
+    Moment,
+    Part,
+    PathView,
+    RedirectView,
+    RouteView,
+    ServiceDetailView,
+    ServiceView,
+    StatusView,
+    TrafficView,
+)
+from rsocket_wire.errors import BrokerError
+
+REASONS: Final = {
+    "starting": "starting: not everything is listened on yet",
+    "draining": "draining: an operator took the broker out of service",
+    "stopping": "stopping: no new requests are taken, those in flight may end",
+}
+
+
+class OneBroker:
+    """A Backend: see there."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process: Final = process
+        self._metrics: Final = Metrics(process)
+
+    @property
+    def config(self) -> Config:
+        return self._process.config
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._process.is_stopping
+
+    @property
+    def _core(self) -> Core:
+        return self._process.core
+
+    def _now(self) -> Moment:
+        return self._process.moment()
+
+    async def check_ready(self) -> Answer[None]:
+        state = state_of(self._process)
+        if state != "ready":
+            raise AdminError("not-ready", f"the broker is {state}", [REASONS[state]])
+        return Answer(None)
+
+    async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
+        return Answer(await self._metrics.render(accept))
+
+    async def status(self) -> Answer[StatusView]:
+        process = self._process
+        status = queries.status(
+            process.core,
+            process.moment(),
+            name=process.config.broker.name,
+            state=state_of(process),
+            listeners=process.listeners,
+            event_files=process.event_state(),
+            config=process.config,
+        )
+        return Answer(status)
+
+    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[RouteView]]:
+        return Answer(queries.routes(self._core, self._now(), wanted, part, brokers))
+
+    async def route(self, id: str) -> Answer[RouteView]:
+        found = queries.route(self._core, self._now(), id)
+        if found is None:
+            raise AdminError("no-such-route", f"no route has the id {shown(id)}")
+        return Answer(found)
+
+    async def services(self, part: Part) -> Answer[Listed[ServiceView]]:
+        return Answer(queries.services(self._core, part))
+
+    async def service(self, name: str, part: Part) -> Answer[ServiceDetailView]:
+        found = queries.service(self._core, self._now(), name, part)
+        if found is None:
+            raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
+        return Answer(found)
+
+    async def connections(self, part: Part) -> Answer[Listed[ConnectionView]]:
+        return Answer(queries.connections(self._core, self._now(), part))
+
+    async def closed(self, part: Part) -> Answer[Listed[ClosedConnectionView]]:
+        return Answer(queries.closed(self._core, part))
+
+    async def traffic(self, part: Part) -> Answer[Listed[TrafficView]]:
+        return Answer(queries.traffic(self._core, part))
+
+    async def drains(self, part: Part) -> Answer[Listed[DrainView]]:
+        return Answer(queries.drains(self._core, self._now(), part))
+
+    async def brokers(self, part: Part) -> Answer[Listed[BrokerView]]:
+        return Answer(cluster_queries.brokers(self._core, part))
+
+    async def links(self, part: Part) -> Answer[LinksView]:
+        return Answer(cluster_queries.links(self._core, self._now(), part, self._process.lookups()))
+
+    async def paths(self, part: Part) -> Answer[Listed[PathView]]:
+        return Answer(cluster_queries.paths(self._core, self._now(), part))
+
+    async def redirects(self, part: Part) -> Answer[Listed[RedirectView]]:
+        return Answer(cluster_queries.redirects(self._core, self._now(), part))
+
+    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[DrainView]:
+        process = self._process
+        try:
+            if target.route_id is not None:
+                process.drain_route(target.route_id, *astuple(terms))
+            elif target.tag is not None:
+                process.drain_tag(target.tag, *astuple(terms))
+            else:
+                process.drain_broker(*astuple(terms))
+        except BrokerError as error:
+            raise AdminError(error.word, error.text) from None
+        drain = self._find_drain(target)
+        assert drain is not None  # it has just begun, and nothing else has happened since
+        return Answer(drain)
+
+    async def undrain(self, target: DrainTarget) -> Answer[DrainView]:
+        drain = self._find_drain(target)
+        if drain is None or not self._undrain(target):
+            raise AdminError("no-such-drain", "exactly this is not drained; /api/v1/drains lists what is")
+        return Answer(drain)
+
+    async def redirect(self, service: str, to: str) -> Answer[RedirectView]:
+        try:
+            self._process.set_redirect(service, to)
+        except BrokerError as error:
+            raise AdminError(error.word, error.text) from None
+        redirect = cluster_queries.redirect(self._core, self._now(), service)
+        assert redirect is not None  # it was just set, and what was heard before is older
+        return Answer(redirect)
+
+    async def unredirect(self, service: str) -> Answer[RedirectView]:
+        redirect = cluster_queries.redirect(self._core, self._now(), service)
+        if redirect is None or not self._process.remove_redirect(service):
+            raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
+        return Answer(redirect)
+
+    async def close_connection(self, number: int) -> Answer[ClosedConnectionView]:
+        if not self._process.close_connection(number):
+            raise AdminError("no-such-connection", f"no connection has the number {number}")
+        return Answer(queries.closed(self._core, Part(limit=1)).items[0])
+
+    async def close(self) -> None:
+        pass
+
+    def _find_drain(self, target: DrainTarget) -> DrainView | None:
+        if target.route_id is not None:
+            return queries.drain_of_route(self._core, self._now(), target.route_id)
+        if target.tag is not None:
+            return queries.drain_of_tag(self._core, self._now(), target.tag)
+        return queries.drain_of_broker(self._core, self._now())
+
+    def _undrain(self, target: DrainTarget) -> bool:
+        if target.route_id is not None:
+            return self._process.undrain_route(target.route_id)
+        if target.tag is not None:
+            return self._process.undrain_tag(target.tag)
+        return self._process.undrain_broker()

@@ -1,0 +1,122 @@
+"""What the admin API needs of the process that it runs in: a broker (`broker.server.Server`), or the supervisor of
+several workers (`broker.commands.workers.supervisor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.config.options import Config
+from broker.core import Core
+from broker.views.queries import EventState
+from broker.views.schemas import DialView, EdgeView, Moment, WorkerView
+from rsocket_wire.wire.tags import Tag
+
+
+class BrokerProcess(Protocol):
+    """One broker process. All of it is read and changed on the loop's thread, and nothing of it may wait."""
+
+    @property
+    def core(self) -> Core:
+        """The broker itself."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it was started with."""
+
+    @property
+    def listeners(self) -> Sequence[str]:
+        """URLs that are listened on, with the ports that the system gave."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Listens on everything that is configured, and takes requests."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Was told to stop: takes no new requests, ends those that run."""
+
+    def moment(self) -> Moment:
+        """Now, on the core's clock and on the wall."""
+
+    def event_state(self) -> EventState | None:
+        """How the event files are; None when none are written."""
+
+    def edge(self) -> EdgeView:
+        """What strangers make the process do."""
+
+    def lookups(self) -> Sequence[DialView]:
+        """Names of other brokers for which nothing was found."""
+
+    # `grace_s`, `spread_s`: seconds; `closes`: connections are closed. BrokerError "over-limit" for too many drains.
+
+    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
+        """The route of that id gets no new requests, now or when it comes."""
+
+    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
+        """Routes with the tag get no new requests, those to come included."""
+
+    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
+        """Nobody gets new requests."""
+
+    def undrain_route(self, route_id: bytes) -> bool:
+        """In service again; False when it was not drained."""
+
+    def undrain_tag(self, tag: Tag) -> bool:
+        """In service again; False when it was not drained."""
+
+    def undrain_broker(self) -> bool:
+        """In service again; False when it was not drained."""
+
+    def set_redirect(self, service: str, to: str) -> None:
+        """Requests for a service go to another one, in the whole cluster. BrokerError "bad-redirect", "over-limit"."""
+
+    def remove_redirect(self, service: str) -> bool:
+        """They go where they ask for again; False when they did."""
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Ends a connection; False when there is none with this number that is not ending already."""
+
+
+class Supervisor(Protocol):
+    """The supervisor of several workers."""
+
+    on_return: Callable[[int], None] | None  # is called with the number of a worker that was started again and is ready
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it was started with."""
+
+    @property
+    def listeners(self) -> Sequence[str]:
+        """URLs that the workers listen on."""
+
+    @property
+    def broker_id(self) -> str:
+        """That the ids of the workers come from."""
+
+    @property
+    def started_at_ms(self) -> int:
+        """When it was started, epoch."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Was told to stop."""
+
+    def states(self) -> Sequence[WorkerView]:
+        """All workers, by number."""
+
+    def admin_path(self, number: int, /) -> str:
+        """The Unix socket at which a worker answers."""
+
+    def now_ms(self) -> int:
+        """Epoch."""
+
+
+def state_of(process: BrokerProcess) -> str:
+    """`starting`, `ready`, `draining` (an operator drains the whole broker) or `stopping`."""
+    if process.is_stopping:
+        return "stopping"
+    if process.core.drains.is_leaving:
+        return "draining"
+    return "ready" if process.is_ready else "starting"

@@ -1,0 +1,124 @@
+"""A running broker's admin API, as commands ask it: every failure is one sentence on standard error and the end.
+
+Exit status: 1 the broker refused the question, 2 nobody answered it.
+"""
+
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable
+from http.client import HTTPException
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+
+from admin_api.ctl.terminal import clean
+
+DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
+TIMEOUT_S: Final = 10.0
+PAGE: Final = 1000  # items of one request, the most that the API gives
+PROGRAM: Final = "rsocket-broker ctl"
+EXIT_REFUSED: Final = 1
+EXIT_NO_ANSWER: Final = 2
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+# Requests go to the broker, never through a proxy of the environment, and never to another place than the one named.
+_opener: Final = urllib.request.OpenerDirector()
+for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler):
+    _opener.add_handler(_handler())
+_opener.add_handler(urllib.request.HTTPErrorProcessor())
+
+
+class Remote:
+    """A running broker's admin API. Every failure is one sentence on standard error and the end of the process."""
+
+    def __init__(self, url: str, program: str = PROGRAM) -> None:
+        """`program`: who asks, for the sentence."""
+        self._url: Final = url
+        self._program: Final = program
+
+    def get(self, path: str, needed: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        """The answer to GET, a JSON object with a field `needed`; another server on that port has none."""
+        query = urllib.parse.urlencode(list(parameters))
+        return self._ask(urllib.request.Request(f"{self._url}{path}{'?' if query else ''}{query}"), needed)
+
+    def change(self, method: str, path: str, needed: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The answer to PUT or DELETE, as above. `body`: None for none."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self._url}{path}", data, headers, method=method), needed)
+
+    def _ask(self, request: urllib.request.Request, needed: str) -> dict[str, Any]:
+        try:
+            with _opener.open(request, timeout=TIMEOUT_S) as answer:
+                body = json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            self._refused(error)
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            text = getattr(reason, "strerror", None) or reason
+            self._end(
+                f"no broker answers at {self._url} ({clean(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER
+            )
+        if not isinstance(body, dict) or needed not in body:
+            self._end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
+        return body
+
+    def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        """The whole of a list, asked for part by part; what else stands beside it is that of the last part."""
+        parameters = list(parameters)
+        items: list[Any] = []
+        while True:
+            part = self.get(path, "items", [*parameters, ("limit", str(PAGE)), ("offset", str(len(items)))])
+            items += part["items"]
+            if not part["items"] or len(items) >= part["total"]:
+                more = {
+                    name: value for name, value in part.items() if name not in ("items", "total", "offset", "limit")
+                }
+                return {"items": items, "total": len(items), **more}
+
+    def _refused(self, error: urllib.error.HTTPError) -> NoReturn:
+        try:
+            problem = json.loads(error.read())
+            text = f"{problem['code']}: {problem['detail']}"
+        except (OSError, HTTPException, ValueError, KeyError, TypeError):
+            self._end(f"what answers at {self._url} is no admin API (HTTP {error.code})", EXIT_NO_ANSWER)
+        self._end(clean(text), EXIT_REFUSED)
+
+    def _end(self, text: str, exit_status: int) -> NoReturn:
+        click.echo(f"{self._program}: {text}", err=True)
+        sys.exit(exit_status)
+
+
+class Options:
+    """Options that stand before a command; its own win over them."""
+
+    def __init__(self, admin: str | None = None, as_json: bool = False) -> None:
+        self.admin: Final = admin
+        self.as_json: Final = as_json
+
+
+def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """An admin API's URL, for click; a host and a port are one, too."""
+    if value is None:
+        return None
+    url = value if "://" in value else f"http://{value}"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}")
+    return url.rstrip("/")
+
+
+def options(command: Command) -> Command:
+    """--admin and --json, which every command has."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API gives it.")(command)
+    return click.option(
+        "--admin", metavar="URL", callback=url_of, help=f"The broker's admin API.  [default: {DEFAULT_ADMIN}]"
+    )(command)
+
+
+def remote_of(before: Options, admin: str | None, as_json: bool) -> tuple[Remote, bool]:
+    """Whom to ask, and whether to print JSON."""
+    return Remote(admin or before.admin or DEFAULT_ADMIN), as_json or before.as_json

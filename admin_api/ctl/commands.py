@@ -1,0 +1,232 @@
+"""`rsocket-broker ctl`: prints what a running broker's admin API answers; drains, redirects, closes.
+
+Decides commands, options and sentences; columns stand in `tables`.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import click
+
+from admin_api.ctl import tables
+from admin_api.ctl.client import Options, Remote, options, remote_of
+from admin_api.ctl.tables import Item, Table
+from admin_api.ctl.terminal import age, clean, print_json, print_table
+from admin_api.page import cluster_text, states_text
+
+DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
+LISTS: Final = {  # command -> table, help
+    "services": (tables.SERVICES, "List services that have a route."),
+    "drains": (tables.DRAINS, "List what is drained."),
+    "brokers": (tables.BROKERS, "List the brokers of the cluster."),
+    "paths": (tables.PATHS, "List the paths by which requests of other brokers came."),
+    "redirects": (tables.REDIRECTS, "List redirected services."),
+}
+
+
+class Output(NamedTuple):
+    """What a command prints."""
+
+    body: Item  # as the API gives it, for --json
+    show: Callable[[], None]  # prints it for people
+
+
+@click.group()
+@options
+@click.pass_context
+def ctl(context: click.Context, admin: str | None, as_json: bool) -> None:
+    """Inspect and steer a running broker."""
+    context.obj = Options(admin, as_json)
+
+
+def asking(function: Callable[..., Output]) -> Callable[..., None]:
+    """Gives a function --admin and --json and, first of all, the API to ask, and prints what it returns."""
+
+    def command(before: Options, /, admin: str | None, as_json: bool, **arguments: Any) -> None:
+        remote, as_json = remote_of(before, admin, as_json)
+        output = function(remote, **arguments)
+        if as_json:
+            print_json(output.body)
+        else:
+            output.show()
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    return options(click.pass_obj(command))
+
+
+def sentence(body: Item, text: str) -> Output:
+    """One line."""
+    return Output(body, lambda: click.echo(clean(text)))
+
+
+def list_of(remote: Remote, table: Table, parameters: Iterable[tuple[str, str]] = ()) -> Output:
+    """The whole of a list."""
+    body = remote.get_all(table.path, parameters)
+    return Output(body, lambda: show_table(table, body["items"]))
+
+
+def show_table(table: Table, items: list[Item]) -> None:
+    """Prints it."""
+    heads = tuple(column.head for column in table.columns)
+    print_table(heads, [tuple(column.cell(item) for column in table.columns) for item in items], table.empty)
+
+
+def list_command(name: str, table: Table, help: str) -> click.Command:
+    """A command that only prints a list."""
+    return click.command(name, help=help)(asking(lambda remote: list_of(remote, table)))
+
+
+for _name, (_table, _help) in LISTS.items():
+    ctl.add_command(list_command(_name, _table, _help))
+
+
+@ctl.command()
+@asking
+def status(remote: Remote) -> Output:
+    """Show the broker's status."""
+    body = remote.get("/api/v1/status", "broker_id")
+    return Output(body, lambda: print_table((), status_rows(body)))
+
+
+@ctl.command()
+@click.option("--service", multiple=True, metavar="NAME", help="Routes of this service; again for one of several.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Routes with this tag; again for more tags.")
+@click.option("--broker", multiple=True, metavar="NAME", help="Routes of this broker; again for one of several.")
+@asking
+def routes(remote: Remote, service: tuple[str, ...], tags: tuple[str, ...], broker: tuple[str, ...]) -> Output:
+    """List routes."""
+    parameters = [("service", each) for each in service] + [("broker", each) for each in broker]
+    for tag in tags:
+        name, _, value = tag.partition("=")
+        parameters.append((f"tag.{name}", value))
+    return list_of(remote, tables.ROUTES, parameters)
+
+
+@ctl.command()
+@click.option("--closed", is_flag=True, help="The last ones that ended, and why.")
+@asking
+def connections(remote: Remote, closed: bool) -> Output:
+    """List connections."""
+    return list_of(remote, tables.CLOSED if closed else tables.CONNECTIONS)
+
+
+@ctl.command()
+@asking
+def links(remote: Remote) -> Output:
+    """List connections to other brokers, and dials that fail."""
+    body = remote.get_all(tables.LINKS.path)
+
+    def show() -> None:
+        show_table(tables.LINKS, body["items"])
+        if body["dials"]:
+            show_table(tables.DIALS, body["dials"])
+
+    return Output(body, show)
+
+
+@ctl.command()
+@click.argument("what", type=DRAINABLE)
+@click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
+@click.option("--grace", type=float, metavar="S", help="Seconds for the requests of a connection whose turn it is.")
+@click.option("--spread", type=float, metavar="S", help="Seconds over which the turns of connections are spread.")
+@click.option("--keep", is_flag=True, help="Close no connections, only send them nothing new.")
+@asking
+def drain(remote: Remote, what: str, name: str | None, grace: float | None, spread: float | None, keep: bool) -> Output:
+    """Send no new requests to a route, to routes with a tag, or to any route; then close their connections."""
+    terms: dict[str, Any] = {"close": not keep}
+    if grace is not None:
+        terms["grace_s"] = grace
+    if spread is not None:
+        terms["spread_s"] = spread
+    body = remote.change("PUT", drain_path(what, name), "connections_left", terms)
+    left = f"{body['connections_left']:,} connections are closed within {body['spread_s'] + body['grace_s']:g} s"
+    return sentence(
+        body, f"{drained(body)} is drained: {body['routes']:,} routes; {left if body['close'] else 'none is closed'}"
+    )
+
+
+@ctl.command()
+@click.argument("what", type=DRAINABLE)
+@click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
+@asking
+def undrain(remote: Remote, what: str, name: str | None) -> Output:
+    """Take back a drain; connections that are closed already stay so."""
+    body = remote.change("DELETE", drain_path(what, name), "connections_left")
+    return sentence(body, f"{drained(body)} is in service again after {age(body['age_s'])}")
+
+
+@ctl.command()
+@click.argument("service")
+@click.argument("to")
+@asking
+def redirect(remote: Remote, service: str, to: str) -> Output:
+    """Send the requests for SERVICE to the service TO, in the whole cluster."""
+    body = remote.change("PUT", redirect_path(service), "to", {"to": to})
+    return sentence(body, f"requests for {body['service']} go to {body['to']}")
+
+
+@ctl.command()
+@click.argument("service")
+@asking
+def unredirect(remote: Remote, service: str) -> Output:
+    """Take back a redirect."""
+    body = remote.change("DELETE", redirect_path(service), "to")
+    return sentence(body, f"requests for {body['service']} go there again, after {age(body['age_s'])} to {body['to']}")
+
+
+@ctl.command()
+@click.argument("connection_id", type=click.IntRange(min=1))
+@asking
+def close(remote: Remote, connection_id: int) -> Output:
+    """Close a connection; `ctl connections` has the ids."""
+    body = remote.change("DELETE", f"/api/v1/connections/{connection_id}", "connection_id")
+    return sentence(body, f"connection {connection_id} ({body['peer']}) closed after {age(body['duration_s'])}")
+
+
+def status_rows(body: Item) -> list[tuple[str, ...]]:
+    """What `status` prints."""
+    files = body["event_files"]
+    requests = f"{body['streams']:,} in flight, {body['waiting']['requests']:,} wait, {body['requests']:,} ended"
+    return [
+        ("state", body["state"]),
+        ("broker", f"{body['name']} ({body['broker_id']})"),
+        ("version", f"{body['version']}, core: {body['core']}"),
+        ("listens on", " ".join(body["listeners"]) or "nothing"),
+        ("up", age(body["uptime_s"])),
+        ("connections", f"{body['connections']:,} now, {body['connections_accepted']:,} ever"),
+        ("cluster", cluster_text(body["cluster"])),
+        ("routes", f"{body['routes']:,} of {body['services']:,} services"),
+        ("excluded", states_text(body["route_states"]) or "none"),
+        ("requests", requests),
+        ("drained", f"{body['drains']:,}" if body["drains"] else "nothing"),
+        ("event files", "off" if files is None else files["error"] or f"{files['sealed']:,} records sealed"),
+    ]
+
+
+def drain_path(what: str, name: str | None) -> str:
+    """Where the drain is; click.UsageError for a name that does not fit."""
+    if what == "broker":
+        if name is not None:
+            raise click.UsageError("the broker needs no name")
+        return "/api/v1/drains/broker"
+    if not name:
+        raise click.UsageError("a route needs its id" if what == "route" else "a tag needs KEY=VALUE")
+    if what == "route":
+        return f"/api/v1/routes/{urllib.parse.quote(name, safe='')}/drain"
+    key, _, value = name.partition("=")
+    return f"/api/v1/drains/tags/{urllib.parse.quote(key, safe='')}/{urllib.parse.quote(value, safe='')}"
+
+
+def redirect_path(service: str) -> str:
+    """Where the redirect is; click.UsageError for a service without a name."""
+    if not service:
+        raise click.UsageError("a service needs a name")
+    return f"/api/v1/redirects/{urllib.parse.quote(service, safe='')}"
+
+
+def drained(body: Item) -> str:
+    """`the tag region=eu`."""
+    return f"the {body['kind']} {body['name']}".strip()

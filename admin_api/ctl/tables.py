@@ -1,0 +1,193 @@
+"""Tables of `rsocket-broker ctl`: which path of the API has which columns. A list that is added is added here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from admin_api.ctl.terminal import age
+
+Item: TypeAlias = dict[str, Any]  # as the API gives it
+
+
+class Column(NamedTuple):
+    """One column."""
+
+    head: str  # begins with >: right-aligned
+    cell: Callable[[Item], str]
+
+
+class Table(NamedTuple):
+    """One list of the API."""
+
+    path: str
+    columns: tuple[Column, ...]
+    empty: str = ""  # printed in place of a table without rows; empty: the table is
+
+
+def text(head: str, field: str, absent: str = "") -> Column:
+    """`absent`: in place of an empty text."""
+    return Column(head, lambda item: item[field] or absent)
+
+
+def count(head: str, field: str) -> Column:
+    """`12,345`; `-` for None."""
+    return Column(f">{head}", lambda item: "-" if item[field] is None else f"{item[field]:,}")
+
+
+def number(head: str, field: str) -> Column:
+    """A number that identifies something."""
+    return Column(f">{head}", lambda item: str(item[field]))
+
+
+def duration(head: str, field: str) -> Column:
+    """`3 min 20 s`."""
+    return Column(head, lambda item: age(item[field]))
+
+
+def seconds(head: str, field: str) -> Column:
+    """`1.5 s`, as it was configured."""
+    return Column(f">{head}", lambda item: f"{item[field]:g} s")
+
+
+def tags_text(route: Item) -> str:
+    """`region=eu zone=a`: without the default tags, whose values have columns of their own."""
+    own = (("io.rsocket.routing.ServiceName", route["service"]), ("io.rsocket.routing.RouteId", route["route_id"]))
+    shown = [tag for tag in route["tags"] if (tag["key"], tag["value"]) not in own]
+    return " ".join(tag["name"] if tag["value"] is None else f"{tag['name']}={tag['value']}" for tag in shown)
+
+
+def state_text(route: Item) -> str:
+    """`draining ejected(12 s)`; `ready` when the route is in no such state."""
+    shown = [f"{state}({age(route['ejected_s'])})" if state == "ejected" else state for state in route["states"]]
+    return " ".join(shown) or "ready"
+
+
+ROUTES: Final = Table(
+    "/api/v1/routes",
+    (
+        text("service", "service"),
+        text("route id", "route_id"),
+        Column("tags", tags_text),
+        Column("state", state_text),
+        text("broker", "broker"),
+        text("peer", "peer", absent="-"),
+        duration("age", "age_s"),
+        count("in flight", "in_flight"),
+        count("requests", "requests"),
+    ),
+    "no routes",
+)
+SERVICES: Final = Table(
+    "/api/v1/services",
+    (
+        text("service", "service"),
+        count("routes", "routes"),
+        count("remote", "remote"),
+        count("ejected", "ejected"),
+        count("in flight", "in_flight"),
+        count("requests", "requests"),
+        count("refused", "refused"),
+    ),
+    "no services",
+)
+CONNECTIONS: Final = Table(
+    "/api/v1/connections",
+    (
+        number("id", "connection_id"),
+        text("peer", "peer"),
+        text("state", "state"),
+        text("service", "service"),
+        duration("age", "age_s"),
+        duration("idle", "idle_s"),
+        count("begun", "streams_begun"),
+        count("served", "streams_served"),
+        count("requests", "requests"),
+    ),
+    "no connections",
+)
+CLOSED: Final = Table(
+    "/api/v1/connections/closed",
+    (
+        number("id", "connection_id"),
+        text("peer", "peer"),
+        text("service", "service"),
+        duration("lasted", "duration_s"),
+        text("reason", "reason"),
+        text("detail", "detail"),
+    ),
+    "no closed connections",
+)
+DRAINS: Final = Table(
+    "/api/v1/drains",
+    (
+        text("what", "kind"),
+        text("name", "name"),
+        duration("age", "age_s"),
+        seconds("grace", "grace_s"),
+        seconds("spread", "spread_s"),
+        count("routes", "routes"),
+        Column(">to close", lambda item: f"{item['connections_left']:,}" if item["close"] else "stay open"),
+    ),
+    "nothing is drained",
+)
+BROKERS: Final = Table(
+    "/api/v1/brokers",
+    (
+        text("broker", "name"),
+        text("state", "state"),
+        count("hops", "hops"),
+        count("cost", "cost"),
+        Column("next hop", lambda item: "this one" if item["is_self"] else item["next_hop"] or "-"),
+        count("routes", "routes"),
+        text("broker id", "broker_id"),
+        Column("urls", lambda item: " ".join(item["urls"]) or "-"),
+    ),
+)
+LINKS: Final = Table(
+    "/api/v1/links",
+    (
+        number("id", "connection_id"),
+        text("broker", "name", absent="-"),
+        text("peer", "peer"),
+        text("direction", "direction"),
+        text("state", "state"),
+        duration("since", "since_s"),
+        Column(">lag", lambda item: "-" if item["lag_us"] is None else f"{item['lag_us'] / 1000:.1f} ms"),
+        Column("agreed", lambda item: "yes" if item["is_agreed"] else "no"),
+        count("mismatches", "mismatches"),
+        count("streams", "streams"),
+        count("pending", "pending_bytes"),
+    ),
+    "no links",
+)
+DIALS: Final = Table(  # of the field `dials` there
+    "/api/v1/links",
+    (
+        text("failed dials", "url"),
+        count("attempts", "attempts"),
+        duration("next in", "next_s"),
+        text("error", "error"),
+    ),
+)
+PATHS: Final = Table(
+    "/api/v1/paths",
+    (
+        text("ingress", "ingress", absent="(other)"),
+        Column("way", lambda item: " > ".join(item["way"])),
+        Column(">hops", lambda item: str(item["hops"]) if item["way"] else "-"),
+        count("requests", "requests"),
+        Column("last seen", lambda item: f"{age(item['idle_s'])} ago"),
+    ),
+    "no request came from another broker",
+)
+REDIRECTS: Final = Table(
+    "/api/v1/redirects",
+    (
+        text("service", "service"),
+        text("to", "to"),
+        duration("age", "age_s"),
+        Column("set at", lambda item: item["broker"] or item["broker_id"]),
+    ),
+    "nothing is redirected",
+)

@@ -1,0 +1,283 @@
+"""`rsocket-broker ctl`: tables and sentences of a running broker."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from click.testing import CliRunner, Result
+
+from admin_api.app import make_app
+from admin_api.ctl import client as module
+from admin_api.ctl.client import DEFAULT_ADMIN
+from admin_api.ctl.commands import ctl
+from admin_api.ctl.tables import state_text, tags_text
+from admin_api.ctl.terminal import age, clean
+from broker import VERSION
+from broker.edge.event_pipe import PipeState
+from broker.views import queries
+from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+
+ORDERS_EU = "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    return FakeAdmin(shop_with_traffic())
+
+
+@pytest.fixture
+async def url(admin: FakeAdmin) -> AsyncIterator[str]:
+    async with TestServer(make_app(admin)) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+async def run(*arguments: str) -> Result:
+    """The command, in a thread, so that the broker of this loop can answer."""
+    return await asyncio.to_thread(CliRunner(env={"COLUMNS": "200"}).invoke, ctl, list(arguments))
+
+
+async def rows(*arguments: str) -> list[str]:
+    """Its lines below the head of the table, blanks squeezed."""
+    result = await run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [" ".join(line.split()) for line in result.stdout.splitlines()[2:] if line.strip(" ─")]
+
+
+async def test_status(url: str) -> None:
+    result = await run("status", "--admin", url)
+    assert result.exit_code == 0
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        "state ready",
+        "broker eu-1 (00000000-0000-0000-0000-0000000000b1)",
+        f"version {VERSION}, core: {queries.CORE}",
+        "listens on tcp://127.0.0.1:7000 ws://127.0.0.1:7001",
+        "up 8.0 s",
+        "connections 4 now, 4 ever",
+        "cluster broker-00000000, 1 of 1 brokers reachable, 0 of 0 links up",
+        "routes 3 of 2 services",
+        "excluded none",
+        "requests 1 in flight, 0 wait, 3 ended",
+        "drained nothing",
+        "event files off",
+    ]
+
+
+@pytest.mark.parametrize("error, shown", [("", "90 records sealed"), ("disk full", "disk full")])
+async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, url: str, error: str, shown: str) -> None:
+    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, error)
+    assert (await run("status", "--admin", url)).stdout.splitlines()[-1].split(maxsplit=2)[2].strip() == shown
+
+
+async def test_routes(url: str) -> None:
+    assert await rows("routes", "--admin", url) == [
+        f"orders {ORDERS_EU} region=eu zone=a ready broker-00000000 tcp 127.0.0.1:1 8.0 s 1 2",
+        "orders 00000000-0000-0000-0000-000000000002 region=us zone=a ready broker-00000000 tcp 127.0.0.1:1 8.0 s 0 0",
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary ready broker-00000000 tcp 127.0.0.1:1 8.0 s 0 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments, found",
+    [
+        (("--service", "orders", "--tag", "region=eu"), [1]),
+        (("--service", "orders", "--service", "billing"), [1, 2, 3]),
+        (("--tag", "zone=a", "--tag", "region=us"), [2]),
+        (("--tag", "canary"), [3]),
+    ],
+)
+async def test_routes_by_tags(url: str, arguments: tuple[str, ...], found: list[int]) -> None:
+    result = await run("routes", "--admin", url, "--json", *arguments)
+    assert [int(route["route_id"][-1]) for route in json.loads(result.stdout)["items"]] == found
+
+
+async def test_no_routes(url: str) -> None:
+    assert (await run("routes", "--admin", url, "--tag", "region=mars")).stdout == "no routes\n"
+
+
+async def test_services(url: str) -> None:
+    assert await rows("services", "--admin", url) == ["billing 1 0 0 0 1 0", "orders 2 0 0 1 2 0"]
+
+
+async def test_connections(url: str) -> None:
+    assert await rows("connections", "--admin", url) == [
+        "1 tcp 127.0.0.1:1 open orders 8.0 s 1.0 s 0 1 0",
+        "2 tcp 127.0.0.1:1 open orders 8.0 s 8.0 s 0 0 0",
+        "3 tcp 127.0.0.1:1 open billing 8.0 s 8.0 s 0 0 0",
+        "4 tcp 127.0.0.1:1 open 8.0 s 1.0 s 1 0 4",
+    ]
+
+
+async def test_closed_connections(admin: FakeAdmin, url: str) -> None:
+    assert (await run("connections", "--closed", "--admin", url)).stdout == "no closed connections\n"
+    admin.world.wires[2].lose()
+    assert await rows("connections", "--closed", "--admin", url) == [
+        "2 tcp 127.0.0.1:1 orders 8.0 s left connection reset"
+    ]
+
+
+async def test_a_list_is_asked_for_part_by_part(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 2)
+    body = json.loads((await run("routes", "--admin", url, "--json")).stdout)
+    assert (len(body["items"]), body["total"]) == (3, 3)
+
+
+async def say(*arguments: str) -> str:
+    """The one line of a change that was made."""
+    result = await run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.removesuffix("\n")
+
+
+async def test_a_tag_is_drained_listed_and_undrained(admin: FakeAdmin, url: str) -> None:
+    assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
+    said = await say("drain", "tag", "region=eu", "--grace", "1.5", "--spread", "60", "--admin", url)
+    assert said == "the tag region=eu is drained: 2 routes; 2 connections are closed within 61.5 s"
+    assert await rows("drains", "--admin", url) == ["tag region=eu 0.0 s 1.5 s 60 s 2 2"]
+    assert (await rows("routes", "--service", "billing", "--admin", url))[0].startswith(
+        "billing 00000000-0000-0000-0000-000000000003 region=eu canary draining broker-00000000 tcp"
+    )
+    admin.world.now += 3
+    assert await say("undrain", "tag", "region=eu", "--admin", url) == (
+        "the tag region=eu is in service again after 3.0 s"
+    )
+    assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
+
+
+async def test_a_route_is_drained_and_keeps_its_connection(url: str) -> None:
+    said = await say("drain", "route", f"Id{{{ORDERS_EU}}}", "--keep", "--admin", url)
+    assert said == f"the route {ORDERS_EU} is drained: 1 routes; none is closed"
+    assert await rows("drains", "--admin", url) == [f"route {ORDERS_EU} 0.0 s 10 s 30 s 1 stay open"]
+    body = json.loads(await say("undrain", "route", ORDERS_EU, "--json", "--admin", url))
+    assert (body["kind"], body["name"], body["close"]) == ("route", ORDERS_EU, False)
+
+
+async def test_the_broker_is_drained_as_configured(url: str) -> None:
+    body = json.loads(await say("drain", "broker", "--json", "--admin", url))
+    assert (body["kind"], body["grace_s"], body["spread_s"], body["close"]) == ("broker", 10.0, 30.0, True)
+    assert (await run("status", "--admin", url)).stdout.count("drained      1") == 1
+    assert await say("undrain", "broker", "--admin", url) == "the broker is in service again after 0.0 s"
+
+
+async def test_a_tag_with_a_value_of_any_text_is_drained(admin: FakeAdmin, url: str) -> None:
+    await say("drain", "tag", "path=a/b?c=d&e #%2F", "--admin", url)
+    await say("drain", "tag", "canary", "--admin", url)
+    assert [drain.name for drain in admin.core.drains.all()] == ["path=a/b?c=d&e #%2F", "canary"]
+
+
+async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
+    assert await say("close", "2", "--admin", url) == "connection 2 (tcp 127.0.0.1:1) closed after 8.0 s"
+    assert admin.world.wires[2].is_closed
+    result = await run("close", "2", "--admin", url)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "rsocket-broker ctl: no-such-connection: no connection has the number 2\n",
+    )
+    assert json.loads(await say("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (("drain", "broker", "eu"), "the broker needs no name"),
+        (("drain", "route"), "a route needs its id"),
+        (("undrain", "tag"), "a tag needs KEY=VALUE"),
+        (("drain", "service", "orders"), "'service' is not one of 'route', 'tag', 'broker'"),
+        (("close", "0"), "0 is not in the range x>=1"),
+    ],
+)
+async def test_a_change_that_is_said_wrongly_is_never_asked_for(
+    admin: FakeAdmin, url: str, arguments: tuple[str, ...], sentence: str
+) -> None:
+    result = await run(*arguments, "--admin", url)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert admin.core.drains.all() == []
+
+
+async def test_what_the_broker_refuses_to_change_is_its_sentence_and_exit_status_1(url: str) -> None:
+    result = await run("drain", "broker", "--grace", "-1", "--admin", url)
+    sentence = "bad-body: grace_s must be a number from 0 to 3600, not -1.0"
+    assert (result.exit_code, result.stderr) == (1, f"rsocket-broker ctl: {sentence}\n")
+
+
+def test_states_of_a_route_are_shown_with_how_long_it_is_still_ejected() -> None:
+    assert state_text({"states": ["draining", "ejected"], "ejected_s": 12.4}) == "draining ejected(12 s)"
+    assert state_text({"states": [], "ejected_s": 0.0}) == "ready"
+
+
+async def test_the_options_may_stand_before_the_command(url: str) -> None:
+    body = json.loads((await run("--admin", url.removeprefix("http://"), "--json", "status")).stdout)
+    assert body["name"] == "eu-1"
+
+
+async def test_what_peers_are_called_does_not_reach_the_terminal_as_control_characters(
+    admin: FakeAdmin, url: str
+) -> None:
+    admin.world.service("\x1b[31mred[bold]", 9)
+    result = await run("services", "--admin", url)
+    assert "\x1b" not in result.stdout
+    assert "\N{REPLACEMENT CHARACTER}[31mred[bold]" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["status", "routes", "services", "connections"])
+async def test_one_sentence_and_exit_status_2_when_nobody_answers(command: str) -> None:
+    with socket.socket() as probe:  # bound and not listening: nobody else can answer there
+        probe.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        result = await run(command, "--admin", nowhere)
+    assert (result.exit_code, result.stdout) == (2, "")
+    sentence = f"no broker answers at {nowhere} (connection refused); --admin says where"
+    assert result.stderr == f"rsocket-broker ctl: {sentence}\n"
+
+
+async def test_a_refusal_is_its_sentence_and_exit_status_1(url: str) -> None:
+    result = await run("routes", "--admin", url, "--tag", "=x")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "rsocket-broker ctl: bad-filter: tag.: a key is empty; it needs 1..127 bytes\n"
+
+
+@pytest.mark.parametrize(
+    "body, status", [("[]", 200), ("{}", 200), ("<html>", 200), ("gone", 404), ("{}", 500), ("", 302)]
+)
+async def test_another_server_is_told_from_a_broker(body: str, status: int) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=body, status=status, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        result = await run("status", "--admin", str(server.make_url("")))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x", "http://", "http://a?b=c"])
+async def test_what_is_no_url_is_refused_before_anything_is_asked(url: str) -> None:
+    result = await run("status", "--admin", url)
+    assert result.exit_code == 2
+    assert f"{url!r} is no URL like {DEFAULT_ADMIN}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(0, "0.0 s"), (9.94, "9.9 s"), (59.9, "59 s"), (200, "3 min 20 s"), (18_125, "5 h 2 min"), (349_200, "4 d 1 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert age(seconds) == text
+
+
+def test_clean_keeps_letters_of_all_languages() -> None:
+    assert clean("grüße 你好\t\x07\n") == "grüße 你好" + "\N{REPLACEMENT CHARACTER}" * 3
+
+
+def test_tags_are_shown_without_those_that_have_columns() -> None:
+    tags = [
+        {"key": "io.rsocket.routing.ServiceName", "name": "service", "value": "orders"},
+        {"key": "io.rsocket.routing.ServiceName", "name": "service", "value": "alias"},
+        {"key": "io.rsocket.routing.RouteId", "name": "route_id", "value": ORDERS_EU},
+    ]
+    assert tags_text({"service": "orders", "route_id": ORDERS_EU, "tags": tags}) == "service=alias"

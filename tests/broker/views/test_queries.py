@@ -1,0 +1,488 @@
+"""broker.views: what an operator sees of a core."""
+
+from dataclasses import fields
+
+import pytest
+
+from broker import VERSION
+from broker.config.options import Config
+from broker.config.sections.process import ServerOptions
+from broker.config.urls import Listen
+from broker.core import CoreSettings
+from broker.events import bucket_of
+from broker.forwarding.traffic.flows import Counts
+from broker.routing.policies import Policy
+from broker.views import queries, schemas
+from broker.views.queries import TagFilter
+from broker.views.schemas import (
+    STATES,
+    ClosedConnectionView,
+    ConnectionView,
+    DrainView,
+    Listed,
+    Moment,
+    Part,
+    ProtectionView,
+    RouteView,
+    ServiceView,
+    TagView,
+    TrafficView,
+    WaitingView,
+)
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM, Setup, encode_lease
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
+from tests.admin_api.fakes import shop, shop_with_traffic
+from tests.fakes import START_MS, World, address, composite, route_id, tags_of
+
+ORDERS_EU = "00000000-0000-0000-0000-000000000001"
+ORDERS_US = "00000000-0000-0000-0000-000000000002"
+BILLING = "00000000-0000-0000-0000-000000000003"
+
+
+def moment(world: World) -> Moment:
+    return Moment(world.now, world.at_ms)
+
+
+def ids(world: World, *wanted: tuple[str, str], part: Part = Part()) -> list[str]:  # noqa: B008 -- immutable
+    """Route ids that a filter finds."""
+    tags = TagFilter()
+    for name, value in wanted:
+        tags.add(name, value)
+    return [route.route_id for route in queries.routes(world.core, moment(world), tags, part).items]
+
+
+def test_a_route_is_shown_with_the_tags_that_requests_match_and_its_connection() -> None:
+    world = shop()
+    assert queries.route(world.core, moment(world), BILLING) == RouteView(
+        route_id=BILLING,
+        service="billing",
+        tags=[
+            TagView("io.rsocket.routing.Region", "region", "eu"),
+            TagView("canary", "canary", None),
+            TagView("io.rsocket.routing.ServiceName", "service", "billing"),
+            TagView("io.rsocket.routing.RouteId", "route_id", BILLING),
+        ],
+        broker="broker-00000000",
+        is_local=True,
+        connection_id=3,
+        peer="tcp 127.0.0.1:1",
+        joined_at_ms=START_MS,
+        age_s=7.0,
+        requests=0,
+        in_flight=0,
+        awaited=0,
+        weight=1,
+        states=[],
+        errors_in_a_row=0,
+        ejections=0,
+        ejected_s=0.0,
+        grants=None,
+    )
+
+
+@pytest.mark.parametrize("text", [ORDERS_EU, f"Id{{{ORDERS_EU}}}", "0" * 31 + "1", ORDERS_EU.upper()])
+def test_a_route_is_found_by_any_spelling_of_its_id(text: str) -> None:
+    world = shop()
+    found = queries.route(world.core, moment(world), text)
+    assert found is not None
+    assert found.route_id == ORDERS_EU
+
+
+@pytest.mark.parametrize("text", ["00000000-0000-0000-0000-0000000000ff", "orders", ""])
+def test_no_route_for_an_id_that_nobody_has_or_that_is_none(text: str) -> None:
+    world = shop()
+    assert queries.route(world.core, moment(world), text) is None
+
+
+def shown(world: World, number: int) -> RouteView:
+    """A route as operators see it."""
+    found = queries.route(world.core, moment(world), id_text(route_id(number)))
+    assert found is not None
+    return found
+
+
+def test_a_route_that_is_drained_says_so() -> None:
+    world = shop()
+    world.core.drains.drain_tag(Tag.of("region", "eu"), 10, 10, False, world.now)
+    assert [shown(world, number).states for number in (1, 2, 3)] == [["draining"], [], ["draining"]]
+    assert queries.route_states(world.core)["draining"] == 2
+
+
+def test_a_route_that_reads_too_slowly_or_calls_itself_unhealthy_says_so() -> None:
+    world = shop()
+    world.core.congested(world.wires[1].peer)
+    world.service("orders", 4, health="down", weight="7")
+    assert [shown(world, number).states for number in (1, 2, 4)] == [["congested"], [], ["unhealthy"]]
+    assert [shown(world, number).weight for number in (1, 4)] == [1, 7]
+    assert queries.route_states(world.core) == {
+        "draining": 0,
+        "full": 0,
+        "unleased": 0,
+        "ejected": 0,
+        "unhealthy": 1,
+        "congested": 1,
+    }
+
+
+def test_a_route_with_all_the_requests_that_it_may_have_is_full() -> None:
+    world = World(CoreSettings(policies={"orders": Policy(max_in_flight_per_route=1)}))
+    world.service("orders", 1)
+    caller = world.caller()
+    caller.request(REQUEST_STREAM, 1, address(service="orders"))
+    caller.request(REQUEST_RESPONSE, 3, address(service="orders"))
+    found = shown(world, 1)
+    assert (found.in_flight, found.awaited, found.states) == (2, 1, ["full"])
+    caller.request(REQUEST_RESPONSE, 5, address(service="orders"))
+    assert caller.one().text.startswith("over-limit: ")
+    refusing = ServiceView("orders", 1, 0, 2, 2, awaited=1, ejected=0, is_refusing=True, refused=1)
+    assert queries.services(world.core, Part()).items == [refusing]
+    assert queries.protection(world.core) == ProtectionView(0, 0, 0, breakers_opened=1, refused=1, panics=0)
+    world.advance(3)
+    assert not queries.services(world.core, Part()).items[0].is_refusing
+
+
+def test_a_route_that_fails_is_shown_with_its_errors_and_for_how_long_it_is_ejected() -> None:
+    world = World(CoreSettings(policy=Policy(eject_after_errors=3, eject_s=60.0)))
+    world.service("orders", 1)
+    orders, caller = world.wires[1], world.caller()
+    for number in range(3):
+        assert shown(world, 1).errors_in_a_row == number
+        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
+        orders.fail(orders.one().stream_id, 0x201, "broken")
+    world.advance(0.5)
+    found = shown(world, 1)
+    assert (found.states, found.ejections, found.ejected_s) == (["ejected"], 1, 59.5)
+    assert [each.ejected for each in queries.services(world.core, Part()).items] == [1]
+    caller.request(REQUEST_RESPONSE, 7, address(service="orders"))  # it is the only one: panic
+    assert queries.protection(world.core) == ProtectionView(1, 0, 0, 0, 0, panics=1)
+
+
+def test_a_route_that_grants_requests_is_shown_with_what_is_left() -> None:
+    world = World()
+    metadata = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
+    wire = world.connect()
+    wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, metadata, wants_lease=True).encode())
+    assert (shown(world, 1).grants, shown(world, 1).states) == (0, ["unleased"])
+    wire.send(encode_lease(60_000, 2))
+    assert (shown(world, 1).grants, shown(world, 1).states) == (2, [])
+
+
+def test_a_service_is_shown_with_the_policy_that_is_in_use() -> None:
+    world = World(CoreSettings(policies={"orders": Policy(chooser="random")}))
+    world.service("orders", 1)
+    world.service("billing", 2)
+    found = [queries.service(world.core, moment(world), name, Part()) for name in ("orders", "billing")]
+    assert [each.policy["chooser"] for each in found if each] == ["random", "round_robin"]
+
+
+def test_requests_that_wait_for_a_route_are_counted_with_their_bytes() -> None:
+    world = World(CoreSettings(no_route="wait"))
+    raw = world.caller().request(REQUEST_RESPONSE, 1, address(service="orders"))
+    assert queries.waiting(world.core) == WaitingView(requests=1, bytes=len(raw), waited=1)
+    world.service("orders", 1)
+    assert queries.waiting(world.core) == WaitingView(requests=0, bytes=0, waited=1)
+
+
+def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> None:
+    world = shop()
+    world.core.drains.drain_tag(Tag.of("region", "eu"), 5, 20, True, world.now)
+    world.core.drains.drain_route(route_id(2), 1, 2, False, world.now)
+    world.core.drains.drain_broker(3, 4, False, world.now)
+    world.advance(10)  # one has gone at once, the other's turn has just come
+    eu = DrainView("tag", "region=eu", START_MS + 7_000, 10.0, 5.0, 20.0, True, routes=0, connections_left=0)
+    us = DrainView("route", ORDERS_US, START_MS + 7_000, 10.0, 1.0, 2.0, False, routes=1, connections_left=0)
+    everything = DrainView("broker", "", START_MS + 7_000, 10.0, 3.0, 4.0, False, routes=1, connections_left=0)
+    assert queries.drains(world.core, moment(world), Part()) == Listed([eu, us, everything], 3, 0, 100)
+    assert queries.drains(world.core, moment(world), Part(1, 1)) == Listed([us], 3, 1, 1)
+    assert queries.drain_of_route(world.core, moment(world), route_id(2)) == us
+    assert queries.drain_of_tag(world.core, moment(world), Tag.of("Region", "eu")) == eu
+    assert queries.drain_of_broker(world.core, moment(world)) == everything
+    assert queries.drain_of_route(world.core, moment(world), route_id(1)) is None
+
+
+def test_no_filter_finds_all_routes() -> None:
+    assert ids(shop()) == [ORDERS_EU, ORDERS_US, BILLING]
+
+
+def test_different_tags_are_all_demanded() -> None:
+    assert ids(shop(), ("service", "orders"), ("region", "eu"), ("zone", "a")) == [ORDERS_EU]
+
+
+def test_one_tag_named_twice_is_either_value() -> None:
+    assert ids(shop(), ("service", "orders"), ("region", "eu"), ("Region", "us")) == [ORDERS_EU, ORDERS_US]
+
+
+@pytest.mark.parametrize("name", ["region", "Region", "io.rsocket.routing.Region", "io.rsocket.broker.Region"])
+def test_a_tag_is_found_by_any_spelling_of_its_key(name: str) -> None:
+    assert ids(shop(), (name, "us")) == [ORDERS_US]
+
+
+def test_a_name_means_the_text_key_of_the_same_spelling_too() -> None:
+    """A client that writes the text "region" is found beside those that write the well-known key."""
+    world = shop()
+    tags = [Tag(Key.text("region"), b"us")]
+    world.caller().push(composite((MIME_TYPE, RouteSetup(route_id(4), "orders", tags).encode())))
+    assert ids(world, ("region", "us")) == [ORDERS_US, "00000000-0000-0000-0000-000000000004"]
+
+
+def test_a_tag_without_a_value_is_found_by_an_empty_one() -> None:
+    assert ids(shop(), ("canary", "")) == [BILLING]
+
+
+def test_a_value_that_nobody_has_finds_nothing() -> None:
+    assert ids(shop(), ("service", "orders"), ("region", "mars")) == []
+
+
+@pytest.mark.parametrize("name", ["", "k" * 128])
+def test_a_name_that_is_no_key_is_refused(name: str) -> None:
+    with pytest.raises(BrokerError, match="bad-tag"):
+        TagFilter().add(name, "x")
+
+
+def test_a_filter_finds_what_a_request_with_the_same_tags_would_find() -> None:
+    world = shop()
+    wanted = tags_of({"region": "eu", "zone": "a"})
+    matching = [route.id_text for route in world.core.query.matching([[tag] for tag in wanted])]
+    assert ids(world, ("region", "eu"), ("zone", "a")) == matching == [ORDERS_EU]
+
+
+def test_a_part_of_a_list_knows_how_long_the_whole_is() -> None:
+    world = shop()
+    listed = queries.routes(world.core, moment(world), TagFilter(), Part(offset=1, limit=1))
+    assert ([route.route_id for route in listed.items], listed.total, listed.offset, listed.limit) == (
+        [ORDERS_US],
+        3,
+        1,
+        1,
+    )
+    assert ids(world, part=Part(offset=3)) == []
+
+
+def test_services_are_sums_over_their_routes_by_name() -> None:
+    world = shop_with_traffic()
+    assert queries.services(world.core, Part()) == Listed(
+        [
+            ServiceView("billing", 1, 0, 1, 0, 0, 0, is_refusing=False, refused=0),
+            ServiceView("orders", 2, 0, 2, 1, 1, 0, False, 0),
+        ],
+        total=2,
+        offset=0,
+        limit=100,
+    )
+
+
+def test_a_service_is_shown_with_its_routes_and_only_its_traffic() -> None:
+    world = shop_with_traffic()
+    found = queries.service(world.core, moment(world), "orders", Part(limit=1))
+    assert found is not None
+    assert found.service == ServiceView("orders", 2, 0, 2, 1, 1, 0, is_refusing=False, refused=0)
+    assert ([route.route_id for route in found.routes.items], found.routes.total) == ([ORDERS_EU], 2)
+    assert [(row.service, row.outcome, row.requests) for row in found.traffic] == [("orders", "completed", 1)]
+
+
+def test_a_service_without_routes_is_none() -> None:
+    world = shop_with_traffic()
+    assert queries.service(world.core, moment(world), "shipping", Part()) is None
+
+
+def test_a_connection_is_shown_with_what_its_setup_said_and_what_it_does() -> None:
+    world = shop_with_traffic()
+    first, *_, last = queries.connections(world.core, moment(world), Part()).items
+    peers = world.core.peers()
+    assert first == ConnectionView(
+        connection_id=1,
+        peer="tcp 127.0.0.1:1",
+        transport="tcp",
+        state="open",
+        route_id=ORDERS_EU,
+        service="orders",
+        metadata_mime="message/x.rsocket.composite-metadata.v0",
+        data_mime="text/plain",
+        lifetime_s=90.0,
+        connected_at_ms=START_MS,
+        age_s=8.003,
+        idle_s=1.0,
+        requests=0,
+        streams_begun=0,
+        streams_served=1,
+        bytes_in=peers[0].bytes_in,
+        bytes_out=peers[0].bytes_out,
+    )
+    assert (last.route_id, last.service, last.requests, last.streams_begun, last.streams_served) == ("", "", 4, 1, 0)
+
+
+def test_a_connection_is_connecting_until_its_setup_and_ending_until_its_last_bytes_are_written() -> None:
+    world = World()
+    world.connect()
+    world.service("orders", 1)
+    world.core.end(world.core.peers()[1], "closed-by-operator", "enough", world.now)
+    states = [each.state for each in queries.connections(world.core, moment(world), Part()).items]
+    assert states == ["connecting", "ending"]
+
+
+def test_a_connection_without_a_socket_that_may_come_back_is_suspended() -> None:
+    world = World()
+    for token in (b"1", b"2"):
+        world.connect().send(Setup("a/b", "a/b", 20_000, 90_000, wants_resume=True, token=token).encode())
+    world.wires[1].lose()
+    states = [each.state for each in queries.connections(world.core, moment(world), Part()).items]
+    assert states == ["suspended", "open"]
+    assert queries.sessions(world.core) == schemas.SessionsView(2, 1, 0, 0)
+
+
+def test_closed_connections_are_shown_latest_first_with_the_reason() -> None:
+    world = shop()
+    world.wires[4].lose()
+    world.advance(1)
+    world.service("orders", 1)
+    listed = queries.closed(world.core, Part())
+    assert [(each.connection_id, each.reason) for each in listed.items] == [(1, "replaced"), (4, "left")]
+    peer = world.wires[1].peer
+    assert listed.items[0] == ClosedConnectionView(
+        connection_id=1,
+        peer="tcp 127.0.0.1:1",
+        reason="replaced",
+        detail=f"another connection came with the Route Id {ORDERS_EU}",
+        route_id=ORDERS_EU,
+        service="orders",
+        connected_at_ms=START_MS,
+        closed_at_ms=START_MS + 8000,
+        duration_s=8.0,
+        bytes_in=peer.bytes_in,
+        bytes_out=0,
+    )
+    assert world.core.closed_by_reason == {"left": 1, "replaced": 1}
+
+
+def test_traffic_is_counted_by_service_model_routing_outcome_and_code() -> None:
+    world = shop_with_traffic()
+    rows = queries.traffic(world.core, Part()).items
+    assert [(row.service, row.model, row.routing, row.outcome, row.code, row.requests) for row in rows] == [
+        ("orders", "request_response", "unicast", "completed", "", 1),
+        ("billing", "fire_and_forget", "unicast", "completed", "", 1),
+        ("shipping", "request_response", "unicast", "rejected", "no-route", 1),
+    ]
+    orders = rows[0]
+    assert (orders.items_in, orders.items_out) == (1, 1)
+    assert orders.bytes_out == 6 + len(b"yes")
+    assert orders.latency_mean_us == orders.latency_max_us == pytest.approx(3000, abs=1)
+    assert orders.latency_p50_us == orders.latency_p99_us == pytest.approx(3000, rel=1 / 32)
+
+
+def test_a_part_of_the_traffic() -> None:
+    world = shop_with_traffic()
+    assert isinstance(queries.traffic(world.core, Part(offset=1, limit=1)).items[0], TrafficView)
+    assert queries.traffic(world.core, Part(offset=1, limit=1)).items[0].service == "billing"
+
+
+@pytest.mark.parametrize(
+    "histogram, expected",
+    [
+        ({}, [0, 0, 0]),
+        ({7: 1}, [7, 7, 7]),
+        ({1: 50, 2: 49, 3: 1}, [1, 2, 2]),
+        ({1: 1, bucket_of(1000): 99}, [1007, 1007, 1007]),
+    ],
+)
+def test_percentiles_of_a_histogram(histogram: dict[int, int], expected: list[int]) -> None:
+    assert queries.percentiles_us(histogram, (0.5, 0.95, 0.99)) == expected
+
+
+def test_status_is_the_broker_in_one_look() -> None:
+    world = shop_with_traffic()
+    world.wires[3].lose()
+    status = queries.status(world.core, moment(world), name="eu-1", state="ready", listeners=["tcp://127.0.0.1:7000"])
+    query = world.core.query
+    assert status == schemas.StatusView(
+        broker_id="00000000-0000-0000-0000-0000000000b1",
+        name="eu-1",
+        version=VERSION,
+        core=queries.CORE,
+        state="ready",
+        started_at_ms=START_MS,
+        uptime_s=8.003,
+        listeners=["tcp://127.0.0.1:7000"],
+        connections=3,
+        connections_accepted=4,
+        cluster=schemas.ClusterView("broker-00000000", 1, 1, 0, 0, 0, 0),
+        routes=2,
+        services=1,
+        tags=6,
+        generation=world.core.table.generation,
+        streams=1,
+        requests=3,
+        lookups=schemas.LookupView(query.hits, query.misses, 3, 0),
+        waiting=WaitingView(0, 0, 0),
+        drains=0,
+        route_states=dict.fromkeys(STATES, 0),
+        protection=ProtectionView(0, 0, 0, 0, 0, 0),
+        sticky_choices=0,
+        sessions=schemas.SessionsView(0, 0, 0, 0),
+        frames=9,
+        ignored_frames=0,
+        dropped_requests=0,
+        lost_metadata_entries=0,
+        bytes=schemas.BytesView(received=834, sent=302, buffered=0),
+        added_latency=schemas.DurationsView(0, 0, 0, 0),
+        loop_lag=schemas.DurationsView(0, 0, 0, 0),
+        events_dropped=0,
+        event_files=None,
+        config={},
+    )
+    assert (query.hits, query.misses) == (1, 3)
+
+
+def test_what_the_edge_measured_is_shown_with_its_percentiles() -> None:
+    world = shop()
+    for us, number in ((10, 50), (30, 49), (1000, 1)):
+        world.core.added.add(us / 1e6, number)
+    world.core.lag.add(-1.0, 1)  # a clock that went back
+    status = queries.status(world.core, moment(world), name="eu-1", state="ready")
+    assert status.added_latency == schemas.DurationsView(number=100, p50_us=10, p99_us=30, max_us=1000)
+    assert status.loop_lag == schemas.DurationsView(number=1, p50_us=0, p99_us=0, max_us=0)
+
+
+def test_a_connection_that_is_ending_is_counted_once_among_those_that_ever_came() -> None:
+    world = shop()
+    world.core.end(world.core.peers()[0], "closed-by-operator", "enough", world.now)
+    assert queries.connections_accepted(world.core) == 4
+    world.wires[1].lose()
+    assert queries.connections_accepted(world.core) == 4
+
+
+def test_the_configuration_is_shown_as_one_would_write_it() -> None:
+    config = Config(
+        server=ServerOptions(listen=(Listen("tcp", "::1", 7000), Listen("unix", path="/run/b.sock"))),
+        service={"orders": {"chooser": "random"}},
+    )
+    shown = queries.config_view(config)
+    assert shown["server"]["listen"] == ["tcp://[::1]:7000", "unix:///run/b.sock"]
+    assert shown["admin"] == {"listen": "127.0.0.1:7070", "changes": "local"}
+    assert shown["service"] == {"orders": {"chooser": "random"}}
+    assert list(shown) == [each.name for each in fields(Config)]
+
+
+def test_a_look_changes_nothing() -> None:
+    world = shop_with_traffic()
+    before = (world.core.table.generation, world.core.query.hits, world.core.query.misses)
+    queries.status(world.core, moment(world), name="x", state="ready", config=Config())
+    ids(world, ("service", "orders"))
+    assert (world.core.table.generation, world.core.query.hits, world.core.query.misses) == before
+
+
+def test_traffic_of_no_requests_has_no_mean() -> None:
+    world = World()
+    world.core.engine.flows.totals["a", "request_response", "unicast", "completed", ""] = Counts()
+    assert queries.traffic(world.core, Part()).items[0].latency_mean_us == 0
+
+
+def test_a_request_in_flight_is_a_stream_of_its_caller_and_of_its_route() -> None:
+    world = shop()
+    world.wires[4].request(REQUEST_RESPONSE, 1, address(service="billing"))
+    found = {each.connection_id: each for each in queries.connections(world.core, moment(world), Part()).items}
+    assert (found[4].streams_begun, found[3].streams_served, queries.streams(world.core)) == (1, 1, 1)
