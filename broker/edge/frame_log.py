@@ -21,7 +21,7 @@ from broker.edge.shell import Link, Loop, Shell
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import LimitedLog
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
@@ -165,7 +165,7 @@ class FrameLoggingShell(Shell):
         stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
-        on_requests: Callable[[SingleRequests], None] | None = None,
+        on_requests: Callable[[RequestRows], None] | None = None,
     ) -> None:
         super().__init__(core, stuck_s, on_events, loop, on_requests)
         self._frame_log: Final = log

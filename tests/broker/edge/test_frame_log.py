@@ -18,7 +18,7 @@ from broker.edge.frame_text import LINE_CHARS, RECEIVED, SeenFrame
 from broker.edge.origins import Origin
 from broker.edge.shell import Shell
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.server import Server
 from rsocket_wire.errors import APPLICATION_ERROR
 from rsocket_wire.rsocket.frames import (
@@ -45,8 +45,8 @@ from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from tests.fakes import START_MS, address, addressed, composite, route_id, tags_of
-from tests.system.shells import STUCK_S, FakeLink, FakeLoop, whole
-from tests.system.wires import Wire
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, whole
+from tests.system.support.wires import Wire
 
 LOGGER = "broker.edge.frame_log"
 SECRET = b"hunter2-is-the-password"
@@ -66,7 +66,7 @@ class Traced:
 
     def __init__(self, *chosen: str) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(), route_id(0xB1), Dice(1), 0.0, START_MS)
+        core = Core(CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
         self.now = 0.0
         self.log = FrameLog(chosen, lambda: self.now)
         self.shell = FrameLoggingShell(self.log, core, STUCK_S, lambda events: None, self.loop)
