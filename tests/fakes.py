@@ -123,6 +123,10 @@ def asked(stream_id: int, n: int) -> Frame:
     return Frame(encode_request_n(stream_id, n))
 
 
+def raw_frame(kind: int, flags: int = 0, rest: bytes = b"", stream_id: int = 0) -> bytes:
+    return stream_id.to_bytes(4, "big") + ((kind << 10) | flags).to_bytes(2, "big") + rest
+
+
 class Frame:
     """A frame that the broker wrote, taken apart for assertions; equal when all of it is equal."""
 
@@ -418,3 +422,11 @@ class Wire:
 
     def push(self, metadata: bytes) -> None:
         self.send(encode_metadata_push(metadata))
+
+
+def routes_in(world: World) -> list[list[str]]:
+    """The routes in the table: their service and, behind it, the values of their own tags."""
+    return [
+        [route.service, *[tag.value or "" for tag in route.tags if tag.key.short_name not in ("service", "route_id")]]
+        for route in world.core.table.routes()
+    ]

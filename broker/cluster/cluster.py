@@ -6,8 +6,8 @@
 
     spec "BROKER_INFO", "Emitting ROUTE_ADD Frames", "Emitting ROUTE_REMOVE Frames", "Routing Table"
 
-Decides what is told to whom. Forwards no requests: the engine does, and finds the way in `Remote.via`. No I/O: which
-URLs are to be dialled, `take_dials` says.
+Decides what is told to whom, and which connections end (`endings`, for the core to carry out). Forwards no requests:
+the engine does, and finds the way in `Remote.via`. No I/O: which URLs are to be dialled, `take_dials` says.
 """
 
 from typing import Final
@@ -16,16 +16,16 @@ from broker.cluster.gossip import GossipEntry
 from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.congestion import BEHIND_MIME, Congestion
 from broker.cluster.links.dials import Dials
-from broker.cluster.links.handshakes import Handshakes, Watcher
+from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.member import Member
 from broker.cluster.membership import Membership
 from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
 from broker.cluster.redirects import Redirect, Redirects
-from broker.cluster.replication import MAX_STAMP_MS, Replication
+from broker.cluster.replication import MAX_STAMP_MS, Outbid, Replication
 from broker.cluster.settings import ClusterSettings
 from broker.connections.drains import Drains
-from broker.connections.ends import Ends
+from broker.connections.ending import Ending
 from broker.event_log.log import EventLog
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
@@ -34,7 +34,7 @@ from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup
-from rsocket_wire.rsocket.metadata import encode_entry, entries
+from rsocket_wire.rsocket.metadata import Entry, encode_entry, entries
 from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, RouteAdd, RouteRemove, decode_frame
 
@@ -42,26 +42,8 @@ STATES_S: Final = 0.25  # how often the states of our own routes are compared wi
 EXPIRE_S: Final = 10.0  # how often brokers that cannot be reached are looked for
 
 
-class Cluster(Watcher):
+class Cluster:
     """One broker's view of its cluster; alone in it until somebody links."""
-
-    __slots__ = (
-        "_event_log",
-        "_drains",
-        "_engine",
-        "_expire_at",
-        "_id",
-        "_settings",
-        "_states_at",
-        "congestion",
-        "digest_mismatches",
-        "handshakes",
-        "members",
-        "name",
-        "redirections",
-        "replication",
-        "membership",
-    )
 
     def __init__(
         self,
@@ -73,7 +55,6 @@ class Cluster(Watcher):
         engine: Engine,
         drains: Drains,
         event_log: EventLog,
-        ends: Ends,
         dice: Rng,
         entropy: bytes,
         now: float,
@@ -83,18 +64,20 @@ class Cluster(Watcher):
         self.name: Final = name
         self.members: dict[bytes, Member] = {}  # by id, this broker included; bounded by max_brokers
         self.digest_mismatches = 0
+        # Connections that are to end, in this order; the core takes them before it does anything else.
+        self.endings: Final[list[Ending]] = []
         self._settings: Final = settings
         self._id: Final = broker_id
         self._engine: Final = engine
         self._event_log: Final = event_log
         self._drains: Final = drains
         self.handshakes: Final = Handshakes(
-            settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
+            settings, broker_id, name, requires_annotations, self.members, self.endings, dice, entropy
         )
         self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, settings.max_brokers)
         is_open = self.handshakes.is_open
         self.replication: Final = Replication(
-            broker_id, settings.max_routes, self.members, table, engine, drains, event_log, ends, is_open
+            broker_id, settings.max_routes, self.members, table, engine, drains, event_log, self.endings, is_open
         )
         self.redirections: Final = Redirects(engine.query, event_log)
         self._states_at = now
@@ -189,30 +172,42 @@ class Cluster(Watcher):
         """A SETUP carried a BROKER_INFO."""
         self.handshakes.greeted(peer, raw, now)
 
-    def pushed(self, peer: Peer, metadata: bytes, now: float) -> None:
-        """A METADATA_PUSH of a neighbour."""
-        neighbour = self.handshakes.neighbours[peer.id]
+    def entries_of(self, peer: Peer, metadata: bytes, now: float) -> list[Entry]:
+        """Cuts the METADATA_PUSH of a neighbour into entries for `hear`; none where it breaks off: the link ends."""
         found = entries(metadata)
         if found is None:
             self.handshakes.refuse(
                 peer, Refusal("bad-broker", "the composite metadata of a METADATA_PUSH breaks off"), now
             )
-            return
-        for entry in found:
-            raw = metadata[entry.start : entry.end]
-            try:
-                if entry.mime == CLUSTER_MIME:
-                    if neighbour.is_up:
-                        self._hear_message(neighbour, raw, now)
-                elif entry.mime in (MIME_TYPE.encode(), MIME_TYPE_V0.encode()):
-                    self._frame(neighbour, raw, now)
-                elif entry.mime == BEHIND_MIME and neighbour.is_up:
-                    self.congestion.hear(neighbour, raw, now)
-            except BrokerError as error:
-                self.handshakes.refuse(peer, Refusal("bad-broker", error.text), now)
-            if peer.is_ending:
-                break
-        self.flush()
+            return []
+        return found
+
+    def hear(self, peer: Peer, mime: bytes, raw: bytes, now: float) -> None:
+        """Reads one entry of a METADATA_PUSH of a neighbour."""
+        neighbour = self.handshakes.neighbours[peer.id]
+        try:
+            if mime == CLUSTER_MIME:
+                if neighbour.is_up:
+                    self._hear_message(neighbour, raw, now)
+            elif mime in (MIME_TYPE.encode(), MIME_TYPE_V0.encode()):
+                self._hear_frame(neighbour, raw, now)
+            elif mime == BEHIND_MIME and neighbour.is_up:
+                self.congestion.hear(neighbour, raw, now)
+        except BrokerError as error:
+            self.handshakes.refuse(peer, Refusal("bad-broker", error.text), now)
+
+    def take_ending(self) -> Ending | None:
+        """Takes the next connection that is to end; `ended` is to be called when it has. None: there is none."""
+        return self.endings.pop(0) if self.endings else None
+
+    def ended(self, ending: Ending, now: float) -> None:
+        """Goes on with what waited for the end of a connection."""
+        if isinstance(ending, Superseded):
+            if not ending.neighbour.peer.is_ending:
+                self.handshakes.link(ending.neighbour, ending.first, now)
+                self._linked(ending.neighbour, ending.info, now)
+        elif isinstance(ending, Outbid):
+            self.replication.settle_outbid(ending.route_id, now)
 
     def heard(self, peer: Peer, data: bytes, now: float) -> None:
         """The answer to one of our KEEPALIVEs."""
@@ -222,31 +217,20 @@ class Cluster(Watcher):
 
     def lost(self, peer: Peer, now: float) -> None:
         """A connection has ended, or is about to."""
-        self.handshakes.lost(peer, now)
-
-    def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
-        self._tell_link(LINK_UP, neighbour, "", "", now)
-        # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
-        self.membership.hear(neighbour, info, info.public().encode(), now)
-        self.membership.say_link(now)
-        self.flush()
-        neighbour.push([_entry_of(entry) for entry in self.replication.gossip.entries()])  # the full picture
-
-    def unlinked(self, neighbour: Neighbour, now: float) -> None:
-        peer = neighbour.peer
-        self._tell_link(LINK_DOWN, neighbour, peer.end_reason, peer.end_detail, now)
-        self.membership.say(now)
-        self.membership.find_ways(now)
-        self.flush()
-
-    def own_info(self) -> Info:
-        return self.membership.own_info()
+        neighbour = self.handshakes.lost(peer, now)
+        if neighbour is not None:
+            self._tell_link(LINK_DOWN, neighbour, peer.end_reason, peer.end_detail, now)
+            self.membership.say(now)
+            self.membership.find_ways(now)
+            self.flush()
 
     def route_joined(self, route: Route, now: float) -> None:
+        """A route of one of our connections is in the table, for the first time or with other tags."""
         self.replication.say_route(route, now)
         self.flush()
 
     def route_left(self, route: Route, now: float) -> None:
+        """A route of one of our connections is in the table no more."""
         self.replication.say_gone(route.id, now)
         self.flush()
 
@@ -341,11 +325,21 @@ class Cluster(Watcher):
 
     # Inside
 
-    def _frame(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+    def _linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
+        self._tell_link(LINK_UP, neighbour, "", "", now)
+        # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
+        self.membership.hear(neighbour, info, info.public().encode(), now)
+        self.membership.say_link(now)
+        self.flush()
+        neighbour.push([_entry_of(entry) for entry in self.replication.gossip.entries()])  # the full picture
+
+    def _hear_frame(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         frame = decode_frame(raw)
         if not neighbour.is_up:
             if isinstance(frame, BrokerInfo):
-                self.handshakes.go_on(neighbour, read_info(frame), now)
+                info = read_info(frame)
+                if self.handshakes.go_on(neighbour, info, now):
+                    self._linked(neighbour, info, now)
             return
         if isinstance(frame, RouteAdd | RouteRemove):
             self.replication.hear(raw, frame, neighbour.peer.id, now)

@@ -15,8 +15,6 @@ MAX_CONTRADICTIONS: Final = 200_000  # keys in that time; more are not answered
 class Contradictions:
     """Those of one broker."""
 
-    __slots__ = ("_begun_at", "_keys")
-
     def __init__(self) -> None:
         self._begun_at = 0.0  # seconds, monotonic
         self._keys: set[bytes] = set()  # answered since; bounded by MAX_CONTRADICTIONS

@@ -67,18 +67,6 @@ class GossipEntry:
 class GossipState:
     """The map."""
 
-    __slots__ = (
-        "_by_broker",
-        "_by_route",
-        "_digest",
-        "_entries",
-        "_hashes",
-        "_tombs",
-        "_tombs_n",
-        "max_entries",
-        "refused_n",
-    )
-
     def __init__(self, max_entries: int) -> None:
         self.max_entries: Final = max_entries  # tombstones included
         self.refused_n = 0  # entries of new keys for which there was no room

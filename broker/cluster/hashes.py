@@ -33,8 +33,6 @@ _SINGLE_REST: Final = bytes.fromhex("0000 10000000")  # at 14: one value, 16 byt
 class Hashes:
     """A set of numbers 0..2^64-1 that are hashes."""
 
-    __slots__ = ("_bits",)
-
     def __init__(self) -> None:
         self._bits: Final[BitMap64] = BitMap64()
 

@@ -32,23 +32,6 @@ SAY_N: Final = 4  # links within SAY_S that are told at once; further ones are t
 class Membership:
     """All brokers that one has heard of."""
 
-    __slots__ = (
-        "_event_log",
-        "_epoch_ms",
-        "_handshakes",
-        "_annotations",
-        "_id",
-        "_is_due",
-        "_members",
-        "_name",
-        "_paths",
-        "_replication",
-        "_said_at",
-        "_said_n",
-        "_settings",
-        "is_leaving",
-    )
-
     def __init__(
         self,
         settings: ClusterSettings,
@@ -83,10 +66,6 @@ class Membership:
     def due_at(self) -> float:
         """When `say_late` has something to say."""
         return self._said_at + SAY_S if self._is_due else NEVER
-
-    def own_info(self) -> Info:
-        """What this broker says of itself now; a copy."""
-        return self._members[self._id].info.public()
 
     def client_urls(self) -> list[str]:
         """Where clients reach other brokers that can be reached and do not leave: the first URL of each comes first.

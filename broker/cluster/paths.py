@@ -35,8 +35,6 @@ class Way:
 class Paths:
     """What all brokers say of their neighbours, and what follows from it for one of them."""
 
-    __slots__ = ("_own_id", "_said", "_ways")
-
     def __init__(self, own_id: bytes) -> None:
         self._own_id: Final = own_id
         self._said: dict[bytes, dict[bytes, int]] = {}  # broker -> its neighbours -> cost

@@ -32,8 +32,6 @@ class Redirect:
 class Redirects:
     """All of them."""
 
-    __slots__ = ("_event_log", "_latest", "_query", "by_service")
-
     def __init__(self, query: Query, event_log: EventLog) -> None:
         self.by_service: dict[str, Redirect] = {}  # bounded by MAX_REDIRECTS
         self._latest: dict[str, RedirectMessage] = {}  # also of those that were removed; bounded as `by_service`

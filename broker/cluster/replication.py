@@ -17,7 +17,7 @@ from broker.cluster.member import Member
 from broker.cluster.messages import RedirectMessage
 from broker.cluster.redirects import redirect_key
 from broker.connections.drains import Drains
-from broker.connections.ends import Ends
+from broker.connections.ending import Ending
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
@@ -51,34 +51,18 @@ class Update:
         self.from_peer: Final = from_peer  # number of a connection; 0: none
 
 
+class Outbid(Ending):
+    """A connection ends, or its route leaves, because one with its Route Id came at another broker (D-09)."""
+
+    __slots__ = ("route_id",)
+
+    def __init__(self, peer: Peer, text: str, route_id: bytes) -> None:
+        super().__init__(peer, "replaced", text)
+        self.route_id: Final = route_id
+
+
 class Replication:
     """One broker's copy."""
-
-    __slots__ = (
-        "_congested_seen",
-        "_congestions_seen",
-        "_event_log",
-        "_drains",
-        "_drains_seen",
-        "_ends",
-        "_engine",
-        "_id",
-        "_is_open",
-        "_losing",
-        "_members",
-        "_outbids",
-        "_said",
-        "_table",
-        "_was_leaving",
-        "gossip",
-        "contradictions",
-        "applied_n",
-        "early",
-        "early_n",
-        "ignored_n",
-        "updates",
-        "unsaid_n",
-    )
 
     def __init__(
         self,
@@ -89,10 +73,10 @@ class Replication:
         engine: Engine,
         drains: Drains,
         event_log: EventLog,
-        ends: Ends,
+        endings: list[Ending],
         is_open: bool,
     ) -> None:
-        """`is_open`: other brokers can link to this one."""
+        """`endings`: the cluster's, see there. `is_open`: other brokers can link to this one."""
         self._id: Final = broker_id
         self._is_open: Final = is_open
         self._members: Final = members
@@ -100,13 +84,14 @@ class Replication:
         self._engine: Final = engine
         self._drains: Final = drains
         self._event_log: Final = event_log
-        self._ends: Final = ends
+        self._endings: Final = endings
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
         self._congestions_seen = 0
         self._losing = ""  # why routes leave just now; empty: because their broker says so
-        self._outbids = b""  # the Route Id whose connection is ended just now for one at another broker
+        # Route Ids whose connections are about to end for others at other brokers; bounded by the connections.
+        self._outbids: Final[set[bytes]] = set()
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
         self.gossip: Final = GossipState(max_entries)
         self.contradictions: Final = Contradictions()
@@ -157,7 +142,7 @@ class Replication:
         key = route_key(route_id, self._id)
         at_ms = self._stamp(key, max(at_least_ms, self._event_log.wall(now)))
         self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), 0, now)
-        if route_id != self._outbids:
+        if route_id not in self._outbids:
             self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
 
     def say_states(self, now: float) -> None:
@@ -242,6 +227,11 @@ class Replication:
         if early is not None:
             self.early_n -= len(early)
 
+    def settle_outbid(self, route_id: bytes, now: float) -> None:
+        """The connection of a route of this broker has given way: the other broker's route takes its place."""
+        self._outbids.discard(route_id)
+        self.settle(route_id, now, None)
+
     def settle(self, route_id: bytes, now: float, frame: RouteAdd | None) -> None:
         """Puts the newest of what brokers say of a route into the table. `frame`: what has just been said, decoded."""
         best: GossipEntry | None = None
@@ -271,10 +261,11 @@ class Replication:
             if isinstance(owner, Peer):
                 # D-09: a newer connection with this Route Id came at another broker.
                 text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
-                self._outbids = route.id
-                self._ends.outbid(owner, text, now)
-                self._outbids = b""
-            elif owner is member.remote and route.service == new.service and route.tags == new.tags:
+                if route.id not in self._outbids:
+                    self._outbids.add(route.id)
+                    self._endings.append(Outbid(owner, text, route.id))
+                return
+            if owner is member.remote and route.service == new.service and route.tags == new.tags:
                 route.timestamp_ms = frame.timestamp_ms
                 self._mask(route, state, now)
                 return

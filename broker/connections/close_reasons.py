@@ -12,8 +12,6 @@ KEPT_S: Final = 300.0  # who comes later than that is told nothing
 class CloseReasons:
     """The reasons, by client."""
 
-    __slots__ = ("_by_client",)
-
     def __init__(self) -> None:
         self._by_client: Final[dict[bytes, tuple[str, float]]] = {}  # text, and until when; the oldest first
 

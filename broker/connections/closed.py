@@ -41,8 +41,6 @@ class ClosedPeer:
 class Closed:
     """The connections that ended."""
 
-    __slots__ = ("by_reason", "bytes_in", "bytes_out", "latest")
-
     def __init__(self) -> None:
         self.latest: list[ClosedPeer] = []  # MAX_CLOSED of them, oldest first
         self.by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"

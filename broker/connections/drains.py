@@ -9,13 +9,13 @@ or `grace_s` after its turn at the latest.
          |------ spread_s * i / n ------|------ grace_s ------|
          no new requests                idle: closed          closed, whatever runs
 
-Decides who is masked and whose turn it is; the closing itself is the core's.
+Decides who is masked, whose turn it is and who ends; the core carries it out.
 """
 
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from broker.connections.ends import Ends
+from broker.connections.ending import Ending
 from broker.connections.migration import DIAL_S, Migration
 from broker.event_log.log import EventLog
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
@@ -79,26 +79,11 @@ class Leaving:
 class Drains:
     """All drains of one broker."""
 
-    __slots__ = (
-        "_by_name",
-        "_event_log",
-        "_ends",
-        "_engine",
-        "_migration",
-        "_peers",
-        "_query",
-        "_table",
-        "_tokens",
-        "_turned",
-        "_waiting",
-    )
-
     def __init__(
         self,
         table: Table,
         engine: Engine,
         event_log: EventLog,
-        ends: Ends,
         migration: Migration,
         peers: dict[int, Peer],
     ) -> None:
@@ -107,7 +92,6 @@ class Drains:
         self._query: Final = engine.query
         self._engine: Final = engine
         self._event_log: Final = event_log
-        self._ends: Final = ends
         self._migration: Final = migration
         self._peers: Final = peers
         self._by_name: dict[str, Drain] = {}  # by kind and name; bounded by MAX_DRAINS
@@ -179,27 +163,31 @@ class Drains:
         elif masks.draining.has(route.slot):  # moved there with the load
             masks.take(masks.draining, route.slot)
 
-    def close_leaving(self, now: float) -> None:
-        """Tells the connections whose turn has come to go."""
+    def take_turned(self, now: float) -> list[Leaving]:
+        """Takes the connections whose turn has come; each is to be looked at (`look_at`)."""
         while self._waiting and self._waiting[0].turn_at <= now:
             self._turned.append(heappop(self._waiting))
         turned = self._turned
         self._turned = []
-        for leaving in turned:
-            peer = leaving.peer
-            if leaving.is_over:
-                continue
-            is_link = peer.link is not None and leaving.drain.kind == BROKER  # it was none yet when the drain began
-            if peer.is_ending or peer.is_lost or is_link:
-                self._drop(leaving)
-            elif peer.streams and leaving.last_at > now:
-                self._turned.append(leaving)
-            else:
-                self._drop(leaving)
-                what = f"{leaving.drain.kind} {leaving.drain.name}".strip()
-                left = f", {len(peer.streams)} requests end with it" if peer.streams else ""
-                text = f"the {what} is taken out of service{left}"
-                self._ends.end(peer, "draining", text, now, CONNECTION_CLOSE)
+        return turned
+
+    def look_at(self, leaving: Leaving, now: float) -> Ending | None:
+        """Returns how the connection ends now; None: it does not, or it does later, when its requests have ended."""
+        peer = leaving.peer
+        if leaving.is_over:
+            return None
+        is_link = peer.link is not None and leaving.drain.kind == BROKER  # it was none yet when the drain began
+        if peer.is_ending or peer.is_lost or is_link:
+            self._drop(leaving)
+            return None
+        if peer.streams and leaving.last_at > now:
+            self._turned.append(leaving)
+            return None
+        self._drop(leaving)
+        what = f"{leaving.drain.kind} {leaving.drain.name}".strip()
+        left = f", {len(peer.streams)} requests end with it" if peer.streams else ""
+        text = f"the {what} is taken out of service{left}"
+        return Ending(peer, "draining", text, CONNECTION_CLOSE)
 
     def next_at(self) -> float:
         """When the next turn comes, or the grace time of the first is over; idleness is looked for in between."""

@@ -1,13 +1,12 @@
 """All connections of a broker: how many there may be, in all and of one origin, and how much waits for them.
 
-Decides who is one too many, and who holds too much. A suspended peer has no transport; one that comes may be the one
-that it waits for, and is measured again when it asks for a connection of its own (D-39, D-43).
+Decides who is one too many, and measures what all of them hold. A suspended peer has no transport; one that comes may
+be the one that it waits for, and is measured again when it asks for a connection of its own (D-39, D-43).
 """
 
 from typing import Final
 
 from broker.connections.closed import Closed
-from broker.connections.ends import Ends
 from broker.connections.rate_limits import ConnectionCounter
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
@@ -16,27 +15,12 @@ from broker.forwarding.settings import Settings
 class ConnectionLimits:
     """The peers of one broker."""
 
-    __slots__ = (
-        "_by_address",
-        "_by_principal",
-        "_ends",
-        "_part_n",
-        "_settings",
-        "_unweighed",
-        "_weight",
-        "accepted_n",
-        "buffered_bytes",
-        "closed",
-        "peers",
-    )
-
-    def __init__(self, settings: Settings, ends: Ends) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.peers: Final[dict[int, Peer]] = {}  # by id; max_connections, and as many that are about to resume
         self.accepted_n = 0  # ever
         self.closed: Final = Closed()
         self.buffered_bytes = 0  # of all connections, when they were weighed the last time
         self._settings: Final = settings
-        self._ends: Final = ends
         # Addresses stay here: behind a proxy even one's own is somebody else's.
         self._by_address: Final = ConnectionCounter(
             settings.max_connections_per_address, "limits.max_connections_per_address", "this address"
@@ -127,38 +111,14 @@ class ConnectionLimits:
         self.buffered_bytes = self._weight
         return self._weight > self._settings.max_buffered_bytes
 
-    def weigh(self, now: float) -> list[Peer]:
-        """Adds up what waits for and of all connections. Is it too much, that which holds most is ended until it fits.
+    def weigh(self) -> int:
+        """Adds up what waits for and of all connections, in bytes."""
+        self.buffered_bytes = sum([peer.buffered_bytes for peer in self.peers.values()])
+        return self.buffered_bytes
 
-        First requests, then connections that hold something else. The transports of the peers that it gives are to be
-        closed at once: what they have not written yet is part of what is too much.
-        """
-        limit = self._settings.max_buffered_bytes
-        total = 0
-        for peer in self.peers.values():
-            total += peer.buffered_bytes
-        self.buffered_bytes = total
-        given: list[Peer] = []
-        if total <= limit:
-            return given
-        text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
-        text += " (limits.max_buffered_bytes)"
-        most_first = sorted(self.peers.values(), key=_weight_of)
-        for peer in most_first:
-            held = peer.buffered_bytes
-            while total > limit and self._ends.shed_largest(peer, text.format(held), now):
-                total -= held - peer.buffered_bytes
-                held = peer.buffered_bytes
-        most_first.sort(key=_weight_of)
-        for peer in most_first:
-            if total <= limit:
-                break
-            held = peer.buffered_bytes
-            peer.drop_output()
-            self._ends.end_slow(peer, "over-limit", text.format(held), now)
-            given.append(peer)
-            total -= held
-        return given
+    def heaviest(self) -> list[Peer]:
+        """All connections; those that hold most come first."""
+        return sorted(self.peers.values(), key=_weight_of)
 
     def _surplus(self) -> str:
         return f"{len(self.peers) - 1} connections are open, limits.max_connections is {self._settings.max_connections}"

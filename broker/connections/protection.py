@@ -16,8 +16,6 @@ from broker.routing.table import Table
 class Protection:
     """The judges of one broker, and what they decide as events."""
 
-    __slots__ = ("_event_log", "breakers", "outliers")
-
     def __init__(self, table: Table, breakers: Breakers, event_log: EventLog) -> None:
         self.outliers: Final = Outliers(table)
         self.breakers: Final = breakers

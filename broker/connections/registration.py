@@ -3,14 +3,14 @@
     spec "Handling ROUTE_SETUP Frames": a broker MUST only allow one connection for a given Route Id; it MUST close the
     existing route, and remove it from the table, and replace it.
 
-Decides whether the frame is one, and whose route is in the table after it.
+Decides whether the frame is one, and whose route is in the table after it. Whoever calls ends the connections that
+have to end, and tells other brokers of routes that joined and left.
 """
 
 from typing import Final
 
 from broker.connections.drains import Drains
-from broker.connections.ends import Ends
-from broker.connections.heralds import Herald
+from broker.connections.ending import Ending
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
@@ -25,10 +25,19 @@ from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame
 from rsocket_wire.wire.keys import ZONE
 
 
+class Announcement:
+    """A ROUTE_SETUP that was read, and what has to happen before its route joins."""
+
+    __slots__ = ("ending", "replaced", "setup")
+
+    def __init__(self, setup: RouteSetup | None, ending: Ending | None, replaced: Route | None) -> None:
+        self.setup: Final = setup  # None: it is refused, and `ending` ends the connection that sent it
+        self.ending: Final = ending  # else of the connection that has its Route Id so far; None: there is none
+        self.replaced: Final = replaced  # who has its Route Id so far, here or at another broker; None: nobody
+
+
 class Registration:
     """The routes of one broker's own connections."""
-
-    __slots__ = ("_event_log", "_drains", "_ends", "_engine", "_herald", "_rate", "_settings", "_table")
 
     def __init__(
         self,
@@ -37,58 +46,54 @@ class Registration:
         engine: Engine,
         drains: Drains,
         event_log: EventLog,
-        ends: Ends,
-        herald: Herald,
     ) -> None:
         self._settings: Final = settings
         self._table: Final = table
         self._engine: Final = engine
         self._drains: Final = drains
         self._event_log: Final = event_log
-        self._ends: Final = ends
-        self._herald: Final = herald
         self._rate: Final = TokenBucket(settings.max_route_setups_per_s, "limits.max_route_setups_per_s")
 
-    def announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
-        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route.
+    def read(self, peer: Peer, raw: bytes, code: int, now: float) -> Announcement:
+        """Reads a broker frame of a SETUP or METADATA_PUSH, which should be a ROUTE_SETUP.
 
-        `code` if it cannot: a client that is set up "MUST ignore an ERROR[… REJECTED_SETUP …] frame".
+        `code` if it is none: a client that is set up "MUST ignore an ERROR[… REJECTED_SETUP …] frame".
         """
         at = self._rate.spend(peer.announcements_at, now)
         if at == SPENT:
-            self._ends.end(peer, "over-limit", f"ROUTE_SETUPs: {self._rate.too_many}", now, code)
-            return
+            return _refused(peer, "over-limit", f"ROUTE_SETUPs: {self._rate.too_many}", code)
         peer.announcements_at = at
         try:
             setup = decode_frame(raw)
         except BrokerError as error:
-            self._ends.end(peer, "bad-route", error.text, now, code)
-            return
+            return _refused(peer, "bad-route", error.text, code)
         if isinstance(setup, Address):
-            self._ends.end(
-                peer, "bad-route", "an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP", now, code
-            )
-            return
+            text = "an ADDRESS belongs to a request, a SETUP carries a ROUTE_SETUP"
+            return _refused(peer, "bad-route", text, code)
         if not isinstance(setup, RouteSetup):
             # D-20
             text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
-            self._ends.end(peer, "no-cluster", text, now, code)
-            return
+            return _refused(peer, "no-cluster", text, code)
         limit = self._settings.max_tags_per_route
         if len(setup.tags) > limit:
             text = f"{len(setup.tags)} tags, limits.max_tags_per_route is {limit}"
-            self._ends.end(peer, "bad-route", text, now, code)
-            return
-        self._join(peer, setup, now)
-
-    def _join(self, peer: Peer, setup: RouteSetup, now: float) -> None:
+            return _refused(peer, "bad-route", text, code)
         old = self._table.find(setup.route_id)
-        mine = peer.route
-        if old is not None and old is not mine:
+        ending: Ending | None = None
+        if old is not None and old is not peer.route:
             # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
             owner = old.owner
             if isinstance(owner, Peer):  # else its own broker does, when it hears of this one
-                self._ends.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
+                text = f"another connection came with the Route Id {old.id_text}"
+                ending = Ending(owner, "replaced", text)
+        return Announcement(setup, ending, old)
+
+    def join(self, peer: Peer, setup: RouteSetup, old: Route | None, now: float) -> Route | None:
+        """Makes the peer's route (`peer.route`) of a ROUTE_SETUP; `old` had its Route Id when it was read.
+
+        Returns the route that the peer had until now under another Route Id, and that has left for it; None: none.
+        """
+        mine = peer.route
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
         at_ms = self._event_log.wall(now)
         stamp_ms = max(at_ms, old.timestamp_ms + 1) if old is not None else at_ms  # D-08, whatever the clocks did
@@ -127,10 +132,7 @@ class Registration:
         peer.flows = {}  # they name the old route as the caller
         peer.latest_flow = None
         self._engine.route_opened(route, now)
-        if left is not None:
-            # Not before: it may put another broker's route into the old slot, whose masks are the new route's.
-            self._herald.route_left(left, now)
-        self._herald.route_joined(route, now)
+        return left
 
     def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:
         """A route with a new service name stays who it is: it must not shake off its errors and ejections so (D-37).
@@ -144,16 +146,21 @@ class Registration:
         if limit and (was_ejected or (load.errors_n >= limit and load.is_believed(now))):
             self._table.loads.suspects.append(load)
 
-    def withdraw(self, peer: Peer, reason: str, now: float) -> None:
-        """The peer's route leaves, if it is (still) in the table; requests that it serves go on."""
+    def withdraw(self, peer: Peer, reason: str, now: float) -> Route | None:
+        """The peer's route leaves; requests that it serves go on. Returns it, None when it was not in the table."""
         route = peer.route
         if isinstance(route, Route) and self._table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
             self._tell(kind, route, peer, self._event_log.wall(now), reason)
-            self._herald.route_left(route, now)  # who may put another broker's in its place
+            return route
+        return None
 
     def _tell(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
         tell_route(self._event_log, kind, route, peer.name, at_ms, reason, peer.end_detail)
+
+
+def _refused(peer: Peer, word: str, text: str, code: int) -> Announcement:
+    return Announcement(None, Ending(peer, word, text, code), None)
 
 
 def zone_of(route: Route, default: str) -> bytes:

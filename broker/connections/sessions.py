@@ -11,6 +11,7 @@ and moves transports between peers; when that is to happen, the core says. D-39
 
 from typing import Final
 
+from broker.connections.ending import Ending
 from broker.event_log.log import EventLog
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
 from broker.forwarding.peer import Peer
@@ -37,18 +38,6 @@ class Move:
 
 class Sessions:
     """All sessions of one broker. One peer each, so that the limit on connections bounds them, too."""
-
-    __slots__ = (
-        "_buffer_bytes",
-        "_event_log",
-        "_masks",
-        "_moves",
-        "_peers",
-        "budget",
-        "resumed_n",
-        "suspended_n",
-        "ttl_s",
-    )
 
     def __init__(self, settings: Settings, masks: Masks, event_log: EventLog) -> None:
         self.ttl_s: Final = settings.resume_ttl_s
@@ -112,6 +101,14 @@ class Sessions:
         for raw in frames:
             peer.resend(raw)
         self._tell(PEER_RESUMED, peer, "", f"{len(frames)} frames are sent again", now)
+
+    def overrun_of(self, peer: Peer) -> Ending | None:
+        """Returns how a suspended peer ends for which too much waits: what did not fit is lost, and so is it."""
+        session = peer.session
+        if session is None or not session.is_overrun:
+            return None
+        text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
+        return Ending(peer, "resume-overrun", text, is_slow=True)
 
     def take_moves(self) -> list[Move]:
         """What the edge has to move, in order."""

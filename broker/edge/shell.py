@@ -510,7 +510,7 @@ class Shell:
     def _weigh(self) -> None:
         """All connections together hold back too much: closes those that the core gives."""
         self._look_at_unsent()
-        for peer in self.core.limits.weigh(self._clock()):
+        for peer in self.core.weigh(self._clock()):
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed

@@ -19,20 +19,6 @@ MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped a
 class EventLog:
     """The records of one broker's run, and its clock."""
 
-    __slots__ = (
-        "_at_ms",
-        "_events",
-        "_gap_first_seq",
-        "_gap_last_seq",
-        "_gap_records",
-        "_gap_requests",
-        "_now",
-        "_numbers",
-        "_query",
-        "_singles",
-        "dropped",
-    )
-
     def __init__(self, now: float, at_ms: int, query: Query, singles: RequestLog) -> None:
         """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch. `query`: events say how
         many choices it had made. `singles`: records with numbers of the same sequence; those dropped are told here."""

@@ -1,7 +1,7 @@
 """What events tell of a route: who it is, where it comes from, how long it was there."""
 
 from broker.event_log.log import EventLog
-from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
+from broker.events import PEER_CLOSED, REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
 from broker.forwarding.drops import Dropped
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
@@ -26,6 +26,20 @@ def tell_route(
         detail,
         uptime_ms,
         route.load.requests,
+    )
+
+
+def tell_closed(event_log: EventLog, peer: Peer, at_ms: int) -> None:
+    """A connection has ended; `peer` holds why."""
+    event_log.tell(
+        PEER_CLOSED,
+        at_ms,
+        service=peer.caller_service,
+        peer=peer.name,
+        reason=peer.end_reason,
+        detail=peer.end_detail,
+        uptime_ms=max(0, at_ms - peer.connected_at_ms),
+        requests=peer.requests,
     )
 
 

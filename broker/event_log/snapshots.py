@@ -36,21 +36,6 @@ class Seen:
 class Snapshots:
     """Of one broker's table."""
 
-    __slots__ = (
-        "_at_ms",
-        "_choices",
-        "_event_log",
-        "_due_at",
-        "_first_seq",
-        "_interval_s",
-        "_left",
-        "_query",
-        "_said",
-        "_table",
-        "_tags",
-        "_told",
-    )
-
     def __init__(self, table: Table, query: Query, event_log: EventLog, interval_s: float, now: float) -> None:
         """`interval_s`: 0 for no snapshots."""
         self._table: Final = table

@@ -5,23 +5,19 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from broker.build_hook import compiled_modules
 from broker.config.options import OPTIONS
-from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, TokenBucket
 from broker.core import CoreSettings
-from broker.event_log.histogram import Histogram
 from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.routing.choosers.sticky import MAX_CHOICES
 from broker.routing.policies import Policy
-from rsocket_wire.errors import APPLICATION_ERROR, CONNECTION_ERROR, REJECTED, REJECTED_SETUP
+from rsocket_wire.errors import APPLICATION_ERROR, REJECTED_SETUP
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
-    FOLLOWS,
     MAX_N,
     NEXT,
     REQUEST_CHANNEL,
@@ -30,16 +26,13 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_STREAM,
     Setup,
     encode_error,
-    encode_keepalive,
-    encode_payload,
-    encode_request,
     encode_request_n,
 )
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, route_id, tags_of
+from tests.fakes import Wire, World, address, asked, composite, error, route_id, tags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs/limits.md").read_text()
@@ -164,232 +157,6 @@ def test_every_bound_has_a_unit_and_says_what_happens() -> None:
         assert at_the_bound, name
 
 
-# Buckets
-
-
-def spent(rate: TokenBucket, moments: list[float]) -> list[bool]:
-    """Which of the tokens at these moments were there."""
-    full_at, found = 0.0, []
-    for now in moments:
-        at = rate.spend(full_at, now)
-        found.append(at != SPENT)
-        full_at = at if at != SPENT else full_at
-    return found
-
-
-@pytest.mark.parametrize("per_s", [1, 3, 10, 1000, 7919])
-def test_a_full_bucket_gives_its_burst_at_once_and_then_one_token_in_its_time(per_s: int) -> None:
-    rate = TokenBucket(per_s)
-    burst = int(per_s * BURST_S)
-    assert spent(rate, [500.0] * (burst + 1)) == [True] * burst + [False]
-    moments = [500.0] * burst + [500.0 + 0.8 / per_s, 500.0 + 1.1 / per_s, 500.0 + 1.2 / per_s]
-    assert spent(rate, moments)[burst:] == [False, True, False]
-
-
-def test_a_bucket_is_full_again_after_its_time_and_never_fuller() -> None:
-    rate = TokenBucket(10)
-    assert spent(rate, [500.0] * 100 + [510.0] * 101)[100:] == [True] * 100 + [False]
-    assert spent(rate, [500.0] * 100 + [9999.0] * 101)[100:] == [True] * 100 + [False]
-
-
-def test_who_keeps_to_the_rate_is_never_refused() -> None:
-    assert all(spent(TokenBucket(10), [500.0 + number / 10 for number in range(5000)]))
-
-
-def test_a_rate_of_none_is_no_bound() -> None:
-    assert all(spent(TokenBucket(0), [500.0] * 1000))
-
-
-def test_a_census_counts_until_they_leave_and_forgets_who_has_nobody() -> None:
-    census = ConnectionCounter(2)
-    assert [census.enter("a"), census.enter("a"), census.enter("a"), census.enter("b")] == [True, True, False, True]
-    census.leave("a")
-    census.leave("a")
-    assert (census.number_of("a"), census.number_of("b"), census.size()) == (1, 1, 2)
-    assert census.enter("a")
-    for name in "aab":
-        census.leave(name)
-    assert (census.size(), census.number_of("a")) == (0, 0)
-
-
-def test_a_census_without_a_limit_and_an_origin_without_a_name_have_no_bound() -> None:
-    assert all(ConnectionCounter(0).enter("a") for _ in range(100))
-    census = ConnectionCounter(1)
-    assert all(census.enter("") for _ in range(100))
-    census.leave("")
-    assert census.size() == 0
-
-
-def test_durations_are_counted_by_bucket() -> None:
-    durations = Histogram()
-    for seconds, times in ((0.0, 1), (0.000_031, 2), (-5.0, 3), (1e9, 4)):
-        durations.add(seconds, times)
-    found = {bucket: times for bucket, times in enumerate(durations.numbers) if times}
-    assert found == {0: 4, 31: 2, len(durations.numbers) - 1: 4}
-    assert (durations.number, durations.sum_us, durations.max_us) == (10, 62 + 4 * 10**15, 10**15)
-
-
-# Floods of one connection. D-43
-
-
-def flood_of(wire: Wire, raw: bytes, times: int) -> None:
-    for _ in range(times):
-        wire.send(raw)
-
-
-def ended(text: str) -> list[Frame]:
-    return [error(0, CONNECTION_ERROR, text)]
-
-
-def test_d_43_a_flood_of_keepalives_ends_its_connection_and_no_other() -> None:
-    world = World()
-    caller, other = world.caller(), world.caller()
-    keepalive = encode_keepalive(b"", respond=True)
-    flood_of(caller, keepalive, 100)
-    assert caller.received() == [Frame(encode_keepalive(b""))] * 100
-    caller.send(keepalive)
-    text = "over-limit: KEEPALIVEs to be answered: more than 100 came faster than 10 a second "
-    text += "(limits.max_keepalives_per_s)"
-    assert caller.received() == ended(text)
-    assert caller.is_closed
-    other.send(keepalive)
-    assert other.one() == Frame(encode_keepalive(b""))
-
-
-def test_d_43_keepalives_at_their_rate_and_those_that_want_no_answer_are_no_flood() -> None:
-    world = World()
-    caller = world.caller()
-    for _ in range(500):
-        world.now += 0.1
-        caller.send(encode_keepalive(b"", respond=True))
-    flood_of(caller, encode_keepalive(b""), 1000)
-    assert caller.received() == [Frame(encode_keepalive(b""))] * 500
-
-
-def announcement(number: int, **tags: str | None) -> bytes:
-    return composite((MIME_TYPE, RouteSetup(route_id(1), f"orders-{number}", tags_of(tags)).encode()))
-
-
-def test_d_43_a_flood_of_route_setups_ends_its_connection() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    for number in range(99):  # one came with the SETUP
-        service.push(announcement(number))
-    assert service.received() == []
-    assert world.core.table.size() == 1
-    service.push(announcement(99))
-    text = "over-limit: ROUTE_SETUPs: more than 100 came faster than 10 a second (limits.max_route_setups_per_s)"
-    assert service.received() == ended(text)
-    assert world.core.table.size() == 0
-
-
-def small(stream_id: int, data: bytes) -> bytes:
-    return encode_payload(stream_id, NEXT | FOLLOWS, data)
-
-
-@pytest.mark.parametrize("framed", [True, False])
-def test_d_43_a_flood_of_small_fragments_ends_its_connection(framed: bool) -> None:
-    world = World(CoreSettings(max_small_fragments_per_s=10))
-    service = world.service("orders", 1)
-    caller = world.caller(framed)
-    caller.request(REQUEST_CHANNEL, 1, address(service="orders"), b"x" * 64)
-    flood_of(caller, small(1, b"x" * 54), 100)  # 54 bytes behind a header of 6 and a length of 3
-    assert caller.received() == []
-    assert len(service.received()) == 101
-    caller.send(small(1, b"x" * 54))
-    text = "over-limit: fragments of less than 64 bytes: more than 100 came faster than 10 a second"
-    text += " (limits.max_small_fragments_per_s)"
-    assert caller.received() == ended(text)
-    assert [frame.name for frame in service.received()] == ["CANCEL"]
-    assert world.left_over() == []
-
-
-def test_d_43_fragments_of_64_bytes_last_ones_and_those_of_services_within_the_rate_are_no_flood() -> None:
-    world = World(CoreSettings(max_small_fragments_per_s=1))
-    service = world.service("orders", 1)
-    caller = world.caller()
-    caller.request(REQUEST_CHANNEL, 1, address(service="orders"))
-    stream_id = service.one().stream_id
-    flood_of(caller, small(1, b"x" * 55), 100)
-    flood_of(caller, encode_payload(1, NEXT, b"x"), 100)
-    flood_of(caller, encode_request_n(1, 1), 100)
-    flood_of(service, small(stream_id, b"x"), 10)
-    assert len(service.received()) == 300
-    assert len(caller.received()) == 10
-    service.send(small(stream_id, b"x"))
-    assert service.is_closed
-    assert [frame.name for frame in caller.received()] == ["ERROR"]
-
-
-def test_a_request_in_tiny_fragments_is_forwarded_within_the_burst() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = world.caller()
-    metadata = addressed(address(service="orders"))
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata[:1], 0, FOLLOWS))
-    for at in range(1, len(metadata)):
-        caller.send(encode_payload(1, NEXT | FOLLOWS, b"", metadata[at : at + 1]))
-    caller.send(encode_payload(1, NEXT, b"hi"))
-    assert len(service.received()) == len(metadata) + 1
-    assert caller.received() == []
-
-
-@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_FNF])
-def test_refused_requests_at_line_rate_leave_nothing_behind(kind: int) -> None:
-    """Nothing ends such a caller: it is bounded by reading its own answers."""
-    world = World()
-    caller = world.caller()
-    for number in range(MANY):
-        caller.request(kind, 2 * number + 1, address(service="nobody"))
-        if kind == REQUEST_RESPONSE:
-            assert caller.one().code == REJECTED
-    flows = world.core.engine.flows
-    assert (world.left_over(), flows.opened, len(flows.active), len(flows.totals)) == ([], 1, 1, 0)
-    assert (world.core.query.remembered(), caller.peer.buffered_bytes) == (1, 0)
-
-
-def test_answers_that_a_caller_does_not_read_count_as_buffered() -> None:
-    world = World()
-    caller = world.caller()
-    before = caller.peer.bytes_out
-    for number in range(10):
-        raw = encode_request(REQUEST_RESPONSE, 2 * number + 1, b"", addressed(address(service="nobody")))
-        world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
-    waiting = caller.peer.buffered_bytes
-    world.pump()
-    assert caller.peer.bytes_out - before == waiting > 10 * 9
-    assert caller.peer.buffered_bytes == 0
-
-
-# How long silence may last
-
-
-def silent(world: World, keepalive_ms: int, lifetime_ms: int) -> Wire:
-    wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", keepalive_ms, lifetime_ms).encode())
-    return wire
-
-
-def test_d_43_a_client_that_promises_to_be_silent_for_long_is_looked_at_after_max_lifetime_s() -> None:
-    world = World()
-    wire = silent(world, 20_000, 3_600_000)
-    world.advance(299.0)
-    assert wire.received() == []
-    world.advance(1.5)
-    assert wire.received() == ended("keepalive-timeout: nothing arrived for 300.0 s, the limit is 300.0 s")
-
-
-def test_d_43_a_client_with_a_long_keepalive_interval_is_given_two_of_them() -> None:
-    world = World()
-    wire = silent(world, 200_000, 3_600_000)
-    for _ in range(3):
-        world.advance(399.0)
-        wire.send(encode_keepalive(b"", respond=True))
-    assert wire.received() == [Frame(encode_keepalive(b""))] * 3
-    world.advance(401.0)
-    assert wire.received() == ended("keepalive-timeout: nothing arrived for 400.0 s, the limit is 400.0 s")
-
-
 # Credit
 
 
@@ -434,171 +201,6 @@ def test_a_request_with_no_credit_is_refused(kind: int) -> None:
     caller = world.caller()
     caller.request(kind, 1, address(service="orders"), n=0)
     assert caller.one().text == "bad-request: the initial request n is 0, it must be over 0"
-
-
-# Where connections come from
-
-
-def connect(world: World, address: str = "", principal: str = "") -> Wire:
-    wire = Wire(world, world.core.connected("tcp 127.0.0.1:1", True, world.now, address, principal))
-    world.wires[wire.peer.id] = wire
-    world.pump()
-    return wire
-
-
-def refused(text: str) -> list[Frame]:
-    return [error(0, REJECTED_SETUP, f"over-limit: {text}")]
-
-
-def test_connections_of_one_address_are_counted_until_they_are_lost() -> None:
-    world = World(CoreSettings(max_connections_per_address=2))
-    first, second, third = (connect(world, "10.0.0.4") for _ in range(3))
-    other = connect(world, "10.0.0.5")
-    text = "2 connections of this address are open, limits.max_connections_per_address is 2"
-    assert third.received() == refused(text)
-    assert third.is_closed
-    assert (first.received(), second.received(), other.received()) == ([], [], [])
-    third.lose()
-    first.lose()
-    assert connect(world, "10.0.0.4").received() == []
-    assert connect(world, "10.0.0.4").is_closed
-
-
-@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address", "max_connections_per_principal"])
-def test_who_was_let_in_keeps_its_place_while_others_are_refused(limit: str) -> None:
-    """The refused ones still have a transport, which is to be closed, when its SETUP comes."""
-    world = World(CoreSettings(**{limit: 1}))  # type: ignore[arg-type]
-    first, *others = (connect(world, "10.0.0.4", "uid 7") for _ in range(3))
-    assert [wire.is_closed for wire in others] == [True, True]
-    first.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode(), encode_keepalive(b"", respond=True))
-    assert first.received() == [Frame(encode_keepalive(b""))]
-
-
-def test_connections_of_one_principal_are_counted_wherever_they_come_from() -> None:
-    world = World(CoreSettings(max_connections_per_principal=1))
-    connect(world, "10.0.0.4", "commonName=orders")
-    surplus = connect(world, "10.0.0.5", "commonName=orders")
-    text = "1 connections of commonName=orders are open, limits.max_connections_per_principal is 1"
-    assert surplus.received() == refused(text)
-    assert connect(world, "10.0.0.5", "commonName=billing").received() == []
-    assert connect(world, "10.0.0.5").received() == []
-
-
-def test_connections_from_nowhere_have_no_bound_but_that_of_all() -> None:
-    world = World(CoreSettings(max_connections=3, max_connections_per_address=1, max_connections_per_principal=1))
-    assert [connect(world).received() for _ in range(3)] == [[], [], []]
-    assert connect(world).received() == refused("3 connections are open, limits.max_connections is 3")
-
-
-def test_origins_of_lost_connections_are_forgotten() -> None:
-    world = World(CoreSettings(max_connections=1))
-    for number in range(100):
-        connect(world, f"10.0.0.{number}", f"uid {number}").lose()
-    assert world.core.limits.origins() == (0, 0)
-
-
-# What waits, of all connections together
-
-
-def half_a_frame(size: int) -> bytes:
-    """`size` bytes of a frame that is never whole."""
-    return (0x800000).to_bytes(3, "big") + bytes(size - 3)
-
-
-def weighed(world: World) -> list[Wire]:
-    """Who is closed because of what waits."""
-    given = [world.wires[peer.id] for peer in world.core.limits.weigh(world.now)]
-    world.pump()
-    return given
-
-
-def test_at_the_bound_of_all_bytes_nobody_is_ended_and_beyond_it_who_holds_most() -> None:
-    world = World(CoreSettings(max_buffered_bytes=1000))
-    wires = [world.caller() for _ in range(4)]
-    for wire, size in zip(wires, (100, 200, 300, 400), strict=True):
-        wire.send_bytes(half_a_frame(size))
-    assert weighed(world) == []
-    assert world.core.limits.buffered_bytes == 1000
-    wires[0].send_bytes(b"x")
-    assert weighed(world) == [wires[3]]
-    text = "over-limit: 1001 bytes wait in the broker, 400 of them for this connection, the limit is 1000"
-    text += " (limits.max_buffered_bytes)"
-    assert wires[3].received() == ended(text)
-    assert weighed(world) == []
-    assert world.core.limits.buffered_bytes == 601
-    assert [wire.is_closed for wire in wires] == [False, False, False, True]
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 20])
-def test_part_by_part_the_weight_is_the_same_and_told_after_the_last_one(parts: int) -> None:
-    world = World(CoreSettings(max_buffered_bytes=1499))
-    wires = [world.caller() for _ in range(5)]
-    for wire, size in zip(wires, (100, 200, 300, 400, 500), strict=True):
-        wire.send_bytes(half_a_frame(size))
-    told: list[bool] = []
-    while not told or (world.core.limits.buffered_bytes == 0 and len(told) < 50):
-        told.append(world.core.limits.weigh_part(parts))
-    assert (told, world.core.limits.buffered_bytes) == ([False] * (len(told) - 1) + [True], 1500)
-    assert len(told) <= parts
-    wires[4].lose()
-    again = [world.core.limits.weigh_part(parts) for _ in range(len(told) + 1)]
-    assert (any(again), world.core.limits.buffered_bytes) == (False, 1000)
-
-
-def test_as_many_are_ended_as_it_takes() -> None:
-    world = World(CoreSettings(max_buffered_bytes=100))
-    wires = [world.caller() for _ in range(5)]
-    for wire, size in zip(wires, (40, 80, 60, 90, 50), strict=True):
-        wire.send_bytes(half_a_frame(size))
-    assert weighed(world) == [wires[3], wires[1], wires[2]]
-    assert world.core.closed_by_reason == {"over-limit": 3}
-
-
-def test_all_that_waits_because_of_a_connection_is_weighed_and_given_back() -> None:
-    """A request without its ADDRESS, items of a multicast, a part of a frame, bytes that the system has not taken."""
-    world = World()
-    services = [world.service("orders", number) for number in (1, 2)]
-    caller = world.caller()
-    peer = caller.peer
-    weights = [peer.buffered_bytes]
-    metadata = addressed(address(service="orders"))
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata[:9], 0, FOLLOWS))
-    weights.append(peer.buffered_bytes)
-    caller.request(REQUEST_STREAM, 3, address(MULTICAST, service="orders"), n=1)
-    for service in services:
-        service.answer(service.received()[0].stream_id, bytes(500), NEXT)
-    weights.append(peer.buffered_bytes)
-    caller.send_bytes(half_a_frame(50))
-    weights.append(peer.buffered_bytes)
-    peer.unsent_bytes = 77  # as the edge tells it
-    weights.append(peer.buffered_bytes)
-    grown = [after - before for before, after in pairwise(weights)]
-    assert (weights[0], grown[0], grown[2:]) == (0, 6 + 3 + 9, [50, 77])
-    assert 500 < grown[1] < 1000  # one item, with what a frame costs beside it
-    caller.lose()
-    assert peer.buffered_bytes == 0
-    assert world.left_over() == []
-
-
-def test_what_is_ended_for_memory_writes_only_why() -> None:
-    """Its output is part of what is too much."""
-    world = World(CoreSettings(max_buffered_bytes=10))
-    caller = world.caller()
-    raw = encode_keepalive(bytes(1000), respond=True)
-    world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
-    assert weighed(world) == [caller]
-    assert [frame.name for frame in caller.received()] == ["ERROR"]
-
-
-def test_a_connection_that_is_ending_is_closed_rather_than_another_ended() -> None:
-    world = World(CoreSettings(max_buffered_bytes=100))
-    ending, other = world.caller(), world.caller()
-    other.send_bytes(half_a_frame(60))
-    world.core.end(ending.peer, "closed-by-operator", "enough", world.now)
-    world.pump()
-    ending.peer.unsent_bytes = 70
-    assert weighed(world) == [ending]
-    assert not other.is_closed
 
 
 # A million different tags

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.core import FED_BYTES, CoreSettings
+from broker.connections.backlog import FED_BYTES
+from broker.core import CoreSettings
 from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
 from broker.forwarding.peer import MAX_HELD_CREDIT
 from rsocket_wire.errors import CANCELED, REJECTED
@@ -270,7 +271,7 @@ def test_nothing_is_written_behind_the_half_of_a_frame_whose_rest_was_dropped() 
     assert caller.peer.take_output(PIECE_BYTES)
     caller.block()
     caller.peer.drop_output()
-    world.core.end_slow(caller.peer, "over-limit", "too much", world.now)
+    world.core.lifecycle.end_slow(caller.peer, "over-limit", "too much", world.now)
     assert caller.peer.pending_bytes == 0
 
 

@@ -41,8 +41,6 @@ class Displaced:
 class Admissions:
     """The places of one broker."""
 
-    __slots__ = ("_known", "_places", "_wrong", "_wrong_until")
-
     def __init__(self) -> None:
         self._places: Final[dict[int, Neighbour]] = {}  # by number of the connection, oldest first
         self._known: Final[dict[str, bool]] = {}  # addresses of brokers; first that which was not met for longest

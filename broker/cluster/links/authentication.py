@@ -19,8 +19,6 @@ from rsocket_wire.errors import Refusal
 class Authentication:
     """What one broker demands of others."""
 
-    __slots__ = ("_id", "_name", "_requires_annotations", "_settings")
-
     def __init__(self, settings: ClusterSettings, broker_id: bytes, name: str, requires_annotations: bool) -> None:
         self._settings: Final = settings
         self._id: Final = broker_id

@@ -29,8 +29,6 @@ TOLD_S: Final = 0.05  # between two words to the same link that more ways are be
 class Congestion:
     """What one broker tells its links, and hears from them."""
 
-    __slots__ = ("_late_at", "_max_brokers", "_members", "_neighbours", "_told", "has_relief")
-
     def __init__(self, members: dict[bytes, Member], neighbours: dict[int, Neighbour], max_brokers: int) -> None:
         """`members`: by id, `neighbours`: by number of the connection; both are kept by others."""
         self._members: Final = members

@@ -44,8 +44,6 @@ class Dial:
 class Dials:
     """All of them."""
 
-    __slots__ = ("_dials", "_dice", "_linked_ids", "_redial_max_s", "refused_n")
-
     def __init__(self, dice: Rng, redial_max_s: float) -> None:
         self._dice: Final = dice
         self._redial_max_s: Final = redial_max_s

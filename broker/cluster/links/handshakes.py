@@ -1,7 +1,7 @@
 """The links of one broker: from a connection's first BROKER_INFO to the proof, and one link for each broker (D-46).
 
-Decides which connections are links. What is said on them then is the cluster's, which is told of each that comes and
-goes.
+Decides which connections are links, and which end (`endings`, for the core to carry out). What is said on links is the
+cluster's.
 """
 
 from typing import Final
@@ -14,8 +14,7 @@ from broker.cluster.links.neighbour import ASKED, GREET_S, GREETED, PROVING, UP,
 from broker.cluster.links.proof import nonce
 from broker.cluster.member import Member
 from broker.cluster.settings import ClusterSettings
-from broker.connections.ends import Ends
-from broker.connections.heralds import Herald
+from broker.connections.ending import Ending
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
@@ -29,38 +28,20 @@ DATA_MIME: Final = "application/octet-stream"  # of links; callers with another 
 LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have begun: those of all clients of a broker
 
 
-class Watcher(Herald):
-    """Who is told of links, and of routes: a base, and no more. mypyc's classes have one, so it has that of both."""
+class Superseded(Ending):
+    """A link ends because a better one to the same broker is there, which is a link as soon as this one has ended."""
 
-    def own_info(self) -> Info:
-        """What this broker says of itself now; a copy."""
-        raise NotImplementedError
+    __slots__ = ("first", "info", "neighbour")
 
-    def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
-        """A link is up; the latest that the broker said of itself."""
-
-    def unlinked(self, neighbour: Neighbour, now: float) -> None:
-        """One is no more."""
+    def __init__(self, peer: Peer, text: str, neighbour: Neighbour, first: Info, info: Info) -> None:
+        super().__init__(peer, "duplicate-link", text, CONNECTION_CLOSE)
+        self.neighbour: Final = neighbour  # at the other end of the better one
+        self.first: Final = first  # what it said first
+        self.info: Final = info  # and at last
 
 
 class Handshakes:
     """All connections to other brokers."""
-
-    __slots__ = (
-        "_ends",
-        "_entropy",
-        "_authentication",
-        "_id",
-        "_members",
-        "_nonces_n",
-        "_settings",
-        "_watcher",
-        "admissions",
-        "dials",
-        "neighbours",
-        "refused",
-        "up",
-    )
 
     def __init__(
         self,
@@ -69,11 +50,11 @@ class Handshakes:
         name: str,
         requires_annotations: bool,
         members: dict[bytes, Member],
-        ends: Ends,
+        endings: list[Ending],
         dice: Rng,
         entropy: bytes,
-        watcher: Watcher,
     ) -> None:
+        """`members`: this broker and those it has heard of, by id. `endings`: the cluster's, see there."""
         self.dials: Final = Dials(dice, settings.redial_max_s)
         self.admissions: Final = Admissions()  # of neighbours that have dialled us and are no links yet
         self.neighbours: Final[dict[int, Neighbour]] = {}  # by number of the connection, those in the handshake too
@@ -82,11 +63,10 @@ class Handshakes:
         self._settings: Final = settings
         self._id: Final = broker_id
         self._members: Final = members
-        self._ends: Final = ends
+        self._endings: Final = endings
         self._entropy: Final = entropy
         self._nonces_n = 0
         self._authentication: Final = Authentication(settings, broker_id, name, requires_annotations)
-        self._watcher: Final = watcher
         self.dials.set_targets("config", settings.peers)
 
     @property
@@ -149,8 +129,8 @@ class Handshakes:
         else:
             neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
 
-    def go_on(self, neighbour: Neighbour, info: Info, now: float) -> None:
-        """The next BROKER_INFO of a connection that is no link yet."""
+    def go_on(self, neighbour: Neighbour, info: Info, now: float) -> bool:
+        """Reads the next BROKER_INFO of a connection that is no link yet; True: it is a link from now on."""
         peer = neighbour.peer
         authentication = self._authentication
         if neighbour.stage == ASKED:
@@ -159,17 +139,16 @@ class Handshakes:
                 refusal = authentication.refusal_of_nonce(info)
             if refusal is not None:
                 self.refuse(peer, refusal, now)
-                return
+                return False
             neighbour.info = info
             neighbour.name = info.name
             neighbour.go_on(PROVING, now)
-            neighbour.push(
-                [broker_entry(MIME_TYPE, self._greeting(neighbour, authentication.own_proof(neighbour, info)))]
-            )
-            return
+            proof = authentication.own_proof(neighbour, info)
+            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, proof))])
+            return False
         first = neighbour.info
         if first is None:
-            return  # it was refused
+            return False  # it was refused
         refusal = authentication.refusal_of_proof(neighbour, first, info.proof)
         if refusal is not None and neighbour.stage == GREETED:
             self.admissions.proved_wrong(peer.address, now)
@@ -179,18 +158,20 @@ class Handshakes:
             refusal = authentication.refusal_of(first, self._members, self.up)
         if refusal is not None:
             self.refuse(peer, refusal, now)
-            return
+            return False
         if not neighbour.url:
-            neighbour.push(
-                [broker_entry(MIME_TYPE, self._greeting(neighbour, authentication.own_proof(neighbour, first)))]
-            )
-        self._link(neighbour, first, info, now)
+            proof = authentication.own_proof(neighbour, first)
+            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, proof))])
+        if not self._may_link(neighbour, first, info, now):
+            return False
+        self.link(neighbour, first, now)
+        return True
 
-    def lost(self, peer: Peer, now: float) -> None:
-        """A connection has ended, or is about to."""
+    def lost(self, peer: Peer, now: float) -> Neighbour | None:
+        """A connection has ended, or is about to; returns the neighbour if it was a link."""
         neighbour = self.neighbours.pop(peer.id, None)
         if neighbour is None:
-            return
+            return None
         if neighbour.url:
             self.dials.failed(neighbour.url, peer.end_detail, now, is_refused(neighbour))
         info = neighbour.info
@@ -198,13 +179,14 @@ class Handshakes:
             self.admissions.leave(neighbour)
         elif info is not None and self.up.get(info.id) is neighbour:
             del self.up[info.id]
-            self._watcher.unlinked(neighbour, now)
+            return neighbour
+        return None
 
     def refuse(self, peer: Peer, refusal: Refusal, now: float) -> None:
-        """The connection cannot be a link, or is one no more."""
+        """The connection cannot be a link, or is one no more: it ends."""
         self.count(refusal.word)
         code = CONNECTION_ERROR if peer.begins == 0 or peer.link is not None else REJECTED_SETUP
-        self._ends.end(peer, refusal.word, refusal.text, now, code)
+        self._endings.append(Ending(peer, refusal.word, refusal.text, code))
 
     def count(self, word: str) -> None:
         """One was refused for that."""
@@ -222,8 +204,11 @@ class Handshakes:
                 text = f"no proof came within {GREET_S:g} s, it is no broker of this cluster"
                 self.refuse(neighbour.peer, Refusal("bad-broker", text), now)
 
-    def _link(self, neighbour: Neighbour, first: Info, info: Info, now: float) -> None:
-        """Both have proved who they are: the connection is a link, unless there is a better one."""
+    def _may_link(self, neighbour: Neighbour, first: Info, info: Info, now: float) -> bool:
+        """Both have proved who they are: the connection may be a link, unless there is one that is better, or must end.
+
+        False: it ends, or the other one does and this one is a link after that (`Superseded`).
+        """
         peer = neighbour.peer
         if neighbour.url:
             self.dials.know(neighbour.url, first.id)
@@ -234,15 +219,21 @@ class Handshakes:
             if old.info.epoch_ms > first.epoch_ms:  # a configuration was copied: one of them stays, and both are told
                 text = f"another broker with its id, {old.name}, began later and is linked; ids must be unique"
                 self.refuse(peer, Refusal("bad-broker", f"{text} in a cluster"), now)
-                return
+                return False
             # Both ends must keep the same one: that which the broker with the smaller id has dialled.
             is_better = (self._id < first.id) == bool(neighbour.url) and bool(old.url) != bool(neighbour.url)
             if not is_restarted and not is_better:
                 text = f"there is a link to {first.name} already"
-                self._ends.end(peer, "duplicate-link", text, now, CONNECTION_CLOSE)
-                return
+                self._endings.append(Ending(peer, "duplicate-link", text, CONNECTION_CLOSE))
+                return False
             text = "the broker has begun anew" if is_restarted else f"there is another link to {first.name}"
-            self._ends.end(old.peer, "duplicate-link", text, now, CONNECTION_CLOSE)
+            self._endings.append(Superseded(old.peer, text, neighbour, first, info))
+            return False
+        return True
+
+    def link(self, neighbour: Neighbour, first: Info, now: float) -> None:
+        """The connection is a link from now on; `first`: what the broker said first."""
+        peer = neighbour.peer
         self.admissions.leave(neighbour)
         self.admissions.know(peer.address)
         neighbour.go_on(UP, now)
@@ -255,18 +246,17 @@ class Handshakes:
         peer.link = Link(first.id, first.name, min(first.version, self._settings.version))
         if neighbour.url:
             self.dials.linked(neighbour.url, first.id)
-        self._watcher.linked(neighbour, info, now)
 
     def _first_words(self, neighbour: Neighbour) -> bytes:
         """Our first BROKER_INFO. Who has proved nothing is not told where the brokers of this cluster are."""
-        own = self._watcher.own_info()
+        own = self._members[self._id].info
         info = Info(own.id, own.name, own.timestamp_ms, own.epoch_ms, own.version)
         info.nonce = neighbour.nonce
         return info.encode()
 
     def _greeting(self, neighbour: Neighbour, proof: bytes) -> bytes:
         """Our BROKER_INFO for a neighbour that is about to be one."""
-        info = self._watcher.own_info()
+        info = self._members[self._id].info.public()
         info.nonce = neighbour.nonce
         info.proof = proof
         return info.encode()

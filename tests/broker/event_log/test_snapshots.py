@@ -234,7 +234,7 @@ def test_a_peer_that_is_ended_for_what_waits_for_it_is_told_first() -> None:
     assert (slow.kind, slow.reason, slow.service) == (SLOW_PEER_ENDED, "slow-peer", "orders")
     assert (slow.route_id, slow.detail) == (id_text(route_id(1)), "9 bytes wait to be read, nothing was for 10 s")
     assert [event.name for event in others] == ["RouteLeft", "PeerClosed"]
-    world.core.end_slow(wire.peer, "slow-peer", "again", world.now)
+    world.core.lifecycle.end_slow(wire.peer, "slow-peer", "again", world.now)
     assert world.events() == []
 
 
@@ -243,7 +243,7 @@ def test_a_connection_that_is_ended_because_all_hold_too_much_is_told_too() -> N
     service, caller = world.service("orders", 1), world.caller()
     world.events()
     caller.peer.unsent_bytes = 100
-    assert world.core.limits.weigh(world.now) == [caller.peer]
+    assert world.core.weigh(world.now) == [caller.peer]
     told = [event for event in world.events() if event.kind == SLOW_PEER_ENDED]
     assert [(event.reason, event.route_id) for event in told] == [("over-limit", "")]
     assert not service.peer.is_ending

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.core import FED_BYTES, CoreSettings
+from broker.connections.backlog import FED_BYTES
+from broker.core import CoreSettings
 from broker.forwarding.request import LINK_METADATA_BYTES
 from rsocket_wire.errors import CANCELED
 from rsocket_wire.rsocket.frames import (

@@ -1,0 +1,33 @@
+"""A decision to end a connection: what a room of the core returns when it finds that one must end.
+
+Whoever has asked, `core` in the end, carries it out (`Core.carry_out`).
+"""
+
+from typing import Final
+
+from broker.forwarding.peer import Peer
+from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, Refusal
+from rsocket_wire.rsocket.connection import NEW
+
+
+class Ending:
+    """One connection ends with an ERROR on stream 0: `word: text`."""
+
+    __slots__ = ("code", "is_slow", "peer", "text", "word")
+
+    def __init__(self, peer: Peer, word: str, text: str, code: int = 0, is_slow: bool = False) -> None:
+        """`code`: of the ERROR; 0: see `connection_code`. `is_slow`: for what waits for it, an event of its own."""
+        self.peer: Final = peer
+        self.word: Final = word
+        self.text: Final = text
+        self.code: Final = code
+        self.is_slow: Final = is_slow
+
+
+def connection_code(peer: Peer, refusal: Refusal) -> int:
+    """Returns the code of an ERROR on stream 0: codes of requests and of the SETUP fit only where they belong."""
+    if CONNECTION_ERROR <= refusal.code <= CONNECTION_CLOSE:
+        return refusal.code
+    if peer.connection.state != NEW:
+        return CONNECTION_ERROR
+    return refusal.code if refusal.code < CONNECTION_ERROR else REJECTED_SETUP

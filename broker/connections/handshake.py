@@ -1,0 +1,156 @@
+"""The first frame of a connection: a SETUP that begins one, or a RESUME that goes on with one whose socket broke.
+
+    SETUP  ──► accept ──► refused, or accepted with what its metadata holds: a ROUTE_SETUP, a BROKER_INFO, or nothing
+    RESUME ──► find   ──► refused, or the suspended peer that goes on with this transport (D-39)
+
+Decides whether the connection is accepted and says what has to end; the core ends, registers and links.
+"""
+
+from typing import Final
+
+from broker.connections.close_reasons import CloseReasons
+from broker.connections.drains import Drains
+from broker.connections.ending import Ending
+from broker.connections.limits import ConnectionLimits
+from broker.connections.migration import Migration
+from broker.connections.sessions import Sessions
+from broker.event_log.log import EventLog
+from broker.events import PEER_CONNECTED
+from broker.forwarding.engine import Engine
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
+from broker.forwarding.peer import Peer
+from broker.forwarding.settings import Settings
+from broker.routing.health.masks import Masks
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame
+from rsocket_wire.rsocket.frames import RESUME, Resume, decode_resume, encode_lease
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
+from rsocket_wire.rsocket.notices import Notice, client_id_of
+from rsocket_wire.rsocket.resumption import Session
+from rsocket_wire.wire.frames import BROKER_INFO
+
+
+class AcceptedSetup:
+    """What a SETUP leads to."""
+
+    __slots__ = ("broker_frame", "ending", "is_broker")
+
+    def __init__(self, ending: Ending | None, broker_frame: bytes | None = None, is_broker: bool = False) -> None:
+        self.ending: Final = ending  # None: the connection is accepted
+        self.broker_frame: Final = broker_frame  # of its metadata; None: there is none
+        self.is_broker: Final = is_broker  # that frame is a BROKER_INFO
+
+
+class FoundSession:
+    """What a RESUME leads to."""
+
+    __slots__ = ("endings", "peer", "resume", "session")
+
+    def __init__(
+        self, endings: list[Ending], peer: Peer | None, session: Session | None, resume: Resume | None
+    ) -> None:
+        self.endings: Final = endings  # empty: it is resumed, and none of the others is None
+        self.peer: Final = peer  # whose session it is; None: nobody's
+        self.session: Final = session
+        self.resume: Final = resume  # None: the frame is invalid
+
+
+class Handshake:
+    """What one broker makes of first frames."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        broker_id: bytes,
+        engine: Engine,
+        masks: Masks,
+        event_log: EventLog,
+        limits: ConnectionLimits,
+        sessions: Sessions,
+        migration: Migration,
+        drains: Drains,
+        close_reasons: CloseReasons,
+    ) -> None:
+        self._settings: Final = settings
+        self._broker_id: Final = broker_id
+        self._engine: Final = engine
+        self._masks: Final = masks
+        self._event_log: Final = event_log
+        self._limits: Final = limits
+        self._sessions: Final = sessions
+        self._migration: Final = migration
+        self._drains: Final = drains
+        self._close_reasons: Final = close_reasons
+
+    def is_resume(self, frame: FrameCursor) -> bool:
+        """The frame asks to go on with another connection."""
+        return self._sessions.is_offered and frame.kind == RESUME and not frame.stream_id
+
+    def accept(self, peer: Peer, frame: FrameCursor) -> AcceptedSetup:
+        """Reads the first frame of a connection, which should be a SETUP."""
+        sessions = self._sessions
+        refusal = peer.connection.handle_first(frame, sessions.is_offered)
+        if refusal is not None:
+            return AcceptedSetup(Ending(peer, refusal.word, refusal.text))
+        setup = peer.connection.setup
+        assert setup is not None  # handle_first accepted it
+        if peer.is_extra and self._limits.is_over(peer):  # the suspended ones keep their places
+            return _rejected(peer, "over-limit", self._limits.refusal_of(peer))
+        self._engine.set_mimes(peer, setup)
+        peer.frame.max_bytes = self._settings.max_frame_bytes
+        metadata = setup.metadata or b""
+        at, to = self._engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
+        is_broker = at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
+        if self._drains.is_leaving and not is_broker:  # links come again: routes that nobody else has are still asked
+            return _rejected(peer, "draining", "the broker takes no new connections")
+        if setup.wants_resume:
+            if sessions.find(setup.token) is not None:
+                # "A server should not accept a SETUP with a Token that is currently already being used"
+                return _rejected(peer, "token-in-use", "another connection has this resume token")
+            sessions.open(peer, setup.token)
+        self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
+        if setup.wants_lease:
+            peer.granting = LeaseGrants(self._masks, self._engine.timers, frame.now)
+            peer.send(encode_lease(GRANTED_MS, GRANTED_N))
+        if at >= 0:
+            return AcceptedSetup(None, metadata[at:to], is_broker)
+        if at != ABSENT:
+            what = "has too many entries" if at == BROKEN else "breaks off"
+            return _rejected(peer, "bad-route", f"the composite metadata of the SETUP {what}")
+        return AcceptedSetup(None)
+
+    def welcome(self, peer: Peer, now: float) -> None:
+        """Tells an accepted client where other brokers are, and why its connection before this one ended (D-73)."""
+        setup = peer.connection.setup
+        if setup is None or not setup.metadata:
+            return
+        self._migration.greet(peer, setup.metadata_mime, setup.metadata)
+        peer.client_id = client_id_of(setup.metadata)
+        reason = self._close_reasons.take(peer.client_id, now) if peer.client_id else ""
+        if reason:
+            notice = Notice(self._migration.urls, False, 0, reason)
+            peer.send(notice.encode(self._broker_id, self._event_log.wall(now)))
+
+    def find(self, newcomer: Peer, frame: FrameCursor) -> FoundSession:
+        """Reads a RESUME: the peer that it means goes on with the newcomer's transport."""
+        try:
+            resume = decode_resume(frame.data, frame.start, frame.end)  # its version: the SETUP's holds (D-39)
+        except InvalidFrame as error:
+            return FoundSession([Ending(newcomer, "bad-frame", error.text)], None, None, None)
+        peer = self._sessions.find(resume.token)
+        session = peer.session if peer is not None else None
+        is_other = peer is not None and peer.principal != "" and peer.principal != newcomer.principal
+        if peer is None or session is None or is_other:  # who is known may not be followed by somebody else
+            text = "there is no session to resume, connect again with a SETUP"
+            return FoundSession([Ending(newcomer, "unknown-session", text)], None, None, resume)
+        endings: list[Ending] = []
+        obstacle = session.obstacle(resume.received_position, resume.first_position)
+        if obstacle:
+            # "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt resumption again."
+            endings.append(Ending(newcomer, "cannot-resume", obstacle))
+            endings.append(Ending(peer, "cannot-resume", obstacle, CONNECTION_ERROR))
+        return FoundSession(endings, peer, session, resume)
+
+
+def _rejected(peer: Peer, word: str, text: str) -> AcceptedSetup:
+    return AcceptedSetup(Ending(peer, word, text, REJECTED_SETUP))

@@ -1,0 +1,506 @@
+"""The life of a connection: accepted, registered, suspended, moved, ended; and what peers say on stream 0.
+
+    make_peer ──► first frame: SETUP ──► ROUTE_SETUP, BROKER_INFO ──► … ──► end, lost, left ──► its route leaves, its
+                               RESUME ──► its suspended peer goes on        streams end, callers that waited go on
+
+Holds the rooms that decide about connections (`broker.connections`, `broker.cluster`) and carries out what they decide.
+Streams other than 0, and when time passes, are the core's.
+"""
+
+from typing import Final
+
+from broker.cluster.cluster import Cluster
+from broker.cluster.replication import Outbid
+from broker.cluster.settings import ClusterSettings
+from broker.connections.backlog import Backlog
+from broker.connections.close_reasons import CloseReasons
+from broker.connections.deadlines import Deadlines, overdue
+from broker.connections.drains import Drains
+from broker.connections.ending import Ending, connection_code
+from broker.connections.handshake import Handshake
+from broker.connections.limits import ConnectionLimits
+from broker.connections.migration import Departure, Migration
+from broker.connections.rate_limits import SPENT, TokenBucket
+from broker.connections.registration import Registration
+from broker.connections.sessions import Sessions
+from broker.event_log.log import EventLog
+from broker.event_log.route_events import tell_closed, tell_slow
+from broker.forwarding.engine import Engine
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
+from broker.forwarding.peer import Peer
+from broker.forwarding.settings import Settings
+from broker.routing.rng import Rng
+from broker.routing.table import Route, Table
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
+from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, is_fatal
+from rsocket_wire.rsocket.frames import (
+    ERROR,
+    EXT,
+    HEADER_BYTES,
+    KEEPALIVE,
+    KIND_NAMES,
+    LEASE,
+    METADATA_PUSH,
+    RESPOND,
+    RESUME,
+    decode_lease,
+    encode_error,
+    encode_lease,
+    keepalive_position,
+)
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.timers import NEVER
+from rsocket_wire.wire.frames import ADDRESS
+from rsocket_wire.wire.ids import id_text
+
+
+class Lifecycle:
+    """The connections of one broker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        broker_id: bytes,
+        table: Table,
+        engine: Engine,
+        event_log: EventLog,
+        cluster: ClusterSettings,
+        dice: Rng,
+        entropy: bytes,
+        now: float,
+        at_ms: int,
+    ) -> None:
+        """`now`, `at_ms`: see `Core`. `entropy`: see `Cluster`."""
+        self.settings: Final = settings
+        self.table: Final = table
+        self.engine: Final = engine
+        self._event_log: Final = event_log
+        self.dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
+        self.sessions: Final = Sessions(settings, table.masks, event_log)
+        self.deadlines: Final = Deadlines()
+        self.limits: Final = ConnectionLimits(settings)
+        self.backlog: Final = Backlog(settings, engine, table.masks, self.limits)
+        self.migration: Final = Migration(broker_id, settings.drain_grace_s, table, event_log)
+        self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
+        self.cluster: Final = Cluster(
+            cluster,
+            broker_id,
+            settings.broker_name if settings.broker_name else f"broker-{id_text(broker_id)[:8]}",
+            settings.require_annotations,
+            table,
+            engine,
+            self.drains,
+            event_log,
+            dice,
+            entropy,
+            now,
+            at_ms,
+        )
+        self._close_reasons: Final = CloseReasons()
+        self._registration: Final = Registration(settings, table, engine, self.drains, event_log)
+        self._handshake: Final = Handshake(
+            settings,
+            broker_id,
+            engine,
+            table.masks,
+            event_log,
+            self.limits,
+            self.sessions,
+            self.migration,
+            self.drains,
+            self._close_reasons,
+        )
+        self._keepalives: Final = TokenBucket(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
+
+    def make_peer(self, name: str, framed: bool, now: float, begins: int) -> Peer:
+        number = self.limits.accepted_n + 1
+        at_ms = self._event_log.wall(now)
+        return Peer(
+            number, name, framed, self.settings, self.dirty, self.backlog.fed, self.backlog.outbound, now, at_ms, begins
+        )
+
+    # Ends
+
+    def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
+        """Ends a connection with an ERROR on stream 0; its route leaves and its streams end at once.
+
+        `code` 0 means the RSocket code of the word, or what stands for it in the state of the connection.
+        """
+        if peer.is_ending or peer.is_lost:
+            return
+        is_suspended = peer.is_suspended
+        if is_suspended:
+            self.limits.set_away(peer, False)
+        refusal = Refusal(word, text)
+        if (peer.is_blocked or peer.is_torn or is_suspended) and peer.client_id:
+            self._close_reasons.remember(peer.client_id, refusal.message, now)
+        if not peer.is_torn:
+            peer.send(encode_error(0, code if code else connection_code(peer, refusal), refusal.message))
+        peer.end(word, text)
+        self._let_go(peer, now)
+        if is_suspended:
+            self._forget(peer, now)
+
+    def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
+        """As `end`, for what waits for the peer, which is told as an event of its own."""
+        if not peer.is_ending and not peer.is_lost:
+            tell_slow(self._event_log, peer, self._event_log.wall(now), word, text)
+        self.end(peer, word, text, now)
+
+    def carry_out(self, ending: Ending, now: float) -> None:
+        """Ends a connection as a room has decided."""
+        if ending.is_slow:
+            self.end_slow(ending.peer, ending.word, ending.text, now)
+        else:
+            self.end(ending.peer, ending.word, ending.text, now, ending.code)
+
+    def untold(self, peer: Peer, now: float) -> None:
+        """The peer was ended and may not hear why: not all that goes before the ERROR is taken, or will ever be."""
+        if peer.is_ending and peer.client_id and peer.end_reason != "left":
+            self._close_reasons.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
+            peer.client_id = b""  # once: it may have come again, and been told, before its old transport is gone
+
+    def lost(self, peer: Peer, reason: str, now: float) -> None:
+        """The transport is gone. `reason` for people, unless the connection was ended for a better one.
+
+        A peer with a session is suspended.
+        """
+        if peer.is_lost:
+            return
+        if not peer.is_ending:
+            if peer.session is not None:
+                self._suspend(peer, "left", reason, now)
+                return
+            peer.end_reason = "left"
+            peer.end_detail = reason
+            self._let_go(peer, now)
+        self._forget(peer, now)
+
+    def left(self, peer: Peer, reason: str, now: float) -> None:
+        """The other end has closed the connection; the transport still has to write what was written to it before.
+
+        The peer has no session.
+        """
+        if peer.is_ending or peer.is_lost:
+            return
+        peer.end("left", reason)
+        self._let_go(peer, now)
+
+    def stuck(self, peer: Peer, text: str, now: float) -> None:
+        """The peer's transport has taken nothing for too long: it is closed, and the peer ended or suspended."""
+        if peer.session is not None:
+            self._suspend(peer, "slow-peer", text, now)
+        else:
+            self.end_slow(peer, "slow-peer", text, now)
+
+    def weigh(self, now: float) -> list[Peer]:
+        """Adds up what waits for and of all connections. If it is too much, what holds most ends until the rest fits.
+
+        First requests, then connections that hold something else. The transports of the peers that it returns are to be
+        closed at once: what they have not written yet is part of what is too much.
+        """
+        limit = self.settings.max_buffered_bytes
+        total = self.limits.weigh()
+        given: list[Peer] = []
+        if total <= limit:
+            return given
+        text = f"{total} bytes wait in the broker, {{}} of them for this connection, the limit is {limit}"
+        text += " (limits.max_buffered_bytes)"
+        for peer in self.limits.heaviest():
+            held = peer.buffered_bytes
+            while total > limit and self.backlog.shed_largest(peer, text.format(held), now):
+                total -= held - peer.buffered_bytes
+                held = peer.buffered_bytes
+        for peer in self.limits.heaviest():
+            if total <= limit:
+                break
+            held = peer.buffered_bytes
+            peer.drop_output()
+            self.end_slow(peer, "over-limit", text.format(held), now)
+            given.append(peer)
+            total -= held
+        return given
+
+    def shed(self, now: float) -> None:
+        """Too much waits for some peers, or for all."""
+        ending = self.backlog.shed(now)
+        while ending is not None:
+            self.carry_out(ending, now)
+            ending = self.backlog.shed(now)
+
+    def end_overrun(self, now: float) -> None:
+        """Ends the suspended peers for which too much waits: what did not fit is lost, so nobody can resume them."""
+        for peer in self.backlog.fed:
+            ending = self.sessions.overrun_of(peer)
+            if ending is not None:
+                self.carry_out(ending, now)
+
+    def end_for_cluster(self, now: float) -> None:
+        """Ends the connections that the cluster has decided to end, and lets it go on with what waited for that."""
+        ending = self.cluster.take_ending()
+        while ending is not None:
+            if isinstance(ending, Outbid) and self.migration.let_finish(ending.peer, ending.text, now):
+                self._withdraw(ending.peer, "replaced", now)
+            else:
+                self.carry_out(ending, now)
+            self.cluster.ended(ending, now)
+            ending = self.cluster.take_ending()
+
+    # Routes
+
+    def announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
+        """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route, else it ends."""
+        announcement = self._registration.read(peer, raw, code, now)
+        if announcement.ending is not None:
+            self.carry_out(announcement.ending, now)
+        setup = announcement.setup
+        if setup is None:
+            return
+        left = self._registration.join(peer, setup, announcement.replaced, now)
+        if left is not None:
+            # Not sooner: it may put another broker's route into the old slot, whose masks are the new route's.
+            self.cluster.route_left(left, now)
+        route = peer.route
+        assert isinstance(route, Route)  # it has just joined
+        self.cluster.route_joined(route, now)
+
+    def _withdraw(self, peer: Peer, reason: str, now: float) -> None:
+        """The peer's route leaves; what runs there goes on. `reason`: code word, or "left"."""
+        route = self._registration.withdraw(peer, reason, now)
+        if route is not None:
+            self.cluster.route_left(route, now)  # which may put another broker's in its place
+
+    def _depart(self, departure: Departure, now: float) -> None:
+        """A client has another broker: its route is withdrawn, and then the connection ends, as soon as each can be."""
+        if self.migration.settle(departure, now):
+            self._withdraw(departure.peer, "left", now)
+        ending = self.migration.ending_of(departure, now)
+        if ending is not None:
+            self.carry_out(ending, now)
+
+    # Time
+
+    def watch(self, peer: Peer, at: float) -> None:
+        """Looks at the peer at that moment, and not at the one that was meant before."""
+        self.deadlines.put(peer, at, len(self.limits.peers))
+
+    def tick(self, now: float) -> None:
+        """Looks at the peers whose moment has come."""
+        peer = self.deadlines.take_due(now)
+        while peer is not None:
+            self._look_at(peer, now)
+            peer = self.deadlines.take_due(now)
+
+    def depart(self, now: float) -> None:
+        """Lets clients go that have another broker, and connections that are drained."""
+        migration = self.migration
+        if migration.wants_urls(now):
+            migration.set_urls(self.cluster.client_urls(), now)
+        for departure in migration.tick(now):
+            self._depart(departure, now)
+        migration.look_whether_over(now)
+        if migration.is_over:
+            self.engine.is_draining = True
+        if not self.drains.is_idle():
+            for leaving in self.drains.take_turned(now):
+                ending = self.drains.look_at(leaving, now)
+                if ending is not None:
+                    self.carry_out(ending, now)
+
+    # Stream 0
+
+    def handle_zero(self, peer: Peer, frame: FrameCursor) -> None:
+        connection = peer.connection
+        kind = frame.kind
+        if connection.state == NEW:
+            self.handle_first(peer, frame)
+        elif kind == KEEPALIVE:
+            self._handle_keepalive(peer, frame)
+        elif kind == METADATA_PUSH:
+            self._handle_push(peer, frame)
+        elif kind == LEASE:
+            self._handle_lease(peer, frame)
+        elif kind == ERROR:
+            verdict = connection.handle_error(frame)
+            if verdict == CLOSES and peer.streams:
+                self.sessions.close(peer)
+                self._withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
+            elif verdict != NOTHING:
+                text = frame.data[frame.start + 10 : min(frame.end, frame.start + 266)].decode("utf-8", "replace")
+                said = f": {text}" if connection.is_dialled and text else ""
+                peer.end("left", f"the peer sent an ERROR on stream 0{said}")
+                self._let_go(peer, frame.now)
+        elif kind == RESUME:
+            # "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an ERROR[CONNECTION_ERROR]", and
+            # the same for one after a previous RESUME frame.
+            self.end(peer, "bad-frame", "RESUME must be the first frame of a connection", frame.now)
+        elif is_fatal(kind, frame.flags):
+            name = KIND_NAMES.get(kind, f"type 0x{kind:02x}") if kind != EXT else "EXT"
+            self.end(peer, "bad-frame", f"frame {name} on stream 0 is unknown and may not be ignored", frame.now)
+        else:
+            self.engine.ignored += 1
+
+    def handle_first(self, peer: Peer, frame: FrameCursor) -> None:
+        now = frame.now
+        if self._handshake.is_resume(frame):
+            self._handle_resume(peer, frame)
+            return
+        accepted = self._handshake.accept(peer, frame)
+        if accepted.ending is not None:
+            self.carry_out(accepted.ending, now)
+            return
+        self.watch(peer, now + peer.connection.lifetime_s)
+        raw = accepted.broker_frame
+        if raw is not None and accepted.is_broker:
+            self.cluster.greeted(peer, raw, now)
+            self.end_for_cluster(now)
+        elif raw is not None:
+            self.announce(peer, raw, REJECTED_SETUP, now)
+        if not peer.is_ending:
+            self._handshake.welcome(peer, now)
+
+    def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
+        """A RESUME as the first frame: the peer that it means goes on with this transport."""
+        now = frame.now
+        found = self._handshake.find(newcomer, frame)
+        for ending in found.endings:
+            self.carry_out(ending, now)
+        peer = found.peer
+        if peer is None or found.session is None or found.resume is None:
+            return
+        if found.endings:
+            self._close_reasons.take(peer.client_id, now)  # the newcomer has just been told
+            return
+        if not found.session.is_suspended:
+            # The client knows sooner than we that its old socket is dead.
+            self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
+        self.limits.set_away(peer, False)
+        self.sessions.resume(peer, found.session, newcomer, found.resume, now)
+        self._forget(newcomer, now)
+        if peer.granting is not None:
+            peer.resend(encode_lease(GRANTED_MS, GRANTED_N))
+        self.watch(peer, now + peer.connection.lifetime_s)
+
+    def _handle_keepalive(self, peer: Peer, frame: FrameCursor) -> None:
+        if frame.flags & RESPOND:
+            at = self._keepalives.spend(peer.keepalives_at, frame.now)
+            if at == SPENT:
+                self.end(peer, "over-limit", f"KEEPALIVEs to be answered: {self._keepalives.too_many}", frame.now)
+                return
+            peer.keepalives_at = at
+        session = peer.session
+        if session is not None:
+            session.acknowledge(keepalive_position(frame.data, frame.start, frame.end))
+        elif not frame.flags & RESPOND and self.cluster.knows(peer):
+            self.cluster.heard(peer, frame.data[frame.start + 14 : frame.end], frame.now)
+        answer = peer.connection.handle_keepalive(frame, session.received_position if session is not None else 0)
+        if answer is not None:
+            peer.send(answer)
+
+    def _handle_lease(self, peer: Peer, frame: FrameCursor) -> None:
+        """The peer says how many requests it takes; one that did not ask for leases has nothing to grant."""
+        ttl_ms, requests_n = decode_lease(frame.data, frame.start, frame.end)
+        if peer.granting is None or ttl_ms < 0:
+            self.engine.ignored += 1
+        else:
+            was_open = peer.granting.lease.left_n > 0
+            peer.granting.granted(requests_n, ttl_ms, frame.now)
+            route = peer.route
+            if isinstance(route, Route) and route.slot >= 0 and requests_n and not was_open:
+                self.engine.route_opened(route, frame.now)
+
+    def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
+        now = frame.now
+        at, to = self.engine.find_in_push(peer, frame)
+        is_request = to - at >= 6 and frame.data[at + 4] >> 2 == ADDRESS
+        if self.cluster.knows(peer) and not is_request:
+            self._handle_link(peer, frame.data[frame.start + HEADER_BYTES : frame.end], now)
+        elif to - at < 6:
+            departure = self.migration.hear(peer, frame.data[frame.start + HEADER_BYTES : frame.end], now)
+            if departure is not None:
+                self._depart(departure, now)
+            else:
+                self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
+        elif is_request:
+            self.engine.handle_push(peer, frame, at, to)
+        else:
+            self.announce(peer, frame.data[at:to], CONNECTION_ERROR, now)
+
+    def _handle_link(self, peer: Peer, metadata: bytes, now: float) -> None:
+        """A METADATA_PUSH of another broker: one entry after the other, as each may end connections."""
+        for entry in self.cluster.entries_of(peer, metadata, now):
+            self.cluster.hear(peer, entry.mime, metadata[entry.start : entry.end], now)
+            self.end_for_cluster(now)
+            if peer.is_ending:
+                break
+        self.end_for_cluster(now)
+        self.cluster.flush()
+
+    # Inside
+
+    def release(self, peer: Peer, now: float) -> None:
+        """The peer takes all that is written to it again, or is gone: those that waited for it go on."""
+        for link in self.backlog.release(peer, now):
+            self.cluster.congestion.relieved(link, now)
+
+    def _suspend(self, peer: Peer, reason: str, text: str, now: float) -> None:
+        """The peer's transport is gone; it may come back."""
+        session = peer.session
+        if session is None or session.is_suspended:
+            return
+        self.release(peer, now)
+        self.sessions.suspend(peer, session, reason, text, now)
+        self.limits.set_away(peer, True)
+        if peer.granting is not None:
+            # "LEASE semantics MUST be restarted upon a new connection": what it has granted counts no more.
+            peer.granting.granted(0, 0, now)
+        self.watch(peer, now + self.sessions.ttl_s)
+
+    def _forget(self, peer: Peer, now: float) -> None:
+        """The peer is no more."""
+        peer.forget()
+        self.release(peer, now)
+        self.backlog.forget(peer)
+        peer.look_at = NEVER
+        self.limits.leave(peer)
+
+    def _let_go(self, peer: Peer, now: float) -> None:
+        """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
+        at_ms = self._event_log.wall(now)
+        self.sessions.close(peer)
+        self._withdraw(peer, peer.end_reason, now)
+        self.cluster.lost(peer, now)
+        self.end_for_cluster(now)
+        self.migration.forget(peer, now)
+        peer.take_credit()
+        self.release(peer, now)
+        if peer.granting is not None:
+            peer.granting.close()
+        for stream_id in list(peer.streams):
+            stream = peer.streams.get(stream_id)
+            if stream is None:
+                continue  # another stream's end took it along
+            if stream_id & 1 == peer.begins:
+                stream.caller_lost(now)
+                self.engine.carry_out()
+            else:
+                del peer.streams[stream_id]
+                stream.route_lost(now)
+        self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
+        if peer.connection.state != NEW or peer.end_reason != "left":
+            tell_closed(self._event_log, peer, at_ms)
+        self.limits.closed.add(peer, at_ms)
+
+    def _look_at(self, peer: Peer, now: float) -> None:
+        """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
+        if peer.is_ending or peer.is_lost:
+            return
+        if not peer.is_suspended and peer.granting is not None and peer.granting.is_due(peer.requests, now):
+            peer.send(encode_lease(GRANTED_MS, GRANTED_N))
+        ending = overdue(peer, self.sessions.ttl_s, now)
+        if ending is None:
+            self.watch(peer, peer.heard_at + peer.connection.lifetime_s)  # later than now: `tick` comes to an end
+        elif ending.word == "keepalive-timeout" and peer.session is not None:
+            self._suspend(peer, ending.word, ending.text, now)
+        else:
+            self.carry_out(ending, now)

@@ -1,0 +1,55 @@
+"""Back pressure: who is paused, who is told, and who ends when too much waits."""
+
+from __future__ import annotations
+
+from broker.connections.backlog import TOLD_S
+from broker.core import CoreSettings
+from broker.routing.table import Route
+from rsocket_wire.rsocket.frames import REQUEST_FNF, encode_request
+from tests.fakes import Wire, World, address, addressed
+
+
+def congested(world: World) -> tuple[Wire, Wire]:
+    """A caller, and the service `orders` whose transport takes nothing."""
+    service, caller = world.service("orders", 1), world.caller()
+    world.core.congested(service.peer)
+    return caller, service
+
+
+def sent(number: int, data: bytes = b"x") -> bytes:
+    return encode_request(REQUEST_FNF, 2 * number + 1, data, addressed(address(service="orders")))
+
+
+def test_a_caller_is_paused_until_the_peer_that_it_feeds_is_relieved() -> None:
+    world = World()
+    caller, service = congested(world)
+    world.core.receive(caller.peer, len(sent(0)).to_bytes(3, "big") + sent(0), world.now)
+    assert (world.core.take_turned(), caller.peer.is_paused) == ([caller.peer], True)
+    assert world.core.lifecycle.backlog.release(service.peer, world.now) == []  # no links among them
+    assert (world.core.take_turned(), caller.peer.is_paused) == ([caller.peer], False)
+
+
+def test_a_congested_route_is_told_at_once_and_held_for_a_while() -> None:
+    world = World()
+    _, service = congested(world)
+    backlog = world.core.lifecycle.backlog
+    route = service.peer.route
+    assert isinstance(route, Route)
+    assert (backlog.take_congested(world.now), backlog.take_congested(world.now)) == ([route], [])
+    backlog.release(service.peer, world.now)
+    assert backlog.take_relieved(world.now + TOLD_S / 2) == []
+    assert backlog.take_relieved(world.now + 2 * TOLD_S) == [route]
+    assert backlog.take_relieved(world.now + 2 * TOLD_S) == []
+
+
+def test_the_request_that_holds_most_ends_and_no_connection() -> None:
+    world = World(CoreSettings(max_buffered_bytes=5000))
+    _, service = congested(world)
+    for number, size in enumerate((100, 9000, 100)):
+        raw = encode_request(REQUEST_FNF, 2 * number + 2, bytes(size), addressed(address(service="orders")))
+        service.peer.request(raw)
+    backlog = world.core.lifecycle.backlog
+    assert backlog.shed(world.now) is None
+    assert 0 < backlog.outbound.used_bytes <= 5000
+    (dropped,) = world.core.engine.drops.take(world.now + 100)
+    assert (dropped.service, dropped.requests_n) == ("orders", 1)

@@ -1,0 +1,32 @@
+"""Connections that ended: counted by reason, the latest remembered."""
+
+from __future__ import annotations
+
+from broker.connections.closed import MAX_CLOSED, Closed
+from tests.fakes import START_MS, World
+
+
+def test_what_is_remembered_is_bounded_and_the_counts_are_not() -> None:
+    closed, peer = Closed(), World().caller().peer
+    peer.end_reason = "left"
+    for number in range(MAX_CLOSED + 1):
+        closed.add(peer, START_MS + number)
+    assert len(closed.latest) == MAX_CLOSED + 1 - MAX_CLOSED // 10
+    assert closed.latest[-1].closed_at_ms == START_MS + MAX_CLOSED
+    assert closed.by_reason == {"left": MAX_CLOSED + 1}
+
+
+def test_bytes_of_connections_that_are_gone_are_added_up() -> None:
+    closed, peer = Closed(), World().caller().peer
+    closed.sum_up(peer)
+    closed.sum_up(peer)
+    assert (closed.bytes_in, closed.bytes_out) == (2 * peer.bytes_in, 2 * peer.bytes_out)
+    assert peer.bytes_in > 0
+
+
+def test_a_closed_connection_is_remembered_with_its_route() -> None:
+    closed, peer = Closed(), World().service("orders", 1).peer
+    peer.end_reason, peer.end_detail = "draining", "enough"
+    closed.add(peer, START_MS)
+    (each,) = closed.latest
+    assert (each.service, each.reason, each.detail, each.id) == ("orders", "draining", "enough", peer.id)

@@ -1,0 +1,240 @@
+"""Token buckets and counters of connections, and the floods that they end (D-43)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, TokenBucket
+from broker.core import CoreSettings
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
+from rsocket_wire.rsocket.frames import (
+    FOLLOWS,
+    NEXT,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    Setup,
+    encode_keepalive,
+    encode_payload,
+    encode_request,
+    encode_request_n,
+)
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from tests.fakes import Frame, Wire, World, address, addressed, composite, error, route_id, tags_of
+
+MANY = 20_000  # of what a flood has a million of: enough to pass every bound that is not a matter of time
+
+
+def spent(rate: TokenBucket, moments: list[float]) -> list[bool]:
+    """Which of the tokens at these moments were there."""
+    full_at, found = 0.0, []
+    for now in moments:
+        at = rate.spend(full_at, now)
+        found.append(at != SPENT)
+        full_at = at if at != SPENT else full_at
+    return found
+
+
+@pytest.mark.parametrize("per_s", [1, 3, 10, 1000, 7919])
+def test_a_full_bucket_gives_its_burst_at_once_and_then_one_token_in_its_time(per_s: int) -> None:
+    rate = TokenBucket(per_s)
+    burst = int(per_s * BURST_S)
+    assert spent(rate, [500.0] * (burst + 1)) == [True] * burst + [False]
+    moments = [500.0] * burst + [500.0 + 0.8 / per_s, 500.0 + 1.1 / per_s, 500.0 + 1.2 / per_s]
+    assert spent(rate, moments)[burst:] == [False, True, False]
+
+
+def test_a_bucket_is_full_again_after_its_time_and_never_fuller() -> None:
+    rate = TokenBucket(10)
+    assert spent(rate, [500.0] * 100 + [510.0] * 101)[100:] == [True] * 100 + [False]
+    assert spent(rate, [500.0] * 100 + [9999.0] * 101)[100:] == [True] * 100 + [False]
+
+
+def test_who_keeps_to_the_rate_is_never_refused() -> None:
+    assert all(spent(TokenBucket(10), [500.0 + number / 10 for number in range(5000)]))
+
+
+def test_a_rate_of_none_is_no_bound() -> None:
+    assert all(spent(TokenBucket(0), [500.0] * 1000))
+
+
+def test_a_counter_counts_until_they_leave_and_forgets_who_has_nobody() -> None:
+    census = ConnectionCounter(2)
+    assert [census.enter("a"), census.enter("a"), census.enter("a"), census.enter("b")] == [True, True, False, True]
+    census.leave("a")
+    census.leave("a")
+    assert (census.number_of("a"), census.number_of("b"), census.size()) == (1, 1, 2)
+    assert census.enter("a")
+    for name in "aab":
+        census.leave(name)
+    assert (census.size(), census.number_of("a")) == (0, 0)
+
+
+def test_a_counter_without_a_limit_and_an_origin_without_a_name_have_no_bound() -> None:
+    assert all(ConnectionCounter(0).enter("a") for _ in range(100))
+    census = ConnectionCounter(1)
+    assert all(census.enter("") for _ in range(100))
+    census.leave("")
+    assert census.size() == 0
+
+
+# Floods of one connection. D-43
+
+
+def flood_of(wire: Wire, raw: bytes, times: int) -> None:
+    for _ in range(times):
+        wire.send(raw)
+
+
+def ended(text: str) -> list[Frame]:
+    return [error(0, CONNECTION_ERROR, text)]
+
+
+def test_d_43_a_flood_of_keepalives_ends_its_connection_and_no_other() -> None:
+    world = World()
+    caller, other = world.caller(), world.caller()
+    keepalive = encode_keepalive(b"", respond=True)
+    flood_of(caller, keepalive, 100)
+    assert caller.received() == [Frame(encode_keepalive(b""))] * 100
+    caller.send(keepalive)
+    text = "over-limit: KEEPALIVEs to be answered: more than 100 came faster than 10 a second "
+    text += "(limits.max_keepalives_per_s)"
+    assert caller.received() == ended(text)
+    assert caller.is_closed
+    other.send(keepalive)
+    assert other.one() == Frame(encode_keepalive(b""))
+
+
+def test_d_43_keepalives_at_their_rate_and_those_that_want_no_answer_are_no_flood() -> None:
+    world = World()
+    caller = world.caller()
+    for _ in range(500):
+        world.now += 0.1
+        caller.send(encode_keepalive(b"", respond=True))
+    flood_of(caller, encode_keepalive(b""), 1000)
+    assert caller.received() == [Frame(encode_keepalive(b""))] * 500
+
+
+def announcement(number: int, **tags: str | None) -> bytes:
+    return composite((MIME_TYPE, RouteSetup(route_id(1), f"orders-{number}", tags_of(tags)).encode()))
+
+
+def test_d_43_a_flood_of_route_setups_ends_its_connection() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    for number in range(99):  # one came with the SETUP
+        service.push(announcement(number))
+    assert service.received() == []
+    assert world.core.table.size() == 1
+    service.push(announcement(99))
+    text = "over-limit: ROUTE_SETUPs: more than 100 came faster than 10 a second (limits.max_route_setups_per_s)"
+    assert service.received() == ended(text)
+    assert world.core.table.size() == 0
+
+
+def small(stream_id: int, data: bytes) -> bytes:
+    return encode_payload(stream_id, NEXT | FOLLOWS, data)
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_d_43_a_flood_of_small_fragments_ends_its_connection(framed: bool) -> None:
+    world = World(CoreSettings(max_small_fragments_per_s=10))
+    service = world.service("orders", 1)
+    caller = world.caller(framed)
+    caller.request(REQUEST_CHANNEL, 1, address(service="orders"), b"x" * 64)
+    flood_of(caller, small(1, b"x" * 54), 100)  # 54 bytes behind a header of 6 and a length of 3
+    assert caller.received() == []
+    assert len(service.received()) == 101
+    caller.send(small(1, b"x" * 54))
+    text = "over-limit: fragments of less than 64 bytes: more than 100 came faster than 10 a second"
+    text += " (limits.max_small_fragments_per_s)"
+    assert caller.received() == ended(text)
+    assert [frame.name for frame in service.received()] == ["CANCEL"]
+    assert world.left_over() == []
+
+
+def test_d_43_fragments_of_64_bytes_last_ones_and_those_of_services_within_the_rate_are_no_flood() -> None:
+    world = World(CoreSettings(max_small_fragments_per_s=1))
+    service = world.service("orders", 1)
+    caller = world.caller()
+    caller.request(REQUEST_CHANNEL, 1, address(service="orders"))
+    stream_id = service.one().stream_id
+    flood_of(caller, small(1, b"x" * 55), 100)
+    flood_of(caller, encode_payload(1, NEXT, b"x"), 100)
+    flood_of(caller, encode_request_n(1, 1), 100)
+    flood_of(service, small(stream_id, b"x"), 10)
+    assert len(service.received()) == 300
+    assert len(caller.received()) == 10
+    service.send(small(stream_id, b"x"))
+    assert service.is_closed
+    assert [frame.name for frame in caller.received()] == ["ERROR"]
+
+
+def test_a_request_in_tiny_fragments_is_forwarded_within_the_burst() -> None:
+    world = World()
+    service = world.service("orders", 1)
+    caller = world.caller()
+    metadata = addressed(address(service="orders"))
+    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata[:1], 0, FOLLOWS))
+    for at in range(1, len(metadata)):
+        caller.send(encode_payload(1, NEXT | FOLLOWS, b"", metadata[at : at + 1]))
+    caller.send(encode_payload(1, NEXT, b"hi"))
+    assert len(service.received()) == len(metadata) + 1
+    assert caller.received() == []
+
+
+@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_FNF])
+def test_refused_requests_at_line_rate_leave_nothing_behind(kind: int) -> None:
+    """Nothing ends such a caller: it is bounded by reading its own answers."""
+    world = World()
+    caller = world.caller()
+    for number in range(MANY):
+        caller.request(kind, 2 * number + 1, address(service="nobody"))
+        if kind == REQUEST_RESPONSE:
+            assert caller.one().code == REJECTED
+    flows = world.core.engine.flows
+    assert (world.left_over(), flows.opened, len(flows.active), len(flows.totals)) == ([], 1, 1, 0)
+    assert (world.core.query.remembered(), caller.peer.buffered_bytes) == (1, 0)
+
+
+def test_answers_that_a_caller_does_not_read_count_as_buffered() -> None:
+    world = World()
+    caller = world.caller()
+    before = caller.peer.bytes_out
+    for number in range(10):
+        raw = encode_request(REQUEST_RESPONSE, 2 * number + 1, b"", addressed(address(service="nobody")))
+        world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
+    waiting = caller.peer.buffered_bytes
+    world.pump()
+    assert caller.peer.bytes_out - before == waiting > 10 * 9
+    assert caller.peer.buffered_bytes == 0
+
+
+# How long silence may last
+
+
+def silent(world: World, keepalive_ms: int, lifetime_ms: int) -> Wire:
+    wire = world.connect()
+    wire.send(Setup(COMPOSITE_MIME, "a/b", keepalive_ms, lifetime_ms).encode())
+    return wire
+
+
+def test_d_43_a_client_that_promises_to_be_silent_for_long_is_looked_at_after_max_lifetime_s() -> None:
+    world = World()
+    wire = silent(world, 20_000, 3_600_000)
+    world.advance(299.0)
+    assert wire.received() == []
+    world.advance(1.5)
+    assert wire.received() == ended("keepalive-timeout: nothing arrived for 300.0 s, the limit is 300.0 s")
+
+
+def test_d_43_a_client_with_a_long_keepalive_interval_is_given_two_of_them() -> None:
+    world = World()
+    wire = silent(world, 200_000, 3_600_000)
+    for _ in range(3):
+        world.advance(399.0)
+        wire.send(encode_keepalive(b"", respond=True))
+    assert wire.received() == [Frame(encode_keepalive(b""))] * 3
+    world.advance(401.0)
+    assert wire.received() == ended("keepalive-timeout: nothing arrived for 400.0 s, the limit is 400.0 s")
