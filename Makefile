@@ -6,20 +6,26 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml
-# How the tests are shared among processes: two, since half of their time they wait; tests of a group stay together.
-SHARED ?= -n 2 --dist loadgroup
+# How the tests are shared among processes: four for two cores, since half of their time they wait; tests of a group stay
+# together.
+SHARED ?= -n 4 --dist loadgroup
+# Where this is set, pytest writes each assertion anew in each of its processes, and each broker that a test starts compiles
+# its own modules again: a quarter of a minute for each process, and a second for each broker.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-compiled bench docs lint types clean
+.PHONY: demo test test-compiled build/compiled bench docs lint types clean
 
-demo: $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark report with plots, in under three minutes
+demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark report with plots, in under three minutes
 	$(BIN)/rsocket-broker demo
 
 test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the interpreted core
-	$(BIN)/pytest $(SHARED)
+	$(BIN)/pytest $(SHARED) $(PYTEST)
 
-test-compiled: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the compiled core
-	$(BIN)/python broker/build_hook.py build/compiled
+test-compiled: build/compiled $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the compiled core
 	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(SHARED) $(PYTEST)
+
+build/compiled: $(VENV)/dev ## a copy of the packages with the core compiled; made anew when a source has changed
+	$(BIN)/python broker/build_hook.py build/compiled
 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare
@@ -43,6 +49,10 @@ $(VENV)/base: $(SOURCES)
 	@test -n "$(PYTHON)" || { echo "rsocket-broker needs Python 3.11 or later, with venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/events: $(VENV)/base
+	$(PIP) install --editable '.[events]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/base

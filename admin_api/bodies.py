@@ -8,7 +8,8 @@ import msgspec
 from aiohttp import web
 
 from admin_api.errors import AdminError, shown
-from broker.config.options import OPTIONS, ServerOptions
+from broker.config.options import OPTIONS
+from broker.config.sections.process import ServerOptions
 
 MAX_BODY_BYTES: Final = 4096  # the longest that makes sense has a hundred
 BODY_S: Final = 10.0  # for a body to come

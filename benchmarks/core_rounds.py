@@ -19,8 +19,8 @@ from broker.edge.shell import TICK_S, Shell
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.request_log import SingleRequests
-from broker.routing.rng import Dice
+from broker.forwarding.traffic.request_log import RequestRows
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup, encode_payload, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
@@ -121,11 +121,11 @@ class Rounds:
         self,
         settings: CoreSettings | None = None,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None] = lambda events: None,
-        on_requests: Callable[[SingleRequests], None] | None = None,
+        on_requests: Callable[[RequestRows], None] | None = None,
     ) -> None:
         self.loop: Final = Loop()
         settings = settings or CoreSettings()
-        core = Core(settings, bytes(16), Dice(1), time.monotonic(), time.time_ns() // 1_000_000)
+        core = Core(settings, bytes(16), Rng(1), time.monotonic(), time.time_ns() // 1_000_000)
         self.shell: Final = Shell(core, STUCK_S, on_events, self.loop, on_requests)
         self.shell.start()
         route = RouteSetup(bytes(15) + b"\1", "echo", []).encode()

@@ -21,7 +21,7 @@ from benchmarks.machine import describe_machine
 from broker.core import COMPILED, CoreSettings
 from broker.edge.event_backlog import Backlog, Event, framed
 from broker.event_log.snapshots import PIECE
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.routing.table import Route, Table
 from rsocket_wire.wire.tags import Tag
 
@@ -43,7 +43,7 @@ class Sink:
         self._backlog.append(events)
         self._flush()
 
-    def take_requests(self, requests: SingleRequests) -> None:
+    def take_requests(self, requests: RequestRows) -> None:
         for definition in requests.definitions:
             self._backlog.define(definition)
         self._backlog.append(requests.rows)

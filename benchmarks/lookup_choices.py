@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, STICKY_ROUTE_KEY
@@ -48,13 +48,13 @@ def address(*hints: Tag, flags: int = 0) -> bytes:
 
 def time_choices(table: Table, raw: bytes) -> float:
     """Microseconds per request to a known address."""
-    query = Query(table, Dice(1))
+    query = Query(table, Rng(1))
     return min(_ask(query, raw) for _ in range(REPEATS)) - min(_loop(raw) for _ in range(REPEATS))
 
 
 def time_changes(table: Table) -> float:
     """Microseconds per request when a mask of one of the routes has changed before each; the change is taken off."""
-    query = Query(table, Dice(1))
+    query = Query(table, Rng(1))
     raw = address()
     both = min(_ask_and_change(query, table, raw) for _ in range(REPEATS))
     return both - min(_change(table) for _ in range(REPEATS))

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.wire.frames import Address
 from rsocket_wire.wire.keys import SERVICE_NAME
@@ -49,7 +49,7 @@ class Timing:
 
     def measure_cached(self, is_chosen: bool) -> float:
         """The same addresses again and again, the table unchanged; with the choice of a route or without."""
-        query = Query(self.table, Dice(1))
+        query = Query(self.table, Rng(1))
         calls = (self.sparse[:KNOWN] * (CACHED_CALLS // KNOWN + 1))[:CACHED_CALLS]
         _resolve_all(query, calls[:KNOWN])
         resolve = _resolve_and_choose_all if is_chosen else _resolve_all
@@ -57,11 +57,11 @@ class Timing:
 
     def measure_new(self) -> float:
         """Addresses that were never seen: they are decoded and looked up."""
-        return median(_resolve_all(Query(self.table, Dice(1)), self.sparse) for _ in range(REPEATS))
+        return median(_resolve_all(Query(self.table, Rng(1)), self.sparse) for _ in range(REPEATS))
 
     def measure_changed(self, addresses: list[bytes]) -> float:
         """Known addresses, each the first time after a route has joined: they are looked up."""
-        query = Query(self.table, Dice(1))
+        query = Query(self.table, Rng(1))
         _resolve_all(query, addresses)
         return median(self._resolve_after_changes(query, addresses) for _ in range(REPEATS))
 
@@ -119,7 +119,7 @@ def figures() -> Iterator[tuple[str, float]]:
     """What was measured, and microseconds."""
     timing = Timing()
     for address in timing.sparse + timing.dense:  # a benchmark of refusals would be a fast one
-        assert Query(timing.table, Dice(1)).resolve(address, len(BEFORE), len(address)).refusal is None
+        assert Query(timing.table, Rng(1)).resolve(address, len(BEFORE), len(address)).refusal is None
     yield "cached", timing.measure_cached(is_chosen=False)
     yield "cached, and a route chosen", timing.measure_cached(is_chosen=True)
     yield "new: 100 and 10 000 routes have the tags, 10 both", timing.measure_new()

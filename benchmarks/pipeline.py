@@ -22,6 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import bucket_of
+from spark_sink.event_files.batches import parquet_bytes
+from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, seal, segment_name
 from spark_sink.pipeline import batch
 from spark_sink.pipeline.pipeline import Pipeline
@@ -29,8 +32,6 @@ from spark_sink.schema import ARROW_SCHEMAS, FLOWS, REQUESTS
 from spark_sink.session import open_session
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
 from spark_sink.tables import TRAFFIC, read_table
-from spark_sink.writer.batches import parquet_bytes, segment_metadata
-from spark_sink.writer.frames import Header
 
 RATE: Final = 20_000  # requests a second
 FLOW_COUNT: Final = 4_000

@@ -28,16 +28,17 @@ from broker.routing.table import Route
 from rsocket_wire.wire.frames import SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, ZONE
 from rsocket_wire.wire.tags import Tag
+from spark_sink.event_files.batches import parquet_bytes
+from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import segment_name
 from spark_sink.schema import ARROW_SCHEMAS, LIFECYCLES, REQUESTS
 from spark_sink.what_if.history import WHOLE, Change
-from spark_sink.what_if.local import Here
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.routing_model import World
+from spark_sink.what_if.routing_model import RoutingModel
 from spark_sink.what_if.settings import RunSettings
 from spark_sink.what_if.simulation import simulate
-from spark_sink.writer.batches import parquet_bytes, segment_metadata
-from spark_sink.writer.frames import Header
 
 SERVICES: Final = 8
 ROUTES: Final = 12
@@ -58,7 +59,7 @@ class Recorder:
     def __init__(self, chooser: str) -> None:
         self._dice: Final = random.Random(7)
         self._settings: Final = {"seed": "7", "lb_method": chooser}
-        self._world: Final = World(RunSettings(self._settings), Question(), WHOLE)
+        self._world: Final = RoutingModel(RunSettings(self._settings), Question(), WHOLE)
         self._us = 1_700_000_000_000_000
         self._seq = 0
         self._choices = 0
@@ -165,7 +166,7 @@ def route_name(number: int) -> str:
 
 def measure(folder: Path, question: Question) -> tuple[float, int, str]:
     """CPU seconds of the replay, rows that were replayed, and how many choices came out as they were."""
-    engine = Here(events=folder, tables=None, question=question)
+    engine = LocalEngine(events=folder, tables=None, question=question)
     engine.records()
     begin = time.process_time()
     simulation = simulate(engine, question)

@@ -26,9 +26,9 @@ import msgspec
 
 from benchmarks.machine import describe_machine
 from broker.edge.shell import REQUESTS_S
+from spark_sink.event_files.batches import warm_up
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
-from spark_sink.writer.batches import warm_up
-from spark_sink.writer.frames import Header
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.state import Settings
 

@@ -19,8 +19,8 @@ from broker.events import DEFINITION, DEFINITION_FIELDS, REQUEST, REQUEST_FIELDS
 from spark_sink.data_source.catalog import Catalog
 from spark_sink.data_source.options import options_of
 from spark_sink.data_source.reader import EventReader
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, segment_name
-from spark_sink.writer.frames import Header
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.state import Settings
 

@@ -14,19 +14,19 @@ from typing import Final
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.settings import ClusterSettings
+from broker.connections.close_reasons import CloseReasons
 from broker.connections.closed import ClosedPeer
 from broker.connections.deadlines import Deadlines
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends
-from broker.connections.last_ends import LastEnds
-from broker.connections.limits import Crowd
-from broker.connections.migration import Farewell
+from broker.connections.limits import ConnectionLimits
+from broker.connections.migration import Migration
 from broker.connections.protection import Protection
-from broker.connections.rate_limits import SPENT, Rate
-from broker.connections.registration import Offers
+from broker.connections.rate_limits import SPENT, TokenBucket
+from broker.connections.registration import Registration
 from broker.connections.sessions import Move, Sessions
-from broker.event_log.histogram import Durations
-from broker.event_log.log import Diary
+from broker.event_log.histogram import Histogram
+from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_dropped, tell_slow
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
@@ -40,15 +40,15 @@ from broker.events import (
 )
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.interbroker.remote import is_behind
-from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, Granting
+from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.outbound import PUSHES, Total
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.routing.policies import Policies
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CANCELED, CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame, Refusal
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, OPEN, is_fatal
@@ -119,10 +119,11 @@ class Core(Ends):
         "_congested",
         "_congestion",
         "_deadlines",
-        "_diary",
+        "_event_log",
         "_dirty",
         "_fanouts",
         "_fed",
+        "_decisions",
         "_feedings",
         "_flow_at",
         "_flow_at_ms",
@@ -130,23 +131,24 @@ class Core(Ends):
         "_flow_from",
         "_fragments",
         "_keepalives",
-        "_last_ends",
+        "_close_reasons",
         "_refused",
         "_relays",
+        "_retries",
         "_small_bytes",
         "_snapshots",
         "_suspects",
         "_told",
         "_turned",
-        "_offers",
+        "_registration",
         "_over",
         "added",
         "broker_id",
         "cluster",
-        "crowd",
+        "limits",
         "drains",
         "engine",
-        "farewell",
+        "migration",
         "frames_in",
         "id_text",
         "lag",
@@ -163,7 +165,7 @@ class Core(Ends):
         self,
         settings: Settings,
         broker_id: bytes,
-        dice: Dice,
+        dice: Rng,
         now: float,
         at_ms: int,
         cluster: ClusterSettings | None = None,
@@ -180,12 +182,14 @@ class Core(Ends):
         self.table: Final = Table(Policies(settings.policy, settings.policies))
         seed = dice.below(1 << 32)
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
-        self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.max_lookup_cache)
+        self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._fanouts: Final = self.engine.fanouts
-        self._feedings: Final = self.engine.feedings
-        self._diary: Final = Diary(now, at_ms, self.query, self.engine.singles)
-        self.sessions: Final = Sessions(settings, self.table.loads.masks, self._diary)
+        self._fanouts: Final = self.engine.steps
+        self._feedings: Final = self.engine.congested_requests
+        self._decisions: Final = self.engine.decisions
+        self._retries: Final = self.engine.retries
+        self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
+        self.sessions: Final = Sessions(settings, self.table.loads.masks, self._event_log)
         self._dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self._behind: Final[dict[int, FarRoute]] = {}  # by number; bounded by the callers that wait for them
         self._congested: Final[list[Peer]] = []  # peers that have just become so
@@ -195,10 +199,10 @@ class Core(Ends):
         self.outbound: Final = Total(settings.max_buffered_bytes)
         self._over: Final = self.outbound.over
         self._deadlines: Final = Deadlines()
-        self.crowd: Final = Crowd(settings, self)
-        self._last_ends: Final = LastEnds()
-        self.farewell: Final = Farewell(broker_id, settings.drain_grace_s, self.table, self._diary, self)
-        self.drains: Final = Drains(self.table, self.engine, self._diary, self, self.farewell, self.crowd.peers)
+        self.limits: Final = ConnectionLimits(settings, self)
+        self._close_reasons: Final = CloseReasons()
+        self.migration: Final = Migration(broker_id, settings.drain_grace_s, self.table, self._event_log, self)
+        self.drains: Final = Drains(self.table, self.engine, self._event_log, self, self.migration, self.limits.peers)
         self.cluster: Final = Cluster(
             cluster if cluster is not None else ClusterSettings(),
             broker_id,
@@ -207,7 +211,7 @@ class Core(Ends):
             self.table,
             self.engine,
             self.drains,
-            self._diary,
+            self._event_log,
             self,
             dice,
             entropy,
@@ -215,26 +219,28 @@ class Core(Ends):
             at_ms,
         )
         self._congestion: Final = self.cluster.congestion
-        self._offers: Final = Offers(settings, self.table, self.engine, self.drains, self._diary, self, self.cluster)
-        self.protection: Final = Protection(self.table, self.engine.breakers, self._diary)
+        self._registration: Final = Registration(
+            settings, self.table, self.engine, self.drains, self._event_log, self, self.cluster
+        )
+        self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
-        self._relays: Final = self.engine.relays
+        self._relays: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
-        self._refused: Final = self.engine.breakers.news
-        self._keepalives: Final = Rate(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
-        self._fragments: Final = Rate(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
+        self._refused: Final = self.engine.breakers.changes
+        self._keepalives: Final = TokenBucket(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
+        self._fragments: Final = TokenBucket(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
         self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
         self.frames_in = 0  # received, ever
         # Both are measured by the edge.
-        self.added: Final = Durations()  # what the broker adds to each frame: from arrival to the end of the writing
-        self.lag: Final = Durations()  # how late its ticks are
+        self.added: Final = Histogram()  # what the broker adds to each frame: from arrival to the end of the writing
+        self.lag: Final = Histogram()  # how late its ticks are
         self._flow_at = now + settings.flow_interval_s
         self._flow_from = now
         self._flow_at_ms = at_ms  # of the interval that is over: its end, and how long it was
         self._flow_ms = 0
-        self._snapshots: Final = Snapshots(self.table, self.query, self._diary, settings.snapshot_s, now)
+        self._snapshots: Final = Snapshots(self.table, self.query, self._event_log, settings.snapshot_s, now)
         tags = started_tags(settings, cluster.mates if cluster is not None else [], seed, COMPILED)
-        self._diary.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
+        self._event_log.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
 
     # What happens outside
 
@@ -244,7 +250,7 @@ class Core(Ends):
         `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
         """
         peer = self._make_peer(name, framed, now, 1)
-        crowd = self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
+        crowd = self.limits.enter(peer, address, principal, self.sessions.suspended_n)
         if crowd:
             self.end(peer, "over-limit", crowd, now, REJECTED_SETUP)
         else:
@@ -255,7 +261,7 @@ class Core(Ends):
         """A connection to another broker is there, which `cluster.take_dials` had asked for; else as `connected`."""
         peer = self._make_peer(name, framed, now, 0)
         # One too many or not: a broker that is full of clients needs the others more than ever.
-        self.crowd.enter(peer, address, principal, self.sessions.suspended_n)
+        self.limits.enter(peer, address, principal, self.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)
         peer.connection.begin(setup)
         self.engine.set_mimes(peer, setup)
@@ -312,10 +318,14 @@ class Core(Ends):
                     pass
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
+                    if self._decisions:
+                        engine.carry_out()
                 else:
                     if self._fed:
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
+                    if self._retries:
+                        engine.retry(frame)
                     if self._fed:  # its answer let something go on that had waited
                         self._let_be(now)
             else:
@@ -484,7 +494,7 @@ class Core(Ends):
         option = f"the limit is {limit} (limits.max_pending_bytes)"
         for peer_id in total.over:
             queue = total.queues.get(peer_id)
-            peer = self.crowd.peers.get(peer_id)
+            peer = self.limits.peers.get(peer_id)
             if queue is None or peer is None:
                 continue
             is_fed = bool(peer.feeders) or peer.link is not None
@@ -499,10 +509,10 @@ class Core(Ends):
         while total.used_bytes > total.limit_bytes:
             text = f"{total.used_bytes} bytes wait in the broker, the limit is {total.limit_bytes}"
             text += " (limits.max_buffered_bytes)"
-            peer = self.crowd.peers.get(total.find_largest())
+            peer = self.limits.peers.get(total.find_largest())
             if peer is not None and self.shed_largest(peer, f"{text}; this request has most of them", now):
                 continue
-            peer = self.crowd.peers.get(total.find_fullest())
+            peer = self.limits.peers.get(total.find_fullest())
             assert peer is not None  # queues are those of peers that are there, and something waits
             text += f", {peer.pending_bytes} of them for this connection"
             peer.drop_output()
@@ -521,7 +531,7 @@ class Core(Ends):
             self._count_dropped(peer)
             return True
         stream = peer.streams.get(stream_id)
-        if stream is not None and stream.shed(peer, text, now):
+        if stream is not None and stream.shed(text, now):
             return True
         if stream_id & 1 == peer.begins:  # the rest of an answer that has come whole
             if peer.held_of(stream_id) <= SMALL_BYTES:
@@ -610,7 +620,7 @@ class Core(Ends):
 
     def end_slow(self, peer: Peer, word: str, text: str, now: float) -> None:
         if not peer.is_ending and not peer.is_lost:
-            tell_slow(self._diary, peer, self._diary.wall(now), word, text)
+            tell_slow(self._event_log, peer, self._event_log.wall(now), word, text)
         self.end(peer, word, text, now)
 
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
@@ -622,10 +632,10 @@ class Core(Ends):
             return
         is_suspended = peer.is_suspended
         if is_suspended:
-            self.crowd.set_away(peer, False)
+            self.limits.set_away(peer, False)
         refusal = Refusal(word, text)
         if (peer.is_blocked or peer.is_torn or is_suspended) and peer.client_id:
-            self._last_ends.remember(peer.client_id, refusal.message, now)
+            self._close_reasons.remember(peer.client_id, refusal.message, now)
         if not peer.is_torn:
             peer.send(encode_error(0, code if code else self._connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
@@ -636,15 +646,15 @@ class Core(Ends):
     def untold(self, peer: Peer, now: float) -> None:
         """The peer was ended and may not hear why: not all that goes before the ERROR is taken, or will ever be."""
         if peer.is_ending and peer.client_id and peer.end_reason != "left":
-            self._last_ends.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
+            self._close_reasons.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
             peer.client_id = b""  # once: it may have come again, and been told, before its old transport is gone
 
     def outbid(self, peer: Peer, text: str, now: float) -> None:
-        if not self.farewell.let_finish(peer, text, now):
+        if not self.migration.let_finish(peer, text, now):
             self.end(peer, "replaced", text, now)
 
     def withdraw(self, peer: Peer, reason: str, now: float) -> None:
-        self._offers.withdraw(peer, reason, now)
+        self._registration.withdraw(peer, reason, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
@@ -654,16 +664,16 @@ class Core(Ends):
         self._end_flows(now)
         self._tell_flows(True)
         self._snapshots.finish()
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         uptime_ms = max(0, at_ms - self.started_at_ms)
-        self._diary.tell(BROKER_STOPPED, at_ms, detail=text, uptime_ms=uptime_ms)
+        self._event_log.tell(BROKER_STOPPED, at_ms, detail=text, uptime_ms=uptime_ms)
 
     def leave(self, within_s: float, grace_s: float, now: float) -> bool:
         """Asks clients to move to other brokers within that time, and serves them; False when none can (D-54).
 
-        `grace_s`: for what runs on connections that they leave behind. It is over when `farewell.is_over`.
+        `grace_s`: for what runs on connections that they leave behind. It is over when `migration.is_over`.
         """
-        may_move = self.farewell.begin(within_s, grace_s, now)
+        may_move = self.migration.begin(within_s, grace_s, now)
         if may_move:
             self.cluster.leave(now)
         return may_move
@@ -676,7 +686,7 @@ class Core(Ends):
 
     def tick(self, now: float, at_ms: int) -> None:
         """Time passed: `now` monotonic seconds, `at_ms` the wall clock."""
-        self._diary.set_clock(now, at_ms)
+        self._event_log.set_clock(now, at_ms)
         peer = self._deadlines.take_due(now)
         while peer is not None:
             self._look_at(peer, now)
@@ -685,17 +695,18 @@ class Core(Ends):
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
+            self.engine.carry_out()
             timed = self.engine.timers.take_due(now)
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)
         self.protection.tick(now)
-        if self.engine.waiting.size:
+        if self.engine.pending.size:
             self.engine.look_again(self.table.masks.generation, now)
-        farewell = self.farewell
-        if farewell.wants_urls(now):
-            farewell.set_urls(self.cluster.client_urls(), now)
-        farewell.tick(now)
-        if farewell.is_over:
+        migration = self.migration
+        if migration.wants_urls(now):
+            migration.set_urls(self.cluster.client_urls(), now)
+        migration.tick(now)
+        if migration.is_over:
             self.engine.is_draining = True
         if not self.drains.is_idle():
             self.drains.close_leaving(now)
@@ -711,7 +722,7 @@ class Core(Ends):
         if self._told:
             self._tell_relieved(now)
         for dropped in self.engine.drops.take(now):
-            tell_dropped(self._diary, dropped, at_ms)
+            tell_dropped(self._event_log, dropped, at_ms)
         if now >= self._flow_at:
             self._end_flows(now)
         if self.engine.flows.has_records():
@@ -721,7 +732,7 @@ class Core(Ends):
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
         rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
-        rooms_at = min(rooms_at, self.farewell.next_at(), self._snapshots.next_at())
+        rooms_at = min(rooms_at, self.migration.next_at(), self._snapshots.next_at())
         return min(self._flow_at, self._deadlines.first(), rooms_at, self.cluster.next_at())
 
     # What comes out
@@ -749,45 +760,45 @@ class Core(Ends):
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
         """What happened since the last call; in order, but for the routes of a snapshot."""
-        return self._diary.take()
+        return self._event_log.take()
 
     @property
     def events_n(self) -> int:
         """How many events wait to be taken."""
-        return self._diary.waiting_n
+        return self._event_log.waiting_n
 
     def has_requests(self) -> bool:
         """Single requests have ended since they were taken."""
-        return bool(self.engine.singles.rows)
+        return bool(self.engine.request_log.rows)
 
-    def take_requests(self) -> SingleRequests | None:
+    def take_requests(self) -> RequestRows | None:
         """Single requests that ended since the last call; None where there are none."""
-        return self.engine.singles.take()
+        return self.engine.request_log.take()
 
     @property
     def events_dropped(self) -> int:
         """Events that found nobody to take them in time."""
-        return self._diary.dropped
+        return self._event_log.dropped
 
     @property
     def closed(self) -> list[ClosedPeer]:
         """The latest connections that ended, oldest first."""
-        return self.crowd.closed.latest
+        return self.limits.closed.latest
 
     @property
     def closed_by_reason(self) -> dict[str, int]:
         """How many connections ever closed, by code word or "left"."""
-        return self.crowd.closed.by_reason
+        return self.limits.closed.by_reason
 
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""
-        return list(self.crowd.peers.values())
+        return list(self.limits.peers.values())
 
     # Inside
 
     def _make_peer(self, name: str, framed: bool, now: float, begins: int) -> Peer:
-        number = self.crowd.accepted_n + 1
-        at_ms = self._diary.wall(now)
+        number = self.limits.accepted_n + 1
+        at_ms = self._event_log.wall(now)
         return Peer(number, name, framed, self.settings, self._dirty, self._fed, self.outbound, now, at_ms, begins)
 
     def _let_be(self, now: float) -> None:
@@ -870,7 +881,7 @@ class Core(Ends):
         """ROUTE_SETUPs that came with requests."""
         for announcement in self._announced:
             if not announcement.peer.is_ending:
-                self._offers.announce(announcement.peer, announcement.raw, CONNECTION_ERROR, now)
+                self._registration.announce(announcement.peer, announcement.raw, CONNECTION_ERROR, now)
         self._announced.clear()
 
     def _passes(self, peer: Peer, frame: FrameCursor) -> bool:
@@ -878,7 +889,7 @@ class Core(Ends):
 
         A broken one is its sender's fault, so its sender's end: "the frame is invalid and the receiver MUST send an
         ERROR[CONNECTION_ERROR] frame and close the underlying transport connection on reception unless the frame's
-        IGNORE flag is set."
+        IGNORE flag is set." D-33
         """
         size = frame.end - frame.start
         if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):
@@ -907,7 +918,7 @@ class Core(Ends):
             verdict = connection.handle_error(frame)
             if verdict == CLOSES and peer.streams:
                 self.sessions.close(peer)
-                self._offers.withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
+                self._registration.withdraw(peer, "left", frame.now)  # the peer closes when its streams have ended
             elif verdict != NOTHING:
                 text = frame.data[frame.start + 10 : min(frame.end, frame.start + 266)].decode("utf-8", "replace")
                 said = f": {text}" if connection.is_dialled and text else ""
@@ -946,8 +957,8 @@ class Core(Ends):
             return
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
-        if peer.is_extra and self.crowd.is_over(peer):  # the suspended ones keep their places
-            self.end(peer, "over-limit", self.crowd.refusal_of(peer), frame.now, REJECTED_SETUP)
+        if peer.is_extra and self.limits.is_over(peer):  # the suspended ones keep their places
+            self.end(peer, "over-limit", self.limits.refusal_of(peer), frame.now, REJECTED_SETUP)
             return
         self.engine.set_mimes(peer, setup)
         peer.frame.max_bytes = self.settings.max_frame_bytes
@@ -964,26 +975,26 @@ class Core(Ends):
                 return
             sessions.open(peer, setup.token)
         self._watch(peer, frame.now + peer.connection.lifetime_s)
-        self._diary.tell(PEER_CONNECTED, self._diary.wall(frame.now), peer=peer.name)
+        self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
         if setup.wants_lease:
-            peer.granting = Granting(self.table.masks, self.engine.timers, frame.now)
+            peer.granting = LeaseGrants(self.table.masks, self.engine.timers, frame.now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         if metadata:
             if greets:
                 self.cluster.greeted(peer, metadata[at:to], frame.now)
             elif at >= 0:
-                self._offers.announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
+                self._registration.announce(peer, metadata[at:to], REJECTED_SETUP, frame.now)
             elif at != ABSENT:
                 what = "has too many entries" if at == BROKEN else "breaks off"
                 text = f"the composite metadata of the SETUP {what}"
                 self.end(peer, "bad-route", text, frame.now, REJECTED_SETUP)
             if not peer.is_ending:
-                self.farewell.greet(peer, setup.metadata_mime, metadata)
+                self.migration.greet(peer, setup.metadata_mime, metadata)
                 peer.client_id = client_id_of(metadata)
-                last_end = self._last_ends.take(peer.client_id, frame.now) if peer.client_id else ""
+                last_end = self._close_reasons.take(peer.client_id, frame.now) if peer.client_id else ""
                 if last_end:
-                    told = Notice(self.farewell.urls, False, 0, last_end)
-                    peer.send(told.encode(self.broker_id, self._diary.wall(frame.now)))
+                    told = Notice(self.migration.urls, False, 0, last_end)
+                    peer.send(told.encode(self.broker_id, self._event_log.wall(frame.now)))
 
     def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
         """A RESUME as the first frame: the peer that it means goes on with this transport."""
@@ -1004,12 +1015,12 @@ class Core(Ends):
             self.end(newcomer, "cannot-resume", obstacle, now)
             # "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt resumption again."
             self.end(peer, "cannot-resume", obstacle, now, CONNECTION_ERROR)
-            self._last_ends.take(peer.client_id, now)  # the newcomer has just been told
+            self._close_reasons.take(peer.client_id, now)  # the newcomer has just been told
             return
         if not session.is_suspended:
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
-        self.crowd.set_away(peer, False)
+        self.limits.set_away(peer, False)
         self.sessions.resume(peer, session, newcomer, resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
@@ -1023,7 +1034,7 @@ class Core(Ends):
             return
         self._release(peer, now)
         self.sessions.suspend(peer, session, reason, text, now)
-        self.crowd.set_away(peer, True)
+        self.limits.set_away(peer, True)
         if peer.granting is not None:
             # "LEASE semantics MUST be restarted upon a new connection": what it has granted counts no more.
             peer.granting.granted(0, 0, now)
@@ -1045,7 +1056,7 @@ class Core(Ends):
             feeders.pop(peer.id, None)
         peer.feeds = {}
         peer.look_at = NEVER
-        self.crowd.leave(peer)
+        self.limits.leave(peer)
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         at, to = self.engine.find_in_push(peer, frame)
@@ -1053,20 +1064,20 @@ class Core(Ends):
         if self.cluster.knows(peer) and not is_request:
             self.cluster.pushed(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now)
         elif to - at < 6:
-            if not self.farewell.heard(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now):
+            if not self.migration.heard(peer, frame.data[frame.start + HEADER_BYTES : frame.end], frame.now):
                 self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
         elif is_request:
             self.engine.handle_push(peer, frame, at, to)
         else:
-            self._offers.announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
+            self._registration.announce(peer, frame.data[at:to], CONNECTION_ERROR, frame.now)
 
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         self.sessions.close(peer)
-        self._offers.withdraw(peer, peer.end_reason, now)
+        self._registration.withdraw(peer, peer.end_reason, now)
         self.cluster.lost(peer, now)
-        self.farewell.forget(peer, now)
+        self.migration.forget(peer, now)
         peer.take_credit()
         self._release(peer, now)
         if peer.granting is not None:
@@ -1077,13 +1088,14 @@ class Core(Ends):
                 continue  # another stream's end took it along
             if stream_id & 1 == peer.begins:
                 stream.caller_lost(now)
+                self.engine.carry_out()
             else:
                 del peer.streams[stream_id]
-                stream.route_lost(stream_id, peer, now)
+                stream.route_lost(now)
         self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
             uptime_ms = max(0, at_ms - peer.connected_at_ms)
-            self._diary.tell(
+            self._event_log.tell(
                 PEER_CLOSED,
                 at_ms,
                 service=peer.caller_service,
@@ -1093,11 +1105,11 @@ class Core(Ends):
                 uptime_ms=uptime_ms,
                 requests=peer.requests,
             )
-        self.crowd.closed.add(peer, at_ms)
+        self.limits.closed.add(peer, at_ms)
 
     def _watch(self, peer: Peer, at: float) -> None:
         """Looks at the peer at that moment, and not at the one that was meant before."""
-        self._deadlines.put(peer, at, len(self.crowd.peers))
+        self._deadlines.put(peer, at, len(self.limits.peers))
 
     def _look_at(self, peer: Peer, now: float) -> None:
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
@@ -1136,7 +1148,7 @@ class Core(Ends):
     def _end_flows(self, now: float) -> None:
         """The interval is over; what is left of the one before becomes records first."""
         self._tell_flows(True)
-        self._flow_at_ms = self._diary.wall(now)
+        self._flow_at_ms = self._event_log.wall(now)
         self._flow_ms = max(0, int((now - self._flow_from) * 1000))  # the wall clock may have been put back
         self.engine.flows.end_interval()
         self._flow_from = now
@@ -1144,5 +1156,5 @@ class Core(Ends):
 
     def _tell_flows(self, all_of_them: bool) -> None:
         """Flows of the interval that is over become records; all of them, or as many as a turn has time for."""
-        records = self.engine.flows.take_records(self._diary.next_seq, self._flow_at_ms, self._flow_ms, all_of_them)
-        self._diary.add_flows(records)
+        records = self.engine.flows.take_records(self._event_log.next_seq, self._flow_at_ms, self._flow_ms, all_of_them)
+        self._event_log.add_flows(records)

@@ -1,8 +1,12 @@
-"""What happened, as records: the broker's log, its metrics and its event files are all made of these.
+"""Records of what happened, and all that the broker and the writer of event files share.
 
-The core appends them and knows nobody who reads them. A lifecycle event tells one thing that happened; a flow record
-counts the requests of one caller to one route in one interval. Both are plain values; `row()` is the tuple that
-travels to the writer of event files, its first item the record type, the others in the order of the field tables here.
+The broker's log, its metrics and its event files are made of these records. A lifecycle event tells one thing that
+happened; a flow record counts the requests of one caller to one route in one interval; a request record tells of one
+request. The core appends them and does not know who reads them.
+
+Each field is declared here once: its name and type in the record, its meaning in the dict beside it. From these come
+the rows on the pipe, the writer's checks, the columns of files and tables (`spark_sink.schema`) and the tables of
+docs/spark/events.md. `row()` is the tuple that travels to the writer: the record type first, then the fields in order.
 
 The latency histogram has 16 buckets per octave of microseconds, so that a bucket is at most 1/16 wide and histograms
 of any brokers and intervals merge by adding:
@@ -11,7 +15,12 @@ of any brokers and intervals merge by adding:
     bucket   0 1 2 … 31 |   32     33  …   47  |    48       49    …
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+PIPE_FORMAT: Final = 3  # of the frames on the pipe to the writer; the broker's header says which one it writes
 
 LIFECYCLE: Final = 0
 FLOW: Final = 1
@@ -86,46 +95,78 @@ KIND_NAMES: Final[dict[int, str]] = {
     ROUTE_UNSAID: "RouteUnsaid",
 }
 
-LIFECYCLE_FIELDS: Final = (
-    "kind",
-    "seq",
-    "at_ms",
-    "route_id",
-    "service",
-    "tags",
-    "peer",
-    "reason",
-    "detail",
-    "uptime_ms",
-    "requests",
-    "choices",
-)
-FLOW_FIELDS: Final = (
-    "seq",
-    "at_ms",
-    "interval_ms",
-    "caller_route",
-    "caller_service",
-    "route_id",
-    "service",
-    "address",
-    "model",
-    "routing",
-    "outcome",
-    "word",
-    "emptied_by",
-    "requests",
-    "branches",
-    "items_in",
-    "items_out",
-    "bytes_in",
-    "bytes_out",
-    "latency_sum_us",
-    "latency_max_us",
-    "histogram",
-    "address_frame",
-)
-# A request that ended, as integers; what its flow number means a definition says, sent before its first use.
+# Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.
+OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lost", "caller_lost")
+
+NO_KEY: Final = -1  # `key_hash` of a request that is no shard request
+
+_LINEAR: Final = 32  # below this every microsecond is a bucket of its own
+MAX_BUCKET: Final = 16 * 36  # 2^40 us is twelve days: nothing real is slower
+
+
+class LifecycleEvent(NamedTuple):
+    """One thing that happened. Texts are empty and numbers 0 where the kind has no use for them."""
+
+    kind: int
+    seq: int
+    at_ms: int  # milliseconds since the epoch
+    route_id: str = ""  # canonical uuid text
+    service: str = ""
+    tags: Sequence[tuple[str, str]] = ()  # names and values
+    peer: str = ""
+    reason: str = ""
+    detail: str = ""
+    uptime_ms: int = 0
+    requests: int = 0
+    choices: int = 0
+
+    @property
+    def name(self) -> str:
+        """`RouteJoined`."""
+        return KIND_NAMES[self.kind]
+
+    def row(self) -> tuple[object, ...]:
+        """For the writer: record type, then the fields."""
+        return (LIFECYCLE, *self)
+
+
+class FlowRecord(NamedTuple):
+    """The requests of one caller to one route, of one model, routing type and outcome, in one interval."""
+
+    seq: int
+    at_ms: int  # milliseconds since the epoch
+    interval_ms: int
+    caller_route: str
+    caller_service: str
+    route_id: str
+    service: str
+    address: str
+    model: str
+    routing: str
+    outcome: str
+    word: str
+    emptied_by: str
+    requests: int
+    branches: int
+    items_in: int
+    items_out: int
+    bytes_in: int
+    bytes_out: int
+    latency_sum_us: int
+    latency_max_us: int
+    histogram: list[tuple[int, int]]  # (bucket, count), ascending
+    address_frame: str
+
+    def row(self) -> tuple[object, ...]:
+        """For the writer: record type, then the fields."""
+        return (FLOW, *self)
+
+
+LIFECYCLE_FIELDS: Final = LifecycleEvent._fields
+FLOW_FIELDS: Final = FlowRecord._fields
+
+# A request that ended, as integers: after the record type each row, a plain tuple, has these. What its flow number
+# means a definition says, sent before the number is used.
 REQUEST_FIELDS: Final = (
     "seq",
     "started_at_us",
@@ -141,202 +182,108 @@ REQUEST_FIELDS: Final = (
     "bytes_in",
     "bytes_out",
 )
+# What the requests of a flow have in common: the texts of a flow record but the outcome.
 DEFINITION_FIELDS: Final = (
     "flow",
-    "caller_route",
-    "caller_service",
-    "route_id",
-    "service",
-    "address",
-    "model",
-    "routing",
-    "word",
-    "emptied_by",
-    "address_frame",
+    *[name for name, kind in FlowRecord.__annotations__.items() if kind is str and name != "outcome"],
 )
-NO_KEY: Final = -1  # `key_hash` of a request that is no shard request
 
-_LINEAR: Final = 32  # below this every microsecond is a bucket of its own
-MAX_BUCKET: Final = 16 * 36  # 2^40 us is twelve days: nothing real is slower
+_SHARED_MEANINGS: Final = {
+    "seq": "1, 2, 3 … over all records of one broker and epoch: a missing number is a gap",
+    "route_id": "the route, uuid text; empty: none",
+    "service": "service name of the route, or of the address when no route was found",
+}
+LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
+    **_SHARED_MEANINGS,
+    "kind": "what happened, as a number that never changes its meaning",
+    "at_ms": "when it happened",
+    "tags": "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of BrokerStarted and "
+    "TableDigest what is said of them below",
+    "peer": "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id",
+    "reason": "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`; of AnnotationsRefused "
+    "what is wrong with them",
+    "detail": "a sentence for people; of RouteSeen the number of its slot",
+    "uptime_ms": "how long the route was in the table of this broker, or the connection that ended had lived",
+    "requests": "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that "
+    "were refused since the last such event",
+    "choices": "choices that the broker had made by then: a request whose `order` is greater was chosen after it",
+}
+FLOW_MEANINGS: Final[dict[str, str]] = {
+    **_SHARED_MEANINGS,
+    "at_ms": "when the interval ended",
+    "interval_ms": "how long it was",
+    "caller_route": "route of the caller; empty: a caller without ROUTE_SETUP",  # D-17
+    "caller_service": "service name of the caller, or empty",
+    "address": "its tags, `service=orders region=eu`",
+    "model": "`request_response`, `request_stream` …",
+    "routing": "`unicast`, `shard` or `multicast`",
+    "outcome": "`completed`, `error`, `cancelled`, `rejected`, `route_lost`, `caller_lost`",
+    "word": "code word of the broker's own error, also of an `error` that it made (`deadline`), or empty",
+    "emptied_by": "of `no-route` the tag that left no route over, `region=mars`; else empty",
+    "requests": "requests of this caller, route, model, routing and outcome that ended",
+    "branches": "routes that they went to, added up: 1 of each unicast and shard request, as many as matched of a "
+    "multicast, 0 of one that was refused",
+    "items_in": "payloads from the caller",
+    "items_out": "payloads from the route",
+    "bytes_in": "frame bytes from the caller to the route",
+    "bytes_out": "frame bytes from the route to the caller",
+    "latency_sum_us": "sum over the requests, from first frame to end",
+    "latency_max_us": "the slowest request",
+    "histogram": "latency histogram: bucket numbers, ascending",
+    "address_frame": "the ADDRESS as the caller sent it, in base64, its origin zeroed; empty: none, or more than 2048 "
+    "bytes",
+}
+# Of those fields of a request that a flow record does not have.
+REQUEST_MEANINGS: Final[dict[str, str]] = {
+    "started_at_us": "when its first frame came",
+    "duration_us": "from first frame to end",
+    "order": "which of the broker's choices it was, 1, 2, 3 … in their order; 0: refused before one",
+    "ended": "choices that the broker had made when it ended",
+    "key_hash": "of a shard request 31 bits of a hash of its key; -1: no shard request",
+}
 
 
-class LifecycleEvent:
-    """One thing that happened. Texts are empty and numbers 0 where the kind has no use for them."""
+class WriterState(msgspec.Struct):
+    """State of the writer: after each change a line of JSON on its standard output.
 
-    __slots__ = (
-        "at_ms",
-        "choices",
-        "detail",
-        "kind",
-        "peer",
-        "reason",
-        "requests",
-        "route_id",
-        "seq",
-        "service",
-        "tags",
-        "uptime_ms",
+    Counts only grow: what is sealed and dropped over all writers of the broker's epoch, the others of one process.
+    """
+
+    frames: int = 0  # number of the last frame that survives this process: in a log, in files, or told as dropped
+    sealed: int = 0  # records of the broker that are in files
+    sealed_requests: int = 0  # requests that these records count
+    sealed_seq: int = 0  # the highest sequence number among them
+    dropped: int = 0  # records that are told as dropped, or will be
+    dropped_requests: int = 0
+    segments: int = 0  # files
+    next_number: int = 0  # of the next log and its files
+    held_bytes: int = 0  # of frames that wait in memory
+    wal_bytes: int = 0  # of logs that are no files yet
+    recovered: int = 0  # records that this process found in logs of writers that were killed
+    torn_bytes: int = 0  # at the ends of these logs
+    free_bytes: int = 0  # of the file system
+    removed: int = 0  # files removed because of their age or of all their sizes
+    unread_bytes: int = 0  # of files that would have been removed, if their readers had read them
+    silent_readers: int = 0  # readers that have not said for long what they read
+    error: str = ""  # why the last try failed; empty: it did not
+
+
+def events_dropped(
+    at_ms: int,
+    records: int,
+    requests: int,
+    first_seq: int,
+    last_seq: int,
+    reason: str,
+    detail: str,
+    choices: int = 0,
+) -> LifecycleEvent:
+    """The event that tells a gap: so many records, with numbers between these two, are missing; `requests` were
+    counted in them. It takes the place, and the number, of the last of them."""
+    tags = [("records", str(records)), ("first_seq", str(first_seq)), ("last_seq", str(last_seq))]
+    return LifecycleEvent(
+        EVENTS_DROPPED, last_seq, at_ms, "", "", tags, "", reason, f"{records} records {detail}", 0, requests, choices
     )
-
-    def __init__(
-        self,
-        kind: int,
-        seq: int,
-        at_ms: int,
-        route_id: str = "",
-        service: str = "",
-        tags: list[tuple[str, str]] | None = None,
-        peer: str = "",
-        reason: str = "",
-        detail: str = "",
-        uptime_ms: int = 0,
-        requests: int = 0,
-        choices: int = 0,
-    ) -> None:
-        self.kind: Final = kind
-        self.seq: Final = seq  # 1, 2, 3 … over all records of this broker's run
-        self.at_ms: Final = at_ms  # milliseconds since the epoch
-        self.route_id: Final = route_id  # canonical uuid text
-        self.service: Final = service
-        self.tags: Final[list[tuple[str, str]]] = tags if tags is not None else []  # names and values
-        self.peer: Final = peer  # "tcp 10.0.0.4:5123"
-        self.reason: Final = reason  # a code word, see errors.CODE_WORDS, or "left"
-        self.detail: Final = detail  # a sentence for people
-        self.uptime_ms: Final = uptime_ms  # of the route, connection or broker that ended
-        self.requests: Final = requests  # that the route had served; whose annotations were refused
-        self.choices: Final = choices  # that the broker had made: a request of a greater `order` was chosen after it
-
-    @property
-    def name(self) -> str:
-        """`RouteJoined`."""
-        return KIND_NAMES[self.kind]
-
-    def row(self) -> tuple[object, ...]:
-        """For the writer: record type, then `LIFECYCLE_FIELDS`."""
-        return (
-            LIFECYCLE,
-            self.kind,
-            self.seq,
-            self.at_ms,
-            self.route_id,
-            self.service,
-            self.tags,
-            self.peer,
-            self.reason,
-            self.detail,
-            self.uptime_ms,
-            self.requests,
-            self.choices,
-        )
-
-
-class FlowRecord:
-    """The requests of one caller to one route, of one model, routing type and outcome, in one interval."""
-
-    __slots__ = (
-        "address",
-        "address_frame",
-        "at_ms",
-        "branches",
-        "bytes_in",
-        "bytes_out",
-        "caller_route",
-        "caller_service",
-        "emptied_by",
-        "histogram",
-        "interval_ms",
-        "items_in",
-        "items_out",
-        "latency_max_us",
-        "latency_sum_us",
-        "model",
-        "outcome",
-        "requests",
-        "route_id",
-        "routing",
-        "seq",
-        "service",
-        "word",
-    )
-
-    def __init__(
-        self,
-        seq: int,
-        at_ms: int,
-        interval_ms: int,
-        caller_route: str,
-        caller_service: str,
-        route_id: str,
-        service: str,
-        address: str,
-        model: str,
-        routing: str,
-        outcome: str,
-        word: str,
-        emptied_by: str,
-        requests: int,
-        branches: int,
-        items_in: int,
-        items_out: int,
-        bytes_in: int,
-        bytes_out: int,
-        latency_sum_us: int,
-        latency_max_us: int,
-        histogram: list[tuple[int, int]],
-        address_frame: str,
-    ) -> None:
-        self.seq: Final = seq
-        self.at_ms: Final = at_ms  # when the interval ended, milliseconds since the epoch
-        self.interval_ms: Final = interval_ms
-        self.caller_route: Final = caller_route  # empty for a caller without ROUTE_SETUP (D-17)
-        self.caller_service: Final = caller_service
-        self.route_id: Final = route_id  # empty when no route was found
-        self.service: Final = service
-        self.address: Final = address  # its tags: "service=orders region=eu"
-        self.model: Final = model
-        self.routing: Final = routing
-        self.outcome: Final = outcome
-        self.word: Final = word  # code word of the broker's own error, or empty
-        self.emptied_by: Final = emptied_by  # of `no-route` the tag that no route was left with, "region=mars"
-        self.requests: Final = requests
-        self.branches: Final = branches  # routes that they went to, added up
-        self.items_in: Final = items_in  # payloads of the caller
-        self.items_out: Final = items_out  # payloads of the route
-        self.bytes_in: Final = bytes_in  # frame bytes from the caller to the route
-        self.bytes_out: Final = bytes_out  # frame bytes from the route to the caller
-        self.latency_sum_us: Final = latency_sum_us  # from the first frame of a request to its end
-        self.latency_max_us: Final = latency_max_us
-        self.histogram: Final = histogram  # (bucket, count), ascending
-        self.address_frame: Final = address_frame  # the ADDRESS in base64, its origin zeroed; empty: none, or too long
-
-    def row(self) -> tuple[object, ...]:
-        """For the writer: record type, then `FLOW_FIELDS`."""
-        return (
-            FLOW,
-            self.seq,
-            self.at_ms,
-            self.interval_ms,
-            self.caller_route,
-            self.caller_service,
-            self.route_id,
-            self.service,
-            self.address,
-            self.model,
-            self.routing,
-            self.outcome,
-            self.word,
-            self.emptied_by,
-            self.requests,
-            self.branches,
-            self.items_in,
-            self.items_out,
-            self.bytes_in,
-            self.bytes_out,
-            self.latency_sum_us,
-            self.latency_max_us,
-            self.histogram,
-            self.address_frame,
-        )
 
 
 def bucket_of(us: int) -> int:

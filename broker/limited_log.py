@@ -38,12 +38,15 @@ class Count:
 class LimitedLog:
     """One process's lines about strangers."""
 
-    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: seconds, monotonic."""
+    def __init__(
+        self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic, lines_per_s: int = LINES_PER_S
+    ) -> None:
+        """`clock`: seconds, monotonic. `lines_per_s`: of one kind, about one address."""
         # By kind without what stands in brackets, and whether they were written; ever.
         self.lines: Final[dict[tuple[str, bool], int]] = {}
         self._logger: Final = logger
         self._clock: Final = clock
+        self._lines_per_s: Final = lines_per_s
         self._counts: dict[tuple[str, str], Count] = {}  # of this second, by kind and address
         self._lines_n = 0  # written in this second, without numbers
         self._written: set[str] = set()  # addresses about which these are; bounded by them
@@ -70,7 +73,7 @@ class LimitedLog:
             key = (kind, OTHERS)
         count = self._counts.setdefault(key, Count())
         count.lines_n += 1
-        is_written = count.lines_n <= LINES_PER_S and self._has_room(kind, address)
+        is_written = count.lines_n <= self._lines_per_s and self._has_room(kind, address)
         name = (kind.partition(" (")[0], is_written)
         self.lines[name] = self.lines.get(name, 0) + 1
         if is_written:

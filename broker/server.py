@@ -12,19 +12,22 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from broker import VERSION
 from broker.cluster.settings import ClusterSettings
-from broker.config.cluster import NO_NAME, cluster_settings_of, found_peers, reachable
+from broker.config.cluster import found_peers, reachable
 from broker.config.hosts import own_names
-from broker.config.options import SERVICE_KEYS, Config, EventOptions, LogOptions, one_of_requests
+from broker.config.options import Config
+from broker.config.sections.events import EventOptions
+from broker.config.sections.process import LogOptions
+from broker.config.settings import cluster_settings_of, settings_of
 from broker.config.urls import Listen
-from broker.core import COMPILED, Core, CoreSettings
+from broker.core import COMPILED, Core
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
 from broker.edge.event_pipe import EventPipe, PipeState
+from broker.edge.frame_log import FrameLog, FrameLoggingShell
 from broker.edge.origins import address_in
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
@@ -32,11 +35,10 @@ from broker.edge.tls import client_context, server_context
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
-from broker.routing.policies import Policy
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
@@ -64,7 +66,7 @@ class Server:
         self.is_ready = False
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
-        dice = Dice(int.from_bytes(os.urandom(4), "big"))
+        dice = Rng(int.from_bytes(os.urandom(4), "big"))
         self._cluster = cluster_settings_of(config, mates)  # None: it is in none
         self.core = Core(
             settings_of(config),
@@ -96,12 +98,7 @@ class Server:
     async def start(self) -> None:
         """Listens on everything that is configured, or raises BrokerError and listens on nothing."""
         config = self.config
-        self._shell = Shell(
-            self.core,
-            config.limits.stuck_s,
-            self._take_events,
-            on_requests=self._take_requests if self.core.settings.single_requests else None,
-        )
+        self._shell = self._make_shell()
         DESCRIPTORS.measure()
         try:
             self._handshakes = self._make_handshakes()
@@ -228,7 +225,7 @@ class Server:
         for websocket in self._websockets:
             await websocket.stop_accepting()
         if is_served:
-            await self._wait(lambda: self.core.farewell.is_over, grace_s, 0.0)
+            await self._wait(lambda: self.core.migration.is_over, grace_s, 0.0)
             self.core.drain()
         await self._wait(self._is_idle, max(0.0, end_at - time.monotonic()), 0.0)
         left = sum(peer.begun for peer in self.core.peers())
@@ -300,9 +297,17 @@ class Server:
         ):
             log_event(event, is_news=is_news)
 
-    def _take_requests(self, requests: SingleRequests) -> None:
+    def _take_requests(self, requests: RequestRows) -> None:
         if self.event_pipe is not None:
             self.event_pipe.append_requests(requests)
+
+    def _make_shell(self) -> Shell:
+        stuck_s = self.config.limits.stuck_s
+        on_requests = self._take_requests if self.core.settings.single_requests else None
+        if not self.config.log.frames:
+            return Shell(self.core, stuck_s, self._take_events, on_requests=on_requests)
+        frame_log = FrameLog(self.config.log.frames)
+        return FrameLoggingShell(frame_log, self.core, stuck_s, self._take_events, on_requests=on_requests)
 
     def _make_handshakes(self) -> Handshakes | None:
         tls = self.config.tls
@@ -387,61 +392,3 @@ def writer_arguments(events: EventOptions, log: LogOptions) -> list[str]:
     arguments += ["--reader-timeout-s", str(events.reader_timeout_s)]
     arguments += ["--log-level", log.level, "--log-format", log.format]
     return arguments + (["--ignore-silent-readers"] if events.silent_readers == "ignore" else [])
-
-
-def settings_of(config: Config) -> CoreSettings:
-    """What of the configuration concerns the core."""
-    limits = config.limits
-    routing = config.routing
-    return CoreSettings(
-        policy=_policy(config, {}),
-        policies={name: _policy(config, own) for name, own in config.service.items()},
-        zone=routing.zone,
-        no_route=routing.no_route,
-        no_route_timeout_s=routing.no_route_timeout_s,
-        max_waiting=limits.max_waiting,
-        max_waiting_per_connection=limits.max_waiting_per_connection,
-        max_waiting_bytes=limits.max_waiting_bytes,
-        drain_grace_s=config.server.drain_grace_s,
-        drain_spread_s=config.server.drain_spread_s,
-        strict_hints=routing.strict_hints,
-        multicast_on_leave=routing.multicast_on_leave,
-        multicast_prefetch_n=limits.multicast_prefetch_n,
-        multicast_branch_bytes=limits.multicast_branch_bytes,
-        multicast_buffer_bytes=limits.multicast_buffer_bytes,
-        setup_timeout_s=limits.setup_timeout_s,
-        flow_interval_s=config.events.flow_interval_s,
-        max_connections=limits.max_connections,
-        max_frame_bytes=limits.max_frame_bytes,
-        max_metadata_bytes=limits.max_metadata_bytes,
-        max_streams_per_connection=limits.max_streams_per_connection,
-        max_tags_per_route=limits.max_tags_per_route,
-        max_lookup_cache=limits.max_lookup_cache,
-        max_connections_per_address=limits.max_connections_per_address,
-        max_connections_per_principal=limits.max_connections_per_principal,
-        max_keepalives_per_s=limits.max_keepalives_per_s,
-        max_route_setups_per_s=limits.max_route_setups_per_s,
-        min_fragment_bytes=limits.min_fragment_bytes,
-        max_small_fragments_per_s=limits.max_small_fragments_per_s,
-        max_lifetime_s=limits.max_lifetime_s,
-        max_buffered_bytes=limits.max_buffered_bytes,
-        resume_ttl_s=limits.resume_ttl_s,
-        resume_buffer_bytes=limits.resume_buffer_bytes,
-        resume_total_bytes=limits.resume_total_bytes,
-        broker_name=config.broker.name if config.broker.name != NO_NAME else "",
-        annotations_from_clients=config.annotations.from_clients,
-        annotations_to_clients=config.annotations.to_clients,
-        require_annotations=config.annotations.require,
-        max_hops=config.annotations.max_hops,
-        locality=config.cluster.locality,
-        max_pending_bytes=limits.max_pending_bytes,
-        # Without event files nobody would take them.
-        single_requests=one_of_requests(config.events.requests) if config.events.dir else 0,
-        snapshot_s=config.events.snapshot_s if config.events.dir else 0.0,
-    )
-
-
-def _policy(config: Config, own: Mapping[str, object]) -> Policy:
-    """What a service has of its own, and for the rest what all have."""
-    values: dict[str, Any] = {key: getattr(getattr(config, doc.section), key) for key, doc in SERVICE_KEYS.items()}
-    return Policy(**{**values, **own})

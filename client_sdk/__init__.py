@@ -15,46 +15,53 @@ A program that is only a service: `run(url, orders)`. Several connections: `offe
 Addresses: `address` (one route), `multicast` (all routes), `shard` (the route that owns a key). When something fails:
 `RetryPolicy`, `Hedging`, `wait_for_reconnect`, all for `connect` or for one call. Errors: one tree under `ClientError`,
 each with a stable `word`. `client_sdk.testing.local_broker` starts a broker for tests.
+
+`import client_sdk` is cheap: each name imports what it needs when it is first used.
 """
 
-from client_sdk.address import Address, address, multicast, shard
-from client_sdk.calls.gather_answers import Answer
-from client_sdk.calls.hedge import Hedging
-from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
-from client_sdk.calls.scatter_gather import Gathering
-from client_sdk.client import Client
-from client_sdk.codecs import BYTES, JSON, Codec, json_codec
-from client_sdk.connect import Connecting, connect
-from client_sdk.errors import (
-    ApplicationError,
-    BadAddress,
-    BadRequest,
-    Canceled,
-    ClientError,
-    ConnectionLost,
-    DeadlineExceeded,
-    Draining,
-    Misrouted,
-    NoHandler,
-    NoLease,
-    NoRoute,
-    NotConnected,
-    OverLimit,
-    Rejected,
-    RouteLost,
-    SetupRejected,
-    TooLarge,
-    TooLate,
-    Unhealthy,
-)
-from client_sdk.payload import Payload
-from client_sdk.reconnect.state import Change, Changes, State
-from client_sdk.services.group import Group, Offering, offer
-from client_sdk.services.request import Request
-from client_sdk.services.run import run, serve
-from client_sdk.services.service import Service
-from client_sdk.streams import Flow
-from client_sdk.tracing import Trace
+from typing import TYPE_CHECKING
+
+from client_sdk.lazy import lazy_getattr
+
+if TYPE_CHECKING:
+    from client_sdk.addresses import Address, address, multicast, shard
+    from client_sdk.calls.hedge import Hedging
+    from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
+    from client_sdk.calls.scatter_gather import Gathering
+    from client_sdk.client import Client
+    from client_sdk.codecs import BYTES, JSON, Codec, json_codec
+    from client_sdk.connecting import Connecting, connect
+    from client_sdk.errors import (
+        ApplicationError,
+        BadAddress,
+        BadRequest,
+        Canceled,
+        ClientError,
+        ConnectionLost,
+        DeadlineExceeded,
+        Draining,
+        Misrouted,
+        NoHandler,
+        NoLease,
+        NoRoute,
+        NotConnected,
+        OverLimit,
+        Rejected,
+        RouteLost,
+        SetupRejected,
+        TooLarge,
+        TooLate,
+        Unhealthy,
+    )
+    from client_sdk.payload import Payload
+    from client_sdk.reconnect.state import Change, Changes, State
+    from client_sdk.services.gather_answers import Answer
+    from client_sdk.services.request import Request
+    from client_sdk.services.service import Service
+    from client_sdk.serving.group import Group, Offering, offer
+    from client_sdk.serving.run import run, serve
+    from client_sdk.streams import Flow
+    from client_sdk.tracing import Trace
 
 __all__ = [
     "Address",
@@ -108,3 +115,33 @@ __all__ = [
     "serve",
     "shard",
 ]
+
+_NAMES_OF = {  # the module of each public name
+    "addresses": "Address address multicast shard",
+    "services.gather_answers": "Answer",
+    "calls.hedge": "Hedging",
+    "calls.retry": "NO_RETRY RetryBudget RetryPolicy",
+    "calls.scatter_gather": "Gathering",
+    "client": "Client",
+    "codecs": "BYTES JSON Codec json_codec",
+    "connecting": "Connecting connect",
+    "errors": "ApplicationError BadAddress BadRequest Canceled ClientError ConnectionLost DeadlineExceeded Draining "
+    "Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected RouteLost SetupRejected TooLarge "
+    "TooLate Unhealthy",
+    "payload": "Payload",
+    "reconnect.state": "Change Changes State",
+    "serving.group": "Group Offering offer",
+    "services.request": "Request",
+    "serving.run": "run serve",
+    "services.service": "Service",
+    "streams": "Flow",
+    "tracing": "Trace",
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # type checkers know the names from above, and report any other
+    __getattr__ = lazy_getattr(__name__, _MODULE_OF)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

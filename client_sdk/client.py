@@ -3,28 +3,28 @@
     program ──► Client ──► the connection there is, straight           the usual case
                    └─────► Calls: waits, tries again, hedges, spans    when something is to happen around the call
 
-Decides which way a call goes. How the connection is kept is `keeper`'s, what a call does when it fails `calls`'s.
+Decides which way a call goes. How the connection is kept is `manager`'s, what a call does when it fails `calls`'s.
 """
 
 import math
 from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
-from client_sdk.address import Address
+from client_sdk import rsocket_py
+from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
-from client_sdk.calls.gather_answers import GATHER_ENTRY
 from client_sdk.calls.hedge import Hedging
-from client_sdk.calls.metadata_cache import Heads
+from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import RetryPolicy
-from client_sdk.calls.retrying_stream import Flows
+from client_sdk.calls.retrying_stream import StreamCalls
 from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
 from client_sdk.errors import ClientError
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
-from client_sdk.reconnect.manager import Keeper
+from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
-from client_sdk.rsocket_py.adapter import ClientRSocket
-from client_sdk.services.advertisement import Offer
+from client_sdk.services.advertisement import Advertisement
+from client_sdk.services.gather_answers import GATHER_ENTRY
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.streams import DEFAULT_WINDOW_N, Flow
 from client_sdk.tracing import current
@@ -48,15 +48,22 @@ class Client:
     b'order 42'
     """
 
-    def __init__(self, keeper: Keeper, heads: Heads, calls: Calls, defaults: Defaults, offer: Offer | None) -> None:
-        """`offer`: what others may ask for; None: a caller only."""
-        self._offer: Final = offer
-        self._keeper: Final = keeper
-        self._heads: Final = heads
+    def __init__(
+        self,
+        manager: ConnectionManager,
+        cache: MetadataCache,
+        calls: Calls,
+        defaults: Defaults,
+        advertisement: Advertisement | None,
+    ) -> None:
+        """`advertisement`: what others may ask for; None: a caller only."""
+        self._advertisement: Final = advertisement
+        self._manager: Final = manager
+        self._cache: Final = cache
         self._calls: Final = calls
         self._defaults: Final = defaults
         self._timeout_s: Final = defaults.timeout_s
-        self._flows: Final = Flows(keeper, heads, calls)
+        self._stream_calls: Final = StreamCalls(manager, cache, calls)
         # Nothing happens around a call, unless the call itself wants it.
         self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
@@ -66,14 +73,14 @@ class Client:
         >>> async with connect("tcp://127.0.0.1:7000") as client:  # which starts it
         ...     pass
         """
-        if self._offer is None:
-            await self._keeper.start()
+        if self._advertisement is None:
+            await self._manager.start()
             return
-        await self._offer.begin(self.drain)
+        await self._advertisement.begin(self.drain)
         try:
-            await self._keeper.start()
+            await self._manager.start()
         except BaseException:
-            await self._offer.end()
+            await self._advertisement.end()
             raise
 
     # the connection
@@ -86,7 +93,7 @@ class Client:
         ...     print(client.route_id)
         11223344-5566-7788-99aa-bbccddeeff00
         """
-        return self._keeper.route_id
+        return self._manager.route_id
 
     @property
     def broker(self) -> str:
@@ -95,7 +102,7 @@ class Client:
         >>> client.broker
         'tcp://127.0.0.1:7000'
         """
-        return self._keeper.brokers.url
+        return self._manager.brokers.url
 
     @property
     def brokers(self) -> list[str]:
@@ -104,7 +111,7 @@ class Client:
         >>> client.brokers
         ['tcp://127.0.0.1:7000']
         """
-        return self._keeper.brokers.urls
+        return self._manager.brokers.urls
 
     @property
     def last_end(self) -> str:
@@ -115,7 +122,7 @@ class Client:
         >>> client.last_end
         ''
         """
-        return self._keeper.brokers.last_end
+        return self._manager.brokers.last_end
 
     @property
     def is_connected(self) -> bool:
@@ -124,7 +131,7 @@ class Client:
         >>> client.is_connected
         True
         """
-        return self._keeper.is_connected
+        return self._manager.is_connected
 
     @property
     def state(self) -> State:
@@ -133,7 +140,7 @@ class Client:
         >>> print(client.state)
         connected
         """
-        return self._keeper.board.present.state
+        return self._manager.states.current.state
 
     @property
     def reason(self) -> ClientError | None:
@@ -142,7 +149,7 @@ class Client:
         >>> print(client.reason)
         None
         """
-        return self._keeper.reason
+        return self._manager.reason
 
     def changes(self) -> Changes:
         """Its states from now on, the present one first, until it is closed.
@@ -152,7 +159,7 @@ class Client:
         ...     break
         connected
         """
-        return self._keeper.board.listen()
+        return self._manager.states.listen()
 
     async def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
         """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
@@ -164,14 +171,14 @@ class Client:
         wanted = {State(state) for state in states}
         if not wanted:
             raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")
-        return await self._keeper.wait_for(wanted, timeout_s)
+        return await self._manager.wait_for(wanted, timeout_s)
 
     async def wait_connected(self, timeout_s: float | None = None) -> None:
         """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
 
         >>> await client.wait_connected(timeout_s=5)
         """
-        await self._keeper.wait_connected(timeout_s)
+        await self._manager.wait_connected(timeout_s)
 
     async def closed(self) -> None:
         """Returns when the client is closed for ever: by `close()`, or because another one took its Route Id.
@@ -179,7 +186,7 @@ class Client:
         >>> await client.close()
         >>> await client.closed()
         """
-        await self._keeper.closed()
+        await self._manager.closed()
 
     async def close(self) -> None:
         """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost.
@@ -188,9 +195,9 @@ class Client:
         >>> client.is_connected
         False
         """
-        if self._offer is not None:
-            await self._offer.end()
-        await self._keeper.close()
+        if self._advertisement is not None:
+            await self._advertisement.end()
+        await self._manager.close()
 
     # what it offers
 
@@ -203,10 +210,10 @@ class Client:
         >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as ledger:
         ...     await ledger.set_tags({"region": "us"})
         """
-        if self._offer is None:
+        if self._advertisement is None:
             raise ValueError("this client offers no service, so it has no tags: connect(url, service=...)")
-        self._offer.set_tags(tags)
-        await self._offer.tell()
+        self._advertisement.set_tags(tags)
+        await self._advertisement.tell()
 
     async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
         """Closes without losing a request: no new ones come, those that its handlers work on end, then the connection.
@@ -216,9 +223,9 @@ class Client:
         >>> ledger = await connect("tcp://127.0.0.1:7000", service="ledger")
         >>> await ledger.drain(timeout_s=10)
         """
-        offer = self._offer
-        if offer is not None and not self._keeper.is_over and await offer.drain(timeout_s):
-            await self._keeper.close(offer.say_goodbye)
+        advertisement = self._advertisement
+        if advertisement is not None and not self._manager.is_over and await advertisement.drain(timeout_s):
+            await self._manager.close(advertisement.say_goodbye)
         await self.close()
 
     # calls
@@ -248,7 +255,7 @@ class Client:
         timeout_s = self._limit_s(timeout_s)
         body = data if type(data) is bytes else as_bytes(data, "data")
         if self._is_plain and retry is None and hedging is None:
-            connection = self._keeper.connection
+            connection = self._manager.connection
             if connection is not None and connection.reason is None:
                 head = self._head(address, route, timeout_s, metadata)
                 return await connection.request_response(body, head, timeout_s)
@@ -284,7 +291,7 @@ class Client:
         """
         body = data if type(data) is bytes else as_bytes(data, "data")
         if self._is_plain:
-            connection = self._keeper.connection
+            connection = self._manager.connection
             if connection is not None and connection.reason is None:
                 timeout_s = self._limit_s(timeout_s)
                 head = self._head(address, route, timeout_s, metadata)
@@ -327,7 +334,7 @@ class Client:
             retry=self._defaults.retry if retry is None else retry,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-        return self._flows.stream(call, initial_n)
+        return self._stream_calls.stream(call, initial_n)
 
     def request_channel(
         self,
@@ -362,7 +369,7 @@ class Client:
             timeout_s=None if timeout_s == math.inf else timeout_s,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-        return self._flows.channel(call, items, initial_n)
+        return self._stream_calls.channel(call, items, initial_n)
 
     async def metadata_push(
         self,
@@ -404,7 +411,7 @@ class Client:
         """
         more = GATHER_ENTRY + more_bytes(metadata)
         call = self._call("request_stream", address, route, more, as_bytes(data, "data"), timeout_s, wait_for_reconnect)
-        return Gathering(self._flows.stream(call, WINDOW_N), enough_n)
+        return Gathering(self._stream_calls.stream(call, WINDOW_N), enough_n)
 
     def as_rsocket(
         self,
@@ -412,7 +419,7 @@ class Client:
         *,
         metadata: Mapping[str, bytes] | None = None,
         mime_type: str = COMPOSITE_MIME,
-    ) -> ClientRSocket:
+    ) -> "rsocket_py.ClientRSocket":
         """This client as an `rsocket.RSocket`, for what was written for rsocket-py (docs/sdk/rsocket-py.md).
 
         Each request carries `address` and the entries of `metadata` before its payload's own metadata; without an
@@ -424,8 +431,8 @@ class Client:
         >>> (await rsocket.request_response(Payload(b"42", composite(route("find"))))).data
         b'order 42'
         """
-        head = b"" if address is None else self._heads.of(address, None, None)
-        return ClientRSocket(self, self._keeper.connected, head + more_bytes(metadata), mime_type)
+        head = b"" if address is None else self._cache.of(address, None, None)
+        return rsocket_py.ClientRSocket(self, self._manager.connected, head + more_bytes(metadata), mime_type)
 
     # helpers
 
@@ -439,7 +446,7 @@ class Client:
         self, address: Address, route: str | None, timeout_s: float | None, metadata: Mapping[str, bytes] | None
     ) -> bytes:
         """The metadata of a call around which nothing happens."""
-        head = self._heads.of(address, route, timeout_s)
+        head = self._cache.of(address, route, timeout_s)
         trace = current.get()
         if trace is not None:
             head += trace.entries

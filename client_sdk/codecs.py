@@ -65,11 +65,11 @@ class BytesCodec:
 
         >>> BYTES.decode(b"a", int)
         Traceback (most recent call last):
-        ValueError: bytes do not become int; a codec like JSON makes values of them
+        ValueError: bytes cannot be decoded as int; use a codec like JSON
         """
         if type is bytes or type is Any:
             return data
-        raise ValueError(f"bytes do not become {_name_of(type)}; a codec like JSON makes values of them")
+        raise ValueError(f"bytes cannot be decoded as {_name_of(type)}; use a codec like JSON")
 
     def encode(self, value: Any) -> bytes:
         """The same bytes; TypeError for anything else.
@@ -79,7 +79,7 @@ class BytesCodec:
         """
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
-        raise TypeError(f"{_name_of(type(value))} is not bytes; a codec like JSON makes bytes of values")
+        raise TypeError(f"{_name_of(type(value))} is not bytes; use a codec like JSON")
 
 
 class JsonCodec:

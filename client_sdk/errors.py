@@ -60,7 +60,7 @@ class ClientError(Exception):
         """What to do, for a person; empty when nobody can know.
 
         >>> NoLease("2 routes match").advice
-        'the services grant requests one by one; nothing was processed, a retry later is safe'
+        'the services limit requests by leases; nothing was processed, a retry later is safe'
         """
         return self.usual_advice
 
@@ -92,7 +92,7 @@ class NoRoute(Rejected):
     """
 
     default_word = "no-route"
-    usual_advice = "start the service or mend the tags; nothing was processed, a retry is safe"
+    usual_advice = "start the service or correct the tags; nothing was processed, a retry is safe"
 
 
 class OverLimit(Rejected):
@@ -114,7 +114,7 @@ class NoLease(OverLimit):
     """
 
     default_word = "no-lease"
-    usual_advice = "the services grant requests one by one; nothing was processed, a retry later is safe"
+    usual_advice = "the services limit requests by leases; nothing was processed, a retry later is safe"
 
 
 class Draining(Rejected):
@@ -136,7 +136,7 @@ class Unhealthy(Rejected):
     """
 
     default_word = "unhealthy"
-    usual_advice = "look at the log of the services; nothing was processed, a retry later is safe"
+    usual_advice = "check the logs of the services; nothing was processed, a retry later is safe"
 
 
 class Misrouted(Rejected):
@@ -147,18 +147,18 @@ class Misrouted(Rejected):
     """
 
     default_word = "stale-route"
-    usual_advice = "nothing was processed, a retry is safe; if it stays so, look at the links between the brokers"
+    usual_advice = "nothing was processed, a retry is safe; if it persists, check the links between the brokers"
 
 
 class Canceled(ClientError):
     """The request was given up by the other side.
 
     >>> print(Canceled("the service gave up").advice)
-    it may have been processed, retry only what may happen twice
+    it may have been processed; retry only idempotent requests
     """
 
     default_word = "canceled"
-    usual_advice = "it may have been processed, retry only what may happen twice"
+    usual_advice = "it may have been processed; retry only idempotent requests"
 
 
 class RouteLost(Canceled):
@@ -208,7 +208,7 @@ class NoHandler(BadRequest):
     """
 
     default_word = "no-handler"
-    usual_advice = "mend route= or the model, or add the handler to the service"
+    usual_advice = "correct route= or the model, or add the handler to the service"
 
 
 class TooLarge(BadRequest):
@@ -235,7 +235,7 @@ class ApplicationError(ClientError):
     def __init__(self, text: str, *, word: str = "", code: int = APPLICATION_ERROR) -> None:
         """ValueError unless `code` is 0x201 or an application's own, 0x301..0xFFFFFFFE."""
         if code != APPLICATION_ERROR and not FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
-            raise ValueError(f"{code:#x} is no code of an application: 0x201 and 0x301..0xfffffffe are")
+            raise ValueError(f"{code:#x} is not an application error code; use 0x201 or 0x301..0xfffffffe")
         super().__init__(text, word=word, code=code)
 
 
@@ -322,7 +322,7 @@ class SetupRejected(ClientError):
     """
 
     default_word = "setup-rejected"
-    usual_advice = "the same connect() fails again; change what it says, or the broker"
+    usual_advice = "connect() with the same arguments fails again; change them, or the broker"
 
     @property
     def is_transient(self) -> bool:
@@ -338,7 +338,7 @@ class SetupRejected(ClientError):
         """What to do, for a person.
 
         >>> SetupRejected("2 tags too many", word="bad-route").advice
-        'mend service= and tags= of connect(): a name or tag cannot be, or there are too many'
+        'correct service= and tags= of connect(): a name or tag is invalid, or there are too many'
         """
         return CONNECTION_ADVICE.get(self.word, self.usual_advice)
 
@@ -378,29 +378,29 @@ INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
 # Words that end a connection or refuse one: what a person can do about them, where it is not what is usual.
 CONNECTION_ADVICE: Final[dict[str, str]] = {
     "replaced": "another client has this Route Id: give each a route_id of its own, or none",
-    "closed": "this client was closed; connect() anew",
-    "keepalive-timeout": "the network or one of the two sides stood still; it reconnects by itself",
-    "slow-peer": "this side read too slowly, or the other one; take items as fast as they are asked for",
-    "bad-frame": "the other side is no RSocket peer, or something between the two changes bytes: look at the URL",
-    "bad-setup": "the URL leads to something else, or the broker is of another version",
-    "bad-version": "the broker is of another version of RSocket; look at the URL",
-    "setup-timeout": "the broker waited in vain for our first frame; it is tried again",
-    "bad-route": "mend service= and tags= of connect(): a name or tag cannot be, or there are too many",
-    "no-cluster": "the URL is that of a listener for brokers, or mime_type= does not suit the broker",
-    "bad-broker": "the URL is that of a listener for brokers; clients need another one",
-    "wrong-secret": "the URL is that of a listener for brokers; clients need another one",
-    "duplicate-link": "the URL is that of a listener for brokers; clients need another one",
-    "over-limit": "the broker has as many connections as it takes, or this one said too much; try again later",
+    "closed": "this client was closed; call connect() again",
+    "keepalive-timeout": "the network or one of the two sides stalled; the client reconnects by itself",
+    "slow-peer": "one of the two sides reads too slowly; consume items as fast as you request them",
+    "bad-frame": "the other side does not speak RSocket, or something between the two changes bytes; check the URL",
+    "bad-setup": "the URL is not that of a broker, or the broker has another version",
+    "bad-version": "the broker speaks another version of RSocket; check the URL",
+    "setup-timeout": "the broker did not receive the SETUP in time; the client tries again",
+    "bad-route": "correct service= and tags= of connect(): a name or tag is invalid, or there are too many",
+    "no-cluster": "the URL is that of a listener for brokers, or the broker does not support mime_type=",
+    "bad-broker": "the URL is that of a listener for brokers; use one for clients",
+    "wrong-secret": "the URL is that of a listener for brokers; use one for clients",
+    "duplicate-link": "the URL is that of a listener for brokers; use one for clients",
+    "over-limit": "the broker is at its connection limit, or this connection sent too much; try again later",
     "draining": "the broker is about to stop; connect() to another one, or again later",
     "broker-stopped": "the broker stopped; the client reconnects by itself, to another broker if it knows one",
-    "closed-by-operator": "an operator closed the connection; it reconnects by itself",
-    "resume-unsupported": "the broker does not resume: connect(resume=False)",
-    "unknown-session": "the broker has forgotten the session; it connects anew by itself",
-    "cannot-resume": "too much was sent meanwhile; it connects anew by itself",
-    "token-in-use": "it is tried again with another token",
-    "resume-timeout": "it came back too late; it connects anew by itself",
-    "resume-overrun": "too much was sent meanwhile; it connects anew by itself",
-    "too-large": "the other side does not end what it began to send",
+    "closed-by-operator": "an operator closed the connection; the client reconnects by itself",
+    "resume-unsupported": "the broker does not support resumption; use connect(resume=False)",
+    "unknown-session": "the broker no longer has the session; the client reconnects without resuming",
+    "cannot-resume": "too much was sent meanwhile; the client reconnects without resuming",
+    "token-in-use": "the client tries again with another token",
+    "resume-timeout": "the client resumed too late; it reconnects without resuming",
+    "resume-overrun": "too much was sent meanwhile; the client reconnects without resuming",
+    "too-large": "the other side does not complete a fragmented payload",
 }
 # Of a refused SETUP: the same connect() may succeed later.
 TRANSIENT_WORDS: Final = frozenset({"over-limit", "draining", "setup-timeout", "token-in-use", "broker-stopped"})

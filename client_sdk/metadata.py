@@ -24,7 +24,7 @@ def entry_bytes(mime_type: str, content: bytes) -> bytes:
     if known >= 0:
         return encode_well_known_entry(known, content)
     if not mime_type.isascii() or not 1 <= len(mime_type) <= MAX_MIME_BYTES:
-        raise ValueError(f"mime type {mime_type[:40]!r}: needs 1..{MAX_MIME_BYTES} characters of ASCII")
+        raise ValueError(f"mime type {mime_type[:40]!r} must be 1..{MAX_MIME_BYTES} ASCII characters")
     return encode_entry(mime_type.encode("ascii"), content)
 
 
@@ -32,7 +32,7 @@ def route_bytes(route: str) -> bytes:
     """The routing entry that names a handler; ValueError for a name that is not 1..255 bytes."""
     raw = route.encode()
     if not 1 <= len(raw) <= MAX_ROUTE_BYTES:
-        raise ValueError(f"route {route[:40]!r}: has {len(raw)} bytes, 1..{MAX_ROUTE_BYTES} are allowed")
+        raise ValueError(f"route {route[:40]!r} has {len(raw)} bytes, it must have 1..{MAX_ROUTE_BYTES}")
     return encode_well_known_entry(ROUTING_ID, bytes([len(raw)]) + raw)
 
 

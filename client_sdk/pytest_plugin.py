@@ -2,8 +2,8 @@
 
     def test_orders(rsocket_broker, rsocket_client): ...
 
-Stands here and not in `client_sdk`, because that package imports all of itself (a quarter of a second), and pytest
-imports plugins in every run of every project: this module imports nothing of either until a test asks for a fixture.
+pytest imports plugins in every run of every project: this module imports nothing of client or broker until a test asks
+for a fixture.
 """
 
 from __future__ import annotations

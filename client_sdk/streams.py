@@ -276,7 +276,7 @@ class Flow(AsyncIterator[Payload]):
             if self._timeout_s is None:
                 await open_stream(inflow)
                 return
-            inflow.late_text = f"{self._what} had {self._timeout_s:g} s, which are over"
+            inflow.late_text = f"{self._what} timed out after {self._timeout_s:g} s"
             inflow.deadline_at = self._loop.time() + self._timeout_s
             async with asyncio.timeout_at(inflow.deadline_at) as deadline:
                 await open_stream(inflow)  # it may wait for a connection; from then on the engine looks at the time

@@ -128,7 +128,9 @@ class LocalBroker(str):
             if time.monotonic() >= end_at:
                 others = sorted({route.service for route in self.routes()})
                 missing = f"{len(found)} of {n} routes of {service!r} {tags}"
-                raise DeadlineExceeded(f"after {timeout_s} s there are {missing}; services that are there: {others}")
+                raise DeadlineExceeded(
+                    f"after {timeout_s} s only {missing} are connected; connected services: {others}"
+                )
             await asyncio.sleep(LOOK_S)
 
     def drop_connections(self) -> None:
@@ -151,7 +153,7 @@ class LocalBroker(str):
     @property
     def _server(self) -> Server:
         if isinstance(self._host, BrokerProcess):
-            raise RuntimeError("only a broker inside this process can be looked into: local_broker(process=False)")
+            raise RuntimeError("a broker in another process cannot be inspected; use local_broker(process=False)")
         return self._host.server
 
 

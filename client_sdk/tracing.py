@@ -41,7 +41,7 @@ class Trace:
         """ValueError for a `traceparent` that the specification tells to ignore."""
         match = _FORM.fullmatch(traceparent) if len(traceparent) <= MAX_TRACEPARENT_BYTES else None
         if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
-            raise ValueError(f"traceparent {traceparent[:80]!r}: is none of W3C Trace Context")
+            raise ValueError(f"traceparent {traceparent[:80]!r}: is not valid in W3C Trace Context")
         if match[2] == "0" * 32 or match[3] == "0" * 16:
             raise ValueError(f"traceparent {traceparent!r}: an id is all zeros")
         self.traceparent: Final = traceparent

@@ -24,7 +24,7 @@ def ask(sql: str) -> None:
     spark.sql(sql).show(10, truncate=36)
 
 
-# %% Histograms of all rows merge by adding; docs/events.md says what the number of a bucket means
+# %% Histograms of all rows merge by adding; docs/spark/events.md says what the number of a bucket means
 ask("""-- Who is slow? Latency in microseconds
     WITH bucket AS (
       SELECT service, pair.latency_buckets AS bucket, sum(pair.latency_counts) AS n

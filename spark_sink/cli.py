@@ -1,4 +1,4 @@
-"""The commands of this room, for `rsocket-broker` to mount: `pipeline run`, `pipeline compact` and `report`.
+"""The commands of this package, for `rsocket-broker` to mount: `pipeline run`, `pipeline compact` and `report`.
 
 Every expected failure is one sentence on standard error and an exit status: 2 a folder, 3 a part that is not installed.
 """
@@ -25,7 +25,7 @@ DEFAULT_EVERY: Final = "5 seconds"
 
 def _interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     if value is not None and not is_every(value):
-        raise click.BadParameter(f'{value!r} is no interval; write one like "5 seconds" or "1 minute"')
+        raise click.BadParameter(f'{value!r} is not an interval; write one like "5 seconds" or "1 minute"')
     return value
 
 
@@ -33,12 +33,12 @@ def _date(_context: click.Context, _parameter: click.Parameter, value: str | Non
     try:
         return None if value is None else f"{datetime.strptime(value, '%Y-%m-%d'):%Y-%m-%d}"
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no date; write one like 2026-11-20") from error
+        raise click.BadParameter(f"{value!r} is not a date; write one like 2026-11-20") from error
 
 
 @click.group()
 def pipeline() -> None:
-    """Event files into tables, with Spark."""
+    """Turn event files into tables with Spark."""
 
 
 @pipeline.command()
@@ -47,10 +47,10 @@ def pipeline() -> None:
 @click.option(
     "--master", help=f"Where Spark runs: {DEFAULT_MASTER} (default), spark://host:7077, sc://host … or of spark-submit."
 )
-@click.option("--once", is_flag=True, help="Read what is there and end.")
-@click.option("--every", callback=_interval, help=f'Read again and again, e.g. every "{DEFAULT_EVERY}" (default).')
+@click.option("--once", is_flag=True, help="Process the files that exist now, then exit.")
+@click.option("--every", callback=_interval, help=f'Process new files at this interval; default: "{DEFAULT_EVERY}".')
 def run(events: str, tables: str, master: str | None, once: bool, every: str | None) -> None:
-    """Make tables of the event files: everything new, once or again and again."""
+    """Process new event files into tables, once or continuously."""
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
     if master is None and not is_submitted():
@@ -63,23 +63,30 @@ def run(events: str, tables: str, master: str | None, once: bool, every: str | N
 
 @pipeline.command()
 @click.option("--tables", required=True, help="Folder of the tables.")
-@click.option("--before", callback=_date, help="Days before this one, 2026-11-20 (default: today, UTC).")
+@click.option("--before", callback=_date, help="Only days before this date, 2026-11-20; default: today, UTC.")
 def compact(tables: str, before: str | None) -> None:
-    """Make few files of the many of finished days. A pipeline may run meanwhile; needs no Java for a local folder."""
+    """Merge the small files of finished days into few large ones. A pipeline may run meanwhile.
+
+    A local folder needs no Java.
+    """
     try:
         did = compact_tables(tables, before or f"{datetime.now(UTC):%Y-%m-%d}")
-        click.echo(f"{did.days} folders of days: {did.files_before} files before, {did.files_after} after")
+        click.echo(f"{did.days} folders of days compacted: {did.files_before} files before, {did.files_after} after")
     except SinkError as error:
         end(error)
 
 
 @click.command()
 @click.argument("tables", type=click.Path(path_type=Path))
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as a page with plots.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown to this file.")
-@click.option("--since", callback=moment_option, help='Only from then on: "2 hours ago", or an ISO time (UTC).')
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page with plots.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write Markdown to this file.")
+@click.option(
+    "--since",
+    callback=moment_option,
+    help='Only from this time on: "2 hours ago" or an ISO time (UTC).',
+)
 def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None) -> None:
-    """What happened, from the tables that the pipeline made. Needs no Java."""
+    """Report traffic, routes and brokers from the tables that the pipeline made. Needs no Java."""
     try:
         facts = read_facts(tables, since)
         # Files first: whoever reads the beginning of the terminal's form, `| head`, ends this process.

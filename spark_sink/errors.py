@@ -1,11 +1,11 @@
-"""What ends a command of this room, as one sentence and an exit status.
+"""Errors that end a command: one sentence and an exit status.
 
 SinkError                    one clear sentence; `exit_status` of the process
  ├─ BadFrame        (1)      bytes from the broker that are no frame, header or row
  ├─ BadFolder       (2)      a folder that is missing, empty, foreign or in use
  ├─ MissingPart     (3)      pyspark or a fit Java is not installed
- ├─ BadOptions      (2)      options of the data source that cannot be
- ├─ BadMoment       (2)      a text that names no moment
+ ├─ BadOptions      (2)      invalid options of the data source
+ ├─ BadMoment       (2)      a text that is not a time
  ├─ BadFile         (1)      a file with the name of a segment or log that is none
  │   └─ NoFile      (1)      something else that has the name of a file: a FIFO, a folder, a symbolic link …
  └─ LostRows        (1)      rows that were to be read are not there any more
@@ -43,7 +43,7 @@ class BadOptions(SinkError):
 
 
 class BadMoment(SinkError):
-    """A text that names no moment; the text says how to write one."""
+    """A text that is not a time; the message says how to write one."""
 
     exit_status: ClassVar[int] = 2
 

@@ -1,10 +1,11 @@
-"""What pages with plots have in common: plotly's program, which is in them, and the policy in their heads.
+"""The HTML page of a command with plots: its shell, plotly's program within it, and the policy in its head.
 
 A page works alone, also from file://. The policy names each script that may run by its hash, and allows no request.
 """
 
 import base64
 import hashlib
+import html
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -23,6 +24,24 @@ def plotly_script() -> str:
     script: str = get_plotlyjs()
     assert "</script" not in script.lower()  # plotly's own build keeps to it, or no page could hold it
     return script
+
+
+def html_page(title: str, style: str, body: str, scripts: Iterable[str]) -> str:
+    """A whole page. `title`: plain text; `body`: HTML; `scripts`: the programs in the body, no other may run."""
+    policy = html.escape(policy_of(scripts))
+    head = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{html.escape(title)}</title>",
+        f"<style>{style}</style>",
+        "</head>",
+        "<body>",
+    ]
+    return "\n".join([*head, body, "</body>", "</html>"]) + "\n"
 
 
 def scripts_in(text: str) -> list[str]:

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.schema import SCHEMA_VERSION
 from spark_sink.tables import TIMES, table_schema
-from spark_sink.writer.batches import parquet_bytes
 
 
 def table_bytes(table: str, rows: pa.Table) -> memoryview:

@@ -23,6 +23,7 @@ from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
 from spark_sink.schema import (
     FLOW_COLUMNS,
+    FLOW_SUMS,
     FLOWS,
     LIFECYCLE_COLUMNS,
     LIFECYCLES,
@@ -55,7 +56,6 @@ RETRIES: Final = 5  # compaction takes a day's files once; five times in a row s
 _FLOW: Final = {column.name: column for column in FLOW_COLUMNS}
 _LIFECYCLE: Final = {column.name: column for column in LIFECYCLE_COLUMNS}
 _MINUTE: Final = Column("minute", TIME, "begin of the minute in which the flow's interval began")
-_ALL_SUMS: Final = ("requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out", "latency_sum_us")
 
 
 def _keys(*names: str) -> tuple[Column, ...]:
@@ -86,19 +86,19 @@ class Partial:
 
 MAX_COLUMN: Final = "latency_max_us"
 HISTOGRAM_COLUMNS: Final = ("latency_buckets", "latency_counts")
-SUM_COLUMNS: Final = _ALL_SUMS
+SUM_COLUMNS: Final = FLOW_SUMS
 
 _TRAFFIC: Final = Partial(
     TRAFFIC,
     _keys("service", "route_id", "model", "routing", "outcome", "word"),
-    _ALL_SUMS,
+    FLOW_SUMS,
     has_max=True,
     has_histogram=True,
 )
 _CALLERS: Final = Partial(
     CALLERS,
     _keys("caller_service", "caller_route", "service", "model", "outcome", "word"),
-    _ALL_SUMS,
+    FLOW_SUMS,
     has_max=True,
     has_histogram=False,
 )
@@ -115,7 +115,7 @@ PARTIALS: Final = (_TRAFFIC, _CALLERS, _REJECTIONS)
 FINEST: Final = Partial(
     "finest",
     tuple({column.name: column for partial in PARTIALS for column in partial.keys}.values()),
-    _ALL_SUMS,
+    FLOW_SUMS,
     has_max=True,
     has_histogram=True,
 )

@@ -36,9 +36,9 @@ def moment_of(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text.strip())
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise BadMoment(f"{text!r} is no moment; {HOW}") from None
+        raise BadMoment(f"{text!r} is not a time; {HOW}") from None
     if moment < EPOCH:
-        raise BadMoment(f"{text!r} is before 1970, when no broker was; {HOW}")
+        raise BadMoment(f"{text!r} is before 1970; {HOW}")
     return moment
 
 

@@ -19,8 +19,8 @@ from broker.config.load import load
 from broker.limited_log import STRANGERS
 from broker.server import Server
 from tests.interop.node import Node, NodeMissing, install
-from tests.system.processes import BrokerProcess
-from tests.system.waits import until
+from tests.system.support.processes import BrokerProcess
+from tests.system.support.waits import until
 
 MakeServer = Callable[..., Awaitable[Server]]
 StartBroker = Callable[..., BrokerProcess]

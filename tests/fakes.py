@@ -10,7 +10,7 @@ from broker.core import Core, CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
@@ -181,7 +181,7 @@ class World:
         self.skew_s = skew_s
         broker_id = route_id(0xB0 + number)
         entropy = broker_id * 2
-        self.core = Core(settings or CoreSettings(), broker_id, Dice(seed), now, self.at_ms, cluster, entropy)
+        self.core = Core(settings or CoreSettings(), broker_id, Rng(seed), now, self.at_ms, cluster, entropy)
         self.wires: dict[int, Wire] = {}
         self.routes: set[Route] = set()  # all that ever were
 
@@ -291,7 +291,7 @@ class World:
                 self.routes.add(peer.route)
         engine = self.core.engine
         users = Counter(peer.mimes for peer in self.core.peers() if peer.mimes >= 0)
-        users.update([engine.relays.link_mimes, *engine.relays.mimes_by_raw.values()])
+        users.update([engine.ingress.link_mimes, *engine.ingress.mimes_by_raw.values()])
         counted = {number: mimes.users_n for number, mimes in engine.mimes.items()}
         if counted != users:
             found.append(f"users of pairs of mime types: {counted}, there are {users}")

@@ -40,21 +40,8 @@ def test_every_code_word_stands_in_the_table_of_errors() -> None:
     assert errors_table() in (ROOT / "docs/errors.md").read_text()
 
 
-def test_every_decision_that_the_code_cites_is_in_the_list() -> None:
-    listed = set(re.findall(r"^\| (D-\d\d) ", (ROOT / "docs/protocol-decisions.md").read_text(), re.MULTILINE))
-    for path in [*(ROOT / "broker").rglob("*.py"), *(ROOT / "client_sdk").rglob("*.py")]:
-        for decision in re.findall(r"\bD-\d\d\b", path.read_text()):
-            assert decision in listed, f"{path} cites {decision}"
-
-
-def test_every_decision_has_one_row() -> None:
-    """A merge that keeps the lines of both sides makes two, which then say different things."""
-    listed = re.findall(r"^\| (D-\d+) ", (ROOT / "docs/protocol-decisions.md").read_text(), re.MULTILINE)
-    assert [each for each in listed if listed.count(each) > 1] == []
-
-
 def test_no_line_of_text_stands_twice_in_a_document() -> None:
-    """The same merge; its two sides begin alike, so the first half of a long line is looked at."""
+    """A merge that keeps both sides makes two; they begin alike, so the first half of a long line is compared."""
     for page in PAGES:
         text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         begins = [line[:60] for line in text.splitlines() if len(line) >= 60 and not line.startswith(("|", "    "))]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from client_sdk import RetryBudget, RetryPolicy, address, connect
-from tests.system.processes import BrokerProcess, Python
+from tests.system.support.processes import BrokerProcess, Python
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "docs/sdk/guide.md").read_text()

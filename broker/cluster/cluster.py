@@ -1,8 +1,8 @@
 """This broker among others: who they are, how to reach them, which routes they have.
 
-    SETUP with BROKER_INFO ─► greeted ┐                                  ┌─► frames on links: flood, compare, hello
-    METADATA_PUSH on links ─► pushed  ├─► members, paths ─► replica ─────┼─► table: routes behind links join and leave
-    links come and go      ─► lost    ┘   (who, which way)  (routes)     └─► events
+    SETUP with BROKER_INFO ─► greeted ┐                                     ┌─► frames on links: flood, compare, hello
+    METADATA_PUSH on links ─► pushed  ├─► membership, paths ─► replication ─┼─► table: routes behind links come and go
+    links come and go      ─► lost    ┘   (who, which way)     (routes)     └─► events
 
     spec "BROKER_INFO", "Emitting ROUTE_ADD Frames", "Emitting ROUTE_REMOVE Frames", "Routing Table"
 
@@ -12,25 +12,25 @@ URLs are to be dialled, `take_dials` says.
 
 from typing import Final
 
-from broker.cluster.gossip import Advert
+from broker.cluster.gossip import GossipEntry
 from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.congestion import BEHIND_MIME, Congestion
 from broker.cluster.links.dials import Dials
 from broker.cluster.links.handshakes import Handshakes, Watcher
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.member import Member
-from broker.cluster.membership import Roster
-from broker.cluster.messages import CLUSTER_MIME, DigestNote, RedirectNote, TableNote, decode_note
+from broker.cluster.membership import Membership
+from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
 from broker.cluster.redirects import Redirect, Redirects
-from broker.cluster.replication import MAX_STAMP_MS, Replica
+from broker.cluster.replication import MAX_STAMP_MS, Replication
 from broker.cluster.settings import ClusterSettings
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup
@@ -46,7 +46,7 @@ class Cluster(Watcher):
     """One broker's view of its cluster; alone in it until somebody links."""
 
     __slots__ = (
-        "_diary",
+        "_event_log",
         "_drains",
         "_engine",
         "_expire_at",
@@ -59,8 +59,8 @@ class Cluster(Watcher):
         "members",
         "name",
         "redirections",
-        "replica",
-        "roster",
+        "replication",
+        "membership",
     )
 
     def __init__(
@@ -72,9 +72,9 @@ class Cluster(Watcher):
         table: Table,
         engine: Engine,
         drains: Drains,
-        diary: Diary,
+        event_log: EventLog,
         ends: Ends,
-        dice: Dice,
+        dice: Rng,
         entropy: bytes,
         now: float,
         at_ms: int,
@@ -86,22 +86,31 @@ class Cluster(Watcher):
         self._settings: Final = settings
         self._id: Final = broker_id
         self._engine: Final = engine
-        self._diary: Final = diary
+        self._event_log: Final = event_log
         self._drains: Final = drains
         self.handshakes: Final = Handshakes(
             settings, broker_id, name, requires_annotations, self.members, ends, dice, entropy, self
         )
         self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, settings.max_brokers)
         is_open = self.handshakes.is_open
-        self.replica: Final = Replica(
-            broker_id, settings.max_routes, self.members, table, engine, drains, diary, ends, is_open
+        self.replication: Final = Replication(
+            broker_id, settings.max_routes, self.members, table, engine, drains, event_log, ends, is_open
         )
-        self.redirections: Final = Redirects(engine.query, diary)
+        self.redirections: Final = Redirects(engine.query, event_log)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
-        engine.hops.rename(name)
-        self.roster: Final = Roster(
-            settings, broker_id, name, self.members, self.handshakes, self.replica, engine.hops, diary, now, at_ms
+        engine.annotations.rename(name)
+        self.membership: Final = Membership(
+            settings,
+            broker_id,
+            name,
+            self.members,
+            self.handshakes,
+            self.replication,
+            engine.annotations,
+            event_log,
+            now,
+            at_ms,
         )
 
     # What others look at
@@ -128,25 +137,25 @@ class Cluster(Watcher):
     @property
     def adverts_applied(self) -> int:
         """What others said of routes and was news."""
-        return self.replica.applied_n
+        return self.replication.applied_n
 
     @property
     def adverts_ignored(self) -> int:
         """And was none, or one too many."""
-        return self.replica.ignored_n + self.replica.adverts.refused_n
+        return self.replication.ignored_n + self.replication.gossip.refused_n
 
     @property
     def routes_unsaid(self) -> int:
         """Times that a route of this broker could not be told to others."""
-        return self.replica.unsaid_n
+        return self.replication.unsaid_n
 
     def digest(self, now: float) -> bytes:
         """Equal on two brokers that know the same."""
-        return self.replica.digest(self._diary.wall(now))
+        return self.replication.digest(self._event_log.wall(now))
 
     def client_urls(self) -> list[str]:
-        """Where clients reach other brokers, see `Roster`."""
-        return self.roster.client_urls()
+        """Where clients reach other brokers, see `Membership`."""
+        return self.membership.client_urls()
 
     # Dialling, for the edge
 
@@ -194,7 +203,7 @@ class Cluster(Watcher):
             try:
                 if entry.mime == CLUSTER_MIME:
                     if neighbour.is_up:
-                        self._note(neighbour, raw, now)
+                        self._hear_message(neighbour, raw, now)
                 elif entry.mime in (MIME_TYPE.encode(), MIME_TYPE_V0.encode()):
                     self._frame(neighbour, raw, now)
                 elif entry.mime == BEHIND_MIME and neighbour.is_up:
@@ -218,43 +227,43 @@ class Cluster(Watcher):
     def linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
         self._tell_link(LINK_UP, neighbour, "", "", now)
         # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
-        self.roster.hear(neighbour, info, info.public().encode(), now)
-        self.roster.say_link(now)
+        self.membership.hear(neighbour, info, info.public().encode(), now)
+        self.membership.say_link(now)
         self.flush()
-        neighbour.push([_entry_of(advert) for advert in self.replica.adverts.entries()])  # the full picture
+        neighbour.push([_entry_of(entry) for entry in self.replication.gossip.entries()])  # the full picture
 
     def unlinked(self, neighbour: Neighbour, now: float) -> None:
         peer = neighbour.peer
         self._tell_link(LINK_DOWN, neighbour, peer.end_reason, peer.end_detail, now)
-        self.roster.say(now)
-        self.roster.find_ways(now)
+        self.membership.say(now)
+        self.membership.find_ways(now)
         self.flush()
 
     def own_info(self) -> Info:
-        return self.roster.own_info()
+        return self.membership.own_info()
 
     def route_joined(self, route: Route, now: float) -> None:
-        self.replica.say_route(route, now)
+        self.replication.say_route(route, now)
         self.flush()
 
     def route_left(self, route: Route, now: float) -> None:
-        self.replica.say_gone(route.id, now)
+        self.replication.say_gone(route.id, now)
         self.flush()
 
     # What operators do
 
     def set_redirect(self, service: str, to: str, now: float) -> None:
         """Requests for a service go to another one, at every broker. BrokerError "over-limit", "bad-redirect"."""
-        note = self.redirections.set(service, to, self._id, self._diary.wall(now))
-        self.replica.publish_redirect(note, note.encode(), 0, now)
+        message = self.redirections.set(service, to, self._id, self._event_log.wall(now))
+        self.replication.publish_redirect(message, message.encode(), 0, now)
         self.flush()
 
     def remove_redirect(self, service: str, now: float) -> bool:
         """They go where they ask for again; False when there was no redirect."""
-        note = self.redirections.remove(service, self._id, self._diary.wall(now))
-        if note is None:
+        message = self.redirections.remove(service, self._id, self._event_log.wall(now))
+        if message is None:
             return False
-        self.replica.publish_redirect(note, note.encode(), 0, now)
+        self.replication.publish_redirect(message, message.encode(), 0, now)
         self.flush()
         return True
 
@@ -265,13 +274,13 @@ class Cluster(Watcher):
     def say_state(self, route: Route, now: float) -> None:
         """The state of one of our own routes has changed: the others shall know at once."""
         if self.handshakes.up:
-            self.replica.say_state(route, now)
+            self.replication.say_state(route, now)
             self.flush()
 
     def _set_leaving(self, is_leaving: bool, now: float) -> None:
-        self.roster.is_leaving = is_leaving
-        self.roster.say(now)
-        self.replica.say_states(now)
+        self.membership.is_leaving = is_leaving
+        self.membership.say(now)
+        self.replication.say_states(now)
         self.flush()
 
     # Time
@@ -287,32 +296,32 @@ class Cluster(Watcher):
             if now >= neighbour.digest_at:
                 neighbour.digest_at = now + settings.digest_s
                 digest = self.digest(now)
-                neighbour.push([_note_entry(DigestNote(self.replica.adverts.size(), digest).encode())])
-        self.roster.say_late(now)
+                neighbour.push([_message_entry(DigestMessage(self.replication.gossip.size(), digest).encode())])
+        self.membership.say_late(now)
         self.flush()
-        for refused in self._engine.hops.take_news():
-            at_ms = self._diary.wall(now)
+        for refused in self._engine.annotations.take_refused():
+            at_ms = self._event_log.wall(now)
             detail = refused.detail
-            self._diary.tell(
+            self._event_log.tell(
                 ANNOTATIONS_REFUSED, at_ms, "", "", None, refused.peer, refused.reason, detail, 0, refused.requests
             )
         if now >= self._states_at:
             self._states_at = now + STATES_S
-            if self.roster.is_leaving != self._drains.is_leaving:
+            if self.membership.is_leaving != self._drains.is_leaving:
                 self._set_leaving(self._drains.is_leaving, now)
-            self.replica.say_states(now)
+            self.replication.say_states(now)
             self.flush()
         if now >= self._expire_at:
             self._expire_at = now + EXPIRE_S
-            self.roster.forget_unreachable(now)
-            self.replica.adverts.expire(self._diary.wall(now))
-            self.redirections.forget_removed(self.replica.adverts)
+            self.membership.forget_unreachable(now)
+            self.replication.gossip.expire(self._event_log.wall(now))
+            self.redirections.forget_removed(self.replication.gossip)
 
     def next_at(self) -> float:
         """When it has something to do at the latest, seconds, monotonic."""
         if not self.handshakes.neighbours and len(self.members) == 1:
             return NEVER  # alone: nobody waits for anything
-        at = min(self._states_at, self._expire_at, self.roster.due_at, self.congestion.next_at())
+        at = min(self._states_at, self._expire_at, self.membership.due_at, self.congestion.next_at())
         for neighbour in self.handshakes.neighbours.values():
             if neighbour.is_up:
                 at = min(at, neighbour.hello_at, neighbour.digest_at)
@@ -322,13 +331,13 @@ class Cluster(Watcher):
 
     def flush(self) -> None:
         """Tells the neighbours what is news to them."""
-        news = self.replica.news
-        if not news:
+        updates = self.replication.updates
+        if not updates:
             return
-        self.replica.news = []
+        self.replication.updates = []
         for neighbour in self.handshakes.up.values():
             peer_id = neighbour.peer.id
-            neighbour.push([_entry_of(one.advert) for one in news if one.from_peer != peer_id])
+            neighbour.push([_entry_of(update.entry) for update in updates if update.from_peer != peer_id])
 
     # Inside
 
@@ -339,25 +348,25 @@ class Cluster(Watcher):
                 self.handshakes.go_on(neighbour, read_info(frame), now)
             return
         if isinstance(frame, RouteAdd | RouteRemove):
-            self.replica.hear(raw, frame, neighbour.peer.id, now)
+            self.replication.hear(raw, frame, neighbour.peer.id, now)
         elif isinstance(frame, BrokerInfo):
-            self.roster.hear(neighbour, read_info(frame), raw, now)
+            self.membership.hear(neighbour, read_info(frame), raw, now)
 
-    def _note(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
-        note = decode_note(raw)
-        if isinstance(note, DigestNote):
-            self._compare(neighbour, note, now)
-        elif isinstance(note, TableNote):
-            self._exchange(neighbour, note, now)
-        elif isinstance(note, RedirectNote):
-            if note.timestamp_ms > MAX_STAMP_MS:
-                self.replica.ignored_n += 1
-            elif self.redirections.hear(note, self._diary.wall(now)):
-                self.replica.publish_redirect(note, raw, neighbour.peer.id, now)
+    def _hear_message(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+        message = decode_message(raw)
+        if isinstance(message, DigestMessage):
+            self._compare(neighbour, message, now)
+        elif isinstance(message, TableMessage):
+            self._exchange(neighbour, message, now)
+        elif isinstance(message, RedirectMessage):
+            if message.timestamp_ms > MAX_STAMP_MS:
+                self.replication.ignored_n += 1
+            elif self.redirections.hear(message, self._event_log.wall(now)):
+                self.replication.publish_redirect(message, raw, neighbour.peer.id, now)
 
-    def _compare(self, neighbour: Neighbour, note: DigestNote, now: float) -> None:
+    def _compare(self, neighbour: Neighbour, message: DigestMessage, now: float) -> None:
         """A neighbour says what it knows, in short. Is it something else twice in a row, all hashes go over."""
-        if note.digest == self.digest(now):
+        if message.digest == self.digest(now):
             neighbour.is_agreed = True
             neighbour.differs_n = 0
             return
@@ -368,34 +377,34 @@ class Cluster(Watcher):
         neighbour.mismatches += 1
         self.digest_mismatches += 1
         if neighbour.differs_n == 2:  # once may be what is on its way
-            text = f"{note.entries_n} entries there, {self.replica.adverts.size()} here"
+            text = f"{message.entries_n} entries there, {self.replication.gossip.size()} here"
             self._tell_link(DIGEST_MISMATCH, neighbour, "", text, now)
         self._send_table(neighbour, now)
 
-    def _exchange(self, neighbour: Neighbour, note: TableNote, now: float) -> None:
+    def _exchange(self, neighbour: Neighbour, message: TableMessage, now: float) -> None:
         """The hashes of all that a neighbour knows: it gets what it lacks."""
-        adverts = self.replica.adverts
-        neighbour.push([_entry_of(advert) for advert in adverts.lacking(note.table)])
-        if adverts.lacks_any(note.table) and now - neighbour.table_at >= self._settings.digest_s / 2:
+        gossip = self.replication.gossip
+        neighbour.push([_entry_of(entry) for entry in gossip.lacking(message.table)])
+        if gossip.lacks_any(message.table) and now - neighbour.table_at >= self._settings.digest_s / 2:
             self._send_table(neighbour, now)
 
     def _send_table(self, neighbour: Neighbour, now: float) -> None:
         neighbour.table_at = now
-        neighbour.push([_note_entry(TableNote(self.replica.adverts.table()).encode())])
+        neighbour.push([_message_entry(TableMessage(self.replication.gossip.table()).encode())])
 
     def _tell_link(self, kind: int, neighbour: Neighbour, reason: str, detail: str, now: float) -> None:
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         uptime_ms = int((now - neighbour.since_at) * 1000) if kind == LINK_DOWN else 0
         said = f"{neighbour.name}: {detail}" if detail else neighbour.name
-        self._diary.tell(kind, at_ms, peer=neighbour.peer.name, reason=reason, detail=said, uptime_ms=uptime_ms)
+        self._event_log.tell(kind, at_ms, peer=neighbour.peer.name, reason=reason, detail=said, uptime_ms=uptime_ms)
 
 
-def _note_entry(raw: bytes) -> bytes:
+def _message_entry(raw: bytes) -> bytes:
     return encode_entry(CLUSTER_MIME, raw)
 
 
-def _entry_of(advert: Advert) -> bytes:
-    """How an advert travels."""
-    if advert.key[:1] == b"S":
-        return _note_entry(advert.raw)
-    return broker_entry(MIME_TYPE, advert.raw)
+def _entry_of(entry: GossipEntry) -> bytes:
+    """How an entry travels."""
+    if entry.key[:1] == b"S":
+        return _message_entry(entry.raw)
+    return broker_entry(MIME_TYPE, entry.raw)

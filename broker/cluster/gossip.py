@@ -1,9 +1,9 @@
 """What all brokers of a cluster have to know in common: a map in which the newest word of each kind counts (D-47).
 
-    key                         who may say it    the advert's bytes
+    key                         who may say it    the entry's bytes
     R route id, broker id       that broker       ROUTE_ADD, ROUTE_REMOVE
     I broker id                 that broker       BROKER_INFO
-    S service name              an operator       REDIRECT (`notes`)
+    S service name              an operator       REDIRECT (`messages`)
 
     apply ──► newer than what has the key? ──► the map ──► hashes ──► digest: the same here and there?
                                                               └─────► table: what does the other lack?
@@ -12,7 +12,7 @@ A route that moves from one broker to another is two entries, so that what the o
 the new one has said. What is removed stays for a while as a tombstone, or the next neighbour would bring it back. All
 brokers that have heard the same words, in whatever order and however often, have the same map.
 
-Knows no links and no table of routes: which broker has a route, and who is there at all, is decided in `replica`.
+Knows no links and no table of routes: which broker has a route, and who is there at all, is decided in `replication`.
 """
 
 from hashlib import blake2b
@@ -38,7 +38,7 @@ _REDIRECT: Final = 0x53  # S
 _KINDS: Final[dict[int, int]] = {_INFO: 0, _ROUTE: 1, _REDIRECT: 2}  # in the order in which they are told
 
 
-class Advert:
+class GossipEntry:
     """One word: what is said of a key, when, and as which bytes. Its hash is of key, timestamp and removal."""
 
     __slots__ = ("broker_id", "hash", "is_removed", "key", "raw", "timestamp_ms")
@@ -46,12 +46,12 @@ class Advert:
     def __init__(self, key: bytes, timestamp_ms: int, raw: bytes, is_removed: bool) -> None:
         self.key: Final = key
         self.timestamp_ms: Final = timestamp_ms  # since the epoch, 0..2**63-1
-        self.raw: Final = raw  # the frame or the note, as it came
+        self.raw: Final = raw  # the frame or the message, as it came
         self.is_removed: Final = is_removed
         kind = key[0]
         said = key + u64_bytes(timestamp_ms) + (b"\x01" if is_removed else b"\x00")
         if kind == _REDIRECT:
-            broker_id = raw[9 : 9 + ID_BYTES]  # see `notes`
+            broker_id = raw[9 : 9 + ID_BYTES]  # see `messages`
             said += broker_id  # here it is not in the key
         else:
             broker_id = key[-ID_BYTES:]
@@ -64,7 +64,7 @@ class Advert:
         return self.key[1 : 1 + ID_BYTES]
 
 
-class Adverts:
+class GossipState:
     """The map."""
 
     __slots__ = (
@@ -81,10 +81,10 @@ class Adverts:
 
     def __init__(self, max_entries: int) -> None:
         self.max_entries: Final = max_entries  # tombstones included
-        self.refused_n = 0  # adverts of new keys for which there was no room
-        self._entries: dict[bytes, Advert] = {}
-        self._by_broker: dict[bytes, dict[bytes, Advert]] = {}  # routes, tombstones included: broker id -> key -> entry
-        self._by_route: dict[bytes, list[Advert]] = {}  # live ones
+        self.refused_n = 0  # entries of new keys for which there was no room
+        self._entries: dict[bytes, GossipEntry] = {}
+        self._by_broker: dict[bytes, dict[bytes, GossipEntry]] = {}  # routes and tombstones: broker id -> key -> entry
+        self._by_route: dict[bytes, list[GossipEntry]] = {}  # live ones
         self._hashes: Final = Hashes()
         self._digest = b""  # empty: the map has changed since
         # Moments and keys of tombstones, the earliest first; some may be gone, or another's, by now.
@@ -93,33 +93,33 @@ class Adverts:
 
     # Changes
 
-    def apply(self, advert: Advert, at_ms: int, is_ours: bool = False) -> bool:
+    def apply(self, entry: GossipEntry, at_ms: int, is_ours: bool = False) -> bool:
         """It was news: what has the key now is this. `at_ms`: wall time, ms since the epoch.
 
-        D-08: an advert as old as the entry is no news; of redirects, which any broker may say, the one of the broker
+        D-08: an entry as old as the entry is no news; of redirects, which any broker may say, the one of the broker
         with the larger id is (D-47). A tombstone that is too old takes the entry away and does not stay itself. False
         also when there is no room for another route, unless it `is_ours`: the oldest tombstone makes room first.
         """
-        key = advert.key
+        key = entry.key
         old = self._entries.get(key)
         if old is not None:
-            if advert.timestamp_ms < old.timestamp_ms:
+            if entry.timestamp_ms < old.timestamp_ms:
                 return False
             # Who may say it is part of all other keys, so that there it is equal.
-            if advert.timestamp_ms == old.timestamp_ms and advert.broker_id <= old.broker_id:
+            if entry.timestamp_ms == old.timestamp_ms and entry.broker_id <= old.broker_id:
                 return False
-        is_kept = not advert.is_removed or advert.timestamp_ms >= _oldest_ms(at_ms)
+        is_kept = not entry.is_removed or entry.timestamp_ms >= _oldest_ms(at_ms)
         if old is None:
             if not is_kept:
                 return False
             is_bounded = key[0] == _ROUTE and not is_ours  # brokers and redirects have bounds of their own
-            if is_bounded and len(self._entries) >= self.max_entries and not self._make_room(advert):
+            if is_bounded and len(self._entries) >= self.max_entries and not self._make_room(entry):
                 self.refused_n += 1
                 return False
         else:
             self._drop(old)
         if is_kept:
-            self._put(advert)
+            self._put(entry)
         return True
 
     def expire(self, at_ms: int) -> None:
@@ -156,7 +156,7 @@ class Adverts:
         """The hashes of all entries, see `hashes`."""
         return self._hashes.to_bytes()
 
-    def lacking(self, table: bytes) -> list[Advert]:
+    def lacking(self, table: bytes) -> list[GossipEntry]:
         """The entries whose hashes are not in another's `table`, ordered as `entries`; InvalidFrame if it is none."""
         theirs = decode_hashes(table)
         return _ordered([entry for entry in self._entries.values() if entry.hash not in theirs])
@@ -168,19 +168,19 @@ class Adverts:
 
     # Looking
 
-    def entries(self) -> list[Advert]:
+    def entries(self) -> list[GossipEntry]:
         """All: brokers, then routes, then redirects; each by timestamp and key, tombstones included."""
         return _ordered(list(self._entries.values()))
 
-    def find(self, key: bytes) -> Advert | None:
+    def find(self, key: bytes) -> GossipEntry | None:
         """What has the key, which may be a tombstone."""
         return self._entries.get(key)
 
-    def routes_of(self, broker_id: bytes) -> list[Advert]:
+    def routes_of(self, broker_id: bytes) -> list[GossipEntry]:
         """What a broker says of the routes that it has."""
         return [entry for entry in self._by_broker.get(broker_id, {}).values() if not entry.is_removed]
 
-    def route_entries(self, route_id: bytes) -> list[Advert]:
+    def route_entries(self, route_id: bytes) -> list[GossipEntry]:
         """What the brokers that have this route say of it, in the order in which they said so here."""
         return list(self._by_route.get(route_id, []))
 
@@ -190,8 +190,8 @@ class Adverts:
 
     # Indexes
 
-    def _make_room(self, advert: Advert) -> bool:
-        """Forgets the oldest tombstone before its time, if the advert is no older one.
+    def _make_room(self, entry: GossipEntry) -> bool:
+        """Forgets the oldest tombstone before its time, if the entry is no older one.
 
         Routes that come and go in masses must not keep those out that stay. What a tombstone would have kept away is
         removed again by the broker that it is of.
@@ -199,41 +199,41 @@ class Adverts:
         tombs = self._tombs
         while tombs:
             timestamp_ms, key = tombs[0]
-            entry = self._entries.get(key)
-            is_there = entry is not None and entry.is_removed and entry.timestamp_ms == timestamp_ms
-            if is_there and advert.is_removed and (advert.timestamp_ms, advert.key) < (timestamp_ms, key):
+            oldest = self._entries.get(key)
+            is_there = oldest is not None and oldest.is_removed and oldest.timestamp_ms == timestamp_ms
+            if is_there and entry.is_removed and (entry.timestamp_ms, entry.key) < (timestamp_ms, key):
                 return False
             heappop(tombs)
-            if entry is not None and is_there:
-                self._drop(entry)
+            if oldest is not None and is_there:
+                self._drop(oldest)
                 return True
         return False
 
-    def _put(self, advert: Advert) -> None:
-        key = advert.key
-        self._entries[key] = advert
-        self._hashes.add(advert.hash)
+    def _put(self, entry: GossipEntry) -> None:
+        key = entry.key
+        self._entries[key] = entry
+        self._hashes.add(entry.hash)
         self._digest = b""
         if key[0] == _ROUTE:
-            routes = self._by_broker.get(advert.broker_id)
+            routes = self._by_broker.get(entry.broker_id)
             if routes is None:
-                routes = self._by_broker[advert.broker_id] = {}
-            routes[key] = advert
-            if not advert.is_removed:
-                others = self._by_route.get(advert.route_id)
+                routes = self._by_broker[entry.broker_id] = {}
+            routes[key] = entry
+            if not entry.is_removed:
+                others = self._by_route.get(entry.route_id)
                 if others is None:
-                    self._by_route[advert.route_id] = [advert]
+                    self._by_route[entry.route_id] = [entry]
                 else:
-                    others.append(advert)
-        if advert.is_removed:
+                    others.append(entry)
+        if entry.is_removed:
             self._tombs_n += 1
             if len(self._tombs) >= 2 * self._tombs_n + _SPARE_N:
-                self._tombs = [(entry.timestamp_ms, entry.key) for entry in self._entries.values() if entry.is_removed]
+                self._tombs = [(each.timestamp_ms, each.key) for each in self._entries.values() if each.is_removed]
                 heapify(self._tombs)
             else:
-                heappush(self._tombs, (advert.timestamp_ms, key))
+                heappush(self._tombs, (entry.timestamp_ms, key))
 
-    def _drop(self, entry: Advert) -> None:
+    def _drop(self, entry: GossipEntry) -> None:
         key = entry.key
         del self._entries[key]
         self._hashes.discard(entry.hash)
@@ -258,7 +258,7 @@ def _oldest_ms(at_ms: int) -> int:
     return at_ms - at_ms % _EXPIRY_STEP_MS - _TOMBSTONE_MS
 
 
-def _ordered(entries: list[Advert]) -> list[Advert]:
+def _ordered(entries: list[GossipEntry]) -> list[GossipEntry]:
     """Whoever hears them knows a broker before its routes."""
     keyed = [(_KINDS[entry.key[0]], entry.timestamp_ms, entry.key, place) for place, entry in enumerate(entries)]
     keyed.sort()

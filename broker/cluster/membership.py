@@ -5,7 +5,7 @@
 
     spec "BROKER_INFO": the broker implementations can choose to share BROKER_INFO frames with other brokers.
 
-Decides who is there (D-47, D-48). What is to be told stands in the replica's news.
+Decides who is there (D-47, D-48). What is to be told stands in the replication's news.
 """
 
 from typing import Final
@@ -15,11 +15,11 @@ from broker.cluster.links.handshakes import Handshakes
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.member import Member
 from broker.cluster.paths import Paths
-from broker.cluster.replication import MAX_STAMP_MS, Replica
+from broker.cluster.replication import MAX_STAMP_MS, Replication
 from broker.cluster.settings import ClusterSettings
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.events import BROKER_JOINED, BROKER_LEFT
-from broker.forwarding.interbroker.annotations import Hops
+from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.remote import Remote
 from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE
@@ -29,20 +29,20 @@ SAY_S: Final = 0.05
 SAY_N: Final = 4  # links within SAY_S that are told at once; further ones are told together, when it is over
 
 
-class Roster:
+class Membership:
     """All brokers that one has heard of."""
 
     __slots__ = (
-        "_diary",
+        "_event_log",
         "_epoch_ms",
         "_handshakes",
-        "_hops",
+        "_annotations",
         "_id",
         "_is_due",
         "_members",
         "_name",
         "_paths",
-        "_replica",
+        "_replication",
         "_said_at",
         "_said_n",
         "_settings",
@@ -56,9 +56,9 @@ class Roster:
         name: str,
         members: dict[bytes, Member],
         handshakes: Handshakes,
-        replica: Replica,
-        hops: Hops,
-        diary: Diary,
+        replication: Replication,
+        annotations: RouterAnnotations,
+        event_log: EventLog,
         now: float,
         at_ms: int,
     ) -> None:
@@ -69,9 +69,9 @@ class Roster:
         self._epoch_ms: Final = at_ms
         self._members: Final = members
         self._handshakes: Final = handshakes
-        self._replica: Final = replica
-        self._hops: Final = hops
-        self._diary: Final = diary
+        self._replication: Final = replication
+        self._annotations: Final = annotations
+        self._event_log: Final = event_log
         self._paths: Final = Paths(broker_id)
         self.is_leaving = False  # this broker
         self._said_at = now  # when the time began in which so many
@@ -123,7 +123,7 @@ class Roster:
     def hear(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
         """What some broker says of itself, from whomever."""
         if info.timestamp_ms > MAX_STAMP_MS:
-            self._replica.ignored_n += 1
+            self._replication.ignored_n += 1
             return
         if info.id == self._id:
             self._hear_of_us(info, now)
@@ -147,7 +147,7 @@ class Roster:
             member.raw = raw
         self._paths.set_neighbours(info.id, info.neighbours)
         if member.is_reachable:
-            self._replica.publish_info(member, neighbour.peer.id, now)
+            self._replication.publish_info(member, neighbour.peer.id, now)
         self.find_ways(now, neighbour.peer.id)
 
     def _hear_of_us(self, info: Info, now: float) -> None:
@@ -157,13 +157,13 @@ class Roster:
         is_other = info.epoch_ms != self._epoch_ms
         if not is_newer and not (is_other and info.timestamp_ms == mine.timestamp_ms):
             return
-        if not self._replica.answers.may(b"I" + self._id, now):
+        if not self._replication.contradictions.may(b"I" + self._id, now):
             return
         self.say(now, info.timestamp_ms + 1)
         if info.epoch_ms > self._epoch_ms:
             text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
             detail = f"{info.name} ({mine.id_text}): {text}"
-            self._diary.tell(BROKER_JOINED, self._diary.wall(now), reason="bad-broker", detail=detail)
+            self._event_log.tell(BROKER_JOINED, self._event_log.wall(now), reason="bad-broker", detail=detail)
 
     def _part(self, member: Member, now: float) -> None:
         """There is no way to a broker any more."""
@@ -172,8 +172,8 @@ class Roster:
         member.next_hop = ""
         member.remote.via = None
         member.unreachable_at = now
-        self._replica.lost(member.id, now)
-        remotes = self._hops.remotes
+        self._replication.lost(member.id, now)
+        remotes = self._annotations.remotes
         if remotes.get(member.remote.name) is member.remote:
             del remotes[member.remote.name]
             other = self._namesake(member)
@@ -186,9 +186,9 @@ class Roster:
         if member.remote.name != member.name:  # it has begun anew, with the same id
             via = member.remote.via
             member.remote = Remote(member.id, member.name, via)
-        self._hops.remotes[member.name] = member.remote
-        self._replica.publish_info(member, from_peer, now)
-        self._replica.reached(member.id, now)
+        self._annotations.remotes[member.name] = member.remote
+        self._replication.publish_info(member, from_peer, now)
+        self._replication.reached(member.id, now)
         self._tell_broker(BROKER_JOINED, member, now)
 
     def _namesake(self, member: Member) -> Member | None:
@@ -202,7 +202,7 @@ class Roster:
         """What we say of ourselves has changed."""
         self._is_due = False
         mine = self._members.get(self._id)
-        at_ms = max(self._diary.wall(now), at_least_ms)
+        at_ms = max(self._event_log.wall(now), at_least_ms)
         if mine is not None:
             at_ms = max(at_ms, mine.timestamp_ms + 1)
         info = Info(self._id, self._name, at_ms, self._epoch_ms, self._settings.version)
@@ -217,7 +217,7 @@ class Roster:
             mine.info = info
             mine.raw = raw
         self._paths.set_neighbours(self._id, info.neighbours)
-        self._replica.publish_info(mine, 0, now)
+        self._replication.publish_info(mine, 0, now)
 
     def find_ways(self, now: float, from_peer: int = 0) -> None:
         """Links have changed, here or elsewhere: who is reached which way, and who no more."""
@@ -242,7 +242,7 @@ class Roster:
         for member in gone:
             member.hops_n = -1  # of all of them, before the routes of the first leave
             member.remote.via = None
-        self._hops.brokers_n = sum([1 for member in self._members.values() if member.is_reachable])
+        self._annotations.brokers_n = sum([1 for member in self._members.values() if member.is_reachable])
         for member in gone:
             self._part(member, now)
         for member in came:
@@ -264,9 +264,9 @@ class Roster:
         for member in list(self._members.values()):
             if not member.is_reachable and now - member.unreachable_at >= FORGET_S:
                 self._forget(member)
-        for broker_id in list(self._replica.early):
+        for broker_id in list(self._replication.early):
             if broker_id not in self._members:
-                self._replica.forget_early(broker_id)
+                self._replication.forget_early(broker_id)
 
     def _make_room(self) -> bool:
         """Forgets the broker that could not be reached for longest; False when all can."""
@@ -284,7 +284,7 @@ class Roster:
     def _forget(self, member: Member) -> None:
         del self._members[member.id]
         self._paths.forget(member.id)
-        self._replica.forget_early(member.id)
+        self._replication.forget_early(member.id)
 
     def _tell_broker(self, kind: int, member: Member, now: float) -> None:
         detail = f"{member.name} ({member.id_text})"
@@ -296,4 +296,4 @@ class Roster:
                 # Handshakes refuse it, where both are heard of. Requests that meet both brokers are refused: `loop`.
                 reason = "bad-broker"
                 detail += f"; {other.id_text} has the same name, names must be unique in a cluster"
-        self._diary.tell(kind, self._diary.wall(now), reason=reason, detail=detail)
+        self._event_log.tell(kind, self._event_log.wall(now), reason=reason, detail=detail)

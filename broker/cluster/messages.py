@@ -25,7 +25,7 @@ REDIRECT: Final = 3
 DIGEST_BYTES: Final = 8
 
 
-class Note:
+class Message:
     """One entry: `kind` (DIGEST …) says which."""
 
     __slots__ = ("kind",)
@@ -38,7 +38,7 @@ class Note:
         raise NotImplementedError
 
 
-class DigestNote(Note):
+class DigestMessage(Message):
     """What one broker knows, in short: equal digests mean equal tables."""
 
     __slots__ = ("digest", "entries_n")
@@ -49,14 +49,14 @@ class DigestNote(Note):
         self.digest: Final = digest  # 8 bytes
 
     def encode(self) -> bytes:
-        assert len(self.digest) == DIGEST_BYTES  # it is our own, see `Adverts.digest`
+        assert len(self.digest) == DIGEST_BYTES  # it is our own, see `GossipState.digest`
         writer = start(DIGEST)
         writer.push_u32(self.entries_n, "DIGEST entries")
         writer.push_bytes(self.digest)
         return writer.to_bytes()
 
 
-class TableNote(Note):
+class TableMessage(Message):
     """The hashes of all that one broker knows."""
 
     __slots__ = ("table",)
@@ -71,7 +71,7 @@ class TableNote(Note):
         return writer.to_bytes()
 
 
-class RedirectNote(Note):
+class RedirectMessage(Message):
     """An operator's word: requests for one service go to another; without another: no longer."""
 
     __slots__ = ("broker_id", "service", "timestamp_ms", "to")
@@ -96,24 +96,24 @@ class RedirectNote(Note):
         return writer.to_bytes()
 
 
-def decode_note(raw: bytes) -> Note:
-    """The entry that all of `raw` is: a DigestNote, TableNote or RedirectNote; InvalidFrame for anything else."""
+def decode_message(raw: bytes) -> Message:
+    """Decodes all of `raw` as a DigestMessage, TableMessage or RedirectMessage; InvalidFrame for anything else."""
     reader = Reader(raw)
     kind = reader.pull_u8("cluster entry kind")
     if kind == DIGEST:
         entries_n = reader.pull_u32("DIGEST entries")
         digest = reader.pull_bytes(DIGEST_BYTES, "DIGEST digest")
         reader.check_end("DIGEST")
-        return DigestNote(entries_n, digest)
+        return DigestMessage(entries_n, digest)
     if kind == TABLE:
-        return TableNote(reader.rest())
+        return TableMessage(reader.rest())
     if kind == REDIRECT:
         timestamp_ms = pull_timestamp(reader, "REDIRECT timestamp")
         broker_id = reader.pull_bytes(ID_BYTES, "REDIRECT broker id")
         service = pull_name(reader, "REDIRECT service")
         to = reader.pull_text(reader.pull_u8("REDIRECT target"), "REDIRECT target")
         reader.check_end("REDIRECT")
-        return RedirectNote(timestamp_ms, broker_id, service, to)
+        return RedirectMessage(timestamp_ms, broker_id, service, to)
     raise InvalidFrame(f"cluster entry of kind {kind} is unknown, {DIGEST}..{REDIRECT} are known")
 
 

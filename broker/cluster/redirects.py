@@ -6,9 +6,9 @@ ADDRESS that the destination sees is the caller's.
 
 from typing import Final
 
-from broker.cluster.gossip import Adverts
-from broker.cluster.messages import RedirectNote
-from broker.event_log.log import Diary
+from broker.cluster.gossip import GossipState
+from broker.cluster.messages import RedirectMessage
+from broker.event_log.log import EventLog
 from broker.events import REDIRECT_REMOVED, REDIRECT_SET
 from broker.routing.query import Query
 from rsocket_wire.errors import BrokerError
@@ -32,15 +32,15 @@ class Redirect:
 class Redirects:
     """All of them."""
 
-    __slots__ = ("_diary", "_latest", "_query", "by_service")
+    __slots__ = ("_event_log", "_latest", "_query", "by_service")
 
-    def __init__(self, query: Query, diary: Diary) -> None:
+    def __init__(self, query: Query, event_log: EventLog) -> None:
         self.by_service: dict[str, Redirect] = {}  # bounded by MAX_REDIRECTS
-        self._latest: dict[str, RedirectNote] = {}  # also of those that were removed; bounded as `by_service`
+        self._latest: dict[str, RedirectMessage] = {}  # also of those that were removed; bounded as `by_service`
         self._query: Final = query
-        self._diary: Final = diary
+        self._event_log: Final = event_log
 
-    def set(self, service: str, to: str, broker_id: bytes, at_ms: int) -> RedirectNote:
+    def set(self, service: str, to: str, broker_id: bytes, at_ms: int) -> RedirectMessage:
         """From now on; what to tell the others. BrokerError "bad-redirect", "over-limit"."""
         for name in (service, to):
             if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
@@ -50,39 +50,43 @@ class Redirects:
             raise BrokerError("bad-redirect", f"{service!r} cannot be redirected to itself")
         if service not in self._latest and len(self._latest) >= MAX_REDIRECTS:
             raise BrokerError("over-limit", f"{len(self._latest)} redirects are set, the limit is {MAX_REDIRECTS}")
-        note = RedirectNote(self._stamp(service, at_ms), broker_id, service, to)
-        self.hear(note, at_ms)
-        return note
+        message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, to)
+        self.hear(message, at_ms)
+        return message
 
-    def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectNote | None:
+    def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectMessage | None:
         """No longer; what to tell the others, None when there was none."""
         if service not in self.by_service:
             return None
-        note = RedirectNote(self._stamp(service, at_ms), broker_id, service, "")
-        self.hear(note, at_ms)
-        return note
+        message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, "")
+        self.hear(message, at_ms)
+        return message
 
-    def hear(self, note: RedirectNote, at_ms: int) -> bool:
+    def hear(self, message: RedirectMessage, at_ms: int) -> bool:
         """What some broker's operator said; False when something newer is known, or there are too many."""
-        latest = self._latest.get(note.service)
+        latest = self._latest.get(message.service)
         if latest is not None:
-            if (note.timestamp_ms, note.broker_id) <= (latest.timestamp_ms, latest.broker_id):
+            if (message.timestamp_ms, message.broker_id) <= (latest.timestamp_ms, latest.broker_id):
                 return False
         elif len(self._latest) >= MAX_REDIRECTS:
             return False
-        self._latest[note.service] = note
-        if note.to:
-            self.by_service[note.service] = Redirect(note.service, note.to, note.timestamp_ms, note.broker_id)
-            self._diary.tell(REDIRECT_SET, at_ms, service=note.service, detail=f"requests go to {note.to}")
-        elif self.by_service.pop(note.service, None) is not None:
-            self._diary.tell(REDIRECT_REMOVED, at_ms, service=note.service, detail="requests go there again")
+        self._latest[message.service] = message
+        if message.to:
+            self.by_service[message.service] = Redirect(
+                message.service, message.to, message.timestamp_ms, message.broker_id
+            )
+            self._event_log.tell(REDIRECT_SET, at_ms, service=message.service, detail=f"requests go to {message.to}")
+        elif self.by_service.pop(message.service, None) is not None:
+            self._event_log.tell(REDIRECT_REMOVED, at_ms, service=message.service, detail="requests go there again")
         self._query.set_redirects({name: redirect.to for name, redirect in self.by_service.items()})
         return True
 
-    def forget_removed(self, adverts: Adverts) -> None:
+    def forget_removed(self, gossip: GossipState) -> None:
         """Those that were removed, once their tombstones are gone: nobody can bring them back then."""
         self._latest = {
-            name: note for name, note in self._latest.items() if note.to or adverts.find(redirect_key(name)) is not None
+            name: message
+            for name, message in self._latest.items()
+            if message.to or gossip.find(redirect_key(name)) is not None
         }
 
     def _stamp(self, service: str, at_ms: int) -> int:
@@ -91,5 +95,5 @@ class Redirects:
 
 
 def redirect_key(service: str) -> bytes:
-    """Of what is said of the redirect of a service, see `adverts`."""
+    """Of what is said of the redirect of a service, see `gossip`."""
     return b"S" + service.encode()

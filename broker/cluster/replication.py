@@ -1,7 +1,7 @@
 """The routes of the whole cluster, as this broker knows them: what brokers say of routes becomes routes in the table.
 
-    ROUTE_ADD, ROUTE_REMOVE ──► adverts (per route and broker, the newest counts) ──► the newest live one ──► table
-    our own routes          ──► adverts ──► news for the neighbours
+    ROUTE_ADD, ROUTE_REMOVE ──► gossip (per route and broker, the newest counts) ──► the newest live one ──► table
+    our own routes          ──► gossip ──► news for the neighbours
 
     spec "Emitting ROUTE_ADD Frames": frames will be ignored if the information in the table has a newer timestamp.
     spec "Handling ROUTE_SETUP Frames": a broker cluster MUST only allow one connection for a given Route Id.
@@ -11,14 +11,14 @@ Decides which broker has a route (D-08, D-09, D-47). Does not know links: what i
 
 from typing import Final
 
-from broker.cluster.contradictions import Answers
-from broker.cluster.gossip import Advert, Adverts
+from broker.cluster.contradictions import Contradictions
+from broker.cluster.gossip import GossipEntry, GossipState
 from broker.cluster.member import Member
-from broker.cluster.messages import RedirectNote
+from broker.cluster.messages import RedirectMessage
 from broker.cluster.redirects import redirect_key
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
@@ -41,23 +41,23 @@ IS_CONGESTED: Final = b"c"  # it gets some only when nobody else is left
 IS_BEHIND: Final = b"w"  # it has much to read: callers that send it more wait, as those do that its own broker has
 
 
-class News:
-    """One advert that the neighbours are to be told, but for the one that has told us."""
+class Update:
+    """One entry that the neighbours are to be told, but for the one that has told us."""
 
-    __slots__ = ("advert", "from_peer")
+    __slots__ = ("entry", "from_peer")
 
-    def __init__(self, advert: Advert, from_peer: int) -> None:
-        self.advert: Final = advert
+    def __init__(self, entry: GossipEntry, from_peer: int) -> None:
+        self.entry: Final = entry
         self.from_peer: Final = from_peer  # number of a connection; 0: none
 
 
-class Replica:
+class Replication:
     """One broker's copy."""
 
     __slots__ = (
         "_congested_seen",
         "_congestions_seen",
-        "_diary",
+        "_event_log",
         "_drains",
         "_drains_seen",
         "_ends",
@@ -70,13 +70,13 @@ class Replica:
         "_said",
         "_table",
         "_was_leaving",
-        "adverts",
-        "answers",
+        "gossip",
+        "contradictions",
         "applied_n",
         "early",
         "early_n",
         "ignored_n",
-        "news",
+        "updates",
         "unsaid_n",
     )
 
@@ -88,7 +88,7 @@ class Replica:
         table: Table,
         engine: Engine,
         drains: Drains,
-        diary: Diary,
+        event_log: EventLog,
         ends: Ends,
         is_open: bool,
     ) -> None:
@@ -99,7 +99,7 @@ class Replica:
         self._table: Final = table
         self._engine: Final = engine
         self._drains: Final = drains
-        self._diary: Final = diary
+        self._event_log: Final = event_log
         self._ends: Final = ends
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
@@ -108,20 +108,20 @@ class Replica:
         self._losing = ""  # why routes leave just now; empty: because their broker says so
         self._outbids = b""  # the Route Id whose connection is ended just now for one at another broker
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
-        self.adverts: Final = Adverts(max_entries)
-        self.answers: Final = Answers()
+        self.gossip: Final = GossipState(max_entries)
+        self.contradictions: Final = Contradictions()
         # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_entries` in all.
-        self.early: dict[bytes, dict[bytes, Advert]] = {}
+        self.early: dict[bytes, dict[bytes, GossipEntry]] = {}
         self.early_n = 0
-        self.news: list[News] = []
+        self.updates: list[Update] = []
         self.applied_n = 0
         self.ignored_n = 0
         self.unsaid_n = 0  # times that a route of ours could not be told, because no ROUTE_ADD can say it
 
     def digest(self, at_ms: int) -> bytes:
         """Equal on two brokers that know the same, at the same time."""
-        self.adverts.expire(at_ms)
-        return self.adverts.digest()
+        self.gossip.expire(at_ms)
+        return self.gossip.digest()
 
     # Our own routes
 
@@ -139,22 +139,24 @@ class Replica:
             return
         self._said[route.id] = state
         route.timestamp_ms = at_ms
-        self._publish(Advert(key, at_ms, raw, False), 0, now, True)
+        self._publish(GossipEntry(key, at_ms, raw, False), 0, now, True)
 
     def _leave_unsaid(self, route: Route, key: bytes, at_ms: int, error: BrokerError, now: float) -> None:
         """No ROUTE_ADD can say what the route is now; what others remember of it does not hold any more."""
         if self._is_open:
             self.unsaid_n += 1
-            tell_route(self._diary, ROUTE_UNSAID, route, owner_text(route.owner), self._diary.wall(now), "", error.text)
+            tell_route(
+                self._event_log, ROUTE_UNSAID, route, owner_text(route.owner), self._event_log.wall(now), "", error.text
+            )
         self._said.pop(route.id, None)
-        self._publish(Advert(key, at_ms, RouteRemove(self._id, route.id, at_ms).encode(), True), 0, now)
+        self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route.id, at_ms).encode(), True), 0, now)
 
     def say_gone(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
         """We do not have that route (any more)."""
         self._said.pop(route_id, None)
         key = route_key(route_id, self._id)
-        at_ms = self._stamp(key, max(at_least_ms, self._diary.wall(now)))
-        self._publish(Advert(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), 0, now)
+        at_ms = self._stamp(key, max(at_least_ms, self._event_log.wall(now)))
+        self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), 0, now)
         if route_id != self._outbids:
             self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
 
@@ -188,11 +190,13 @@ class Replica:
 
     def publish_info(self, member: Member, from_peer: int, now: float) -> None:
         """What a broker that can be reached, or this one, says of itself."""
-        self._publish(Advert(b"I" + member.id, member.timestamp_ms, member.raw, False), from_peer, now)
+        self._publish(GossipEntry(b"I" + member.id, member.timestamp_ms, member.raw, False), from_peer, now)
 
-    def publish_redirect(self, note: RedirectNote, raw: bytes, from_peer: int, now: float) -> None:
+    def publish_redirect(self, message: RedirectMessage, raw: bytes, from_peer: int, now: float) -> None:
         """What an operator said, here or elsewhere."""
-        self._publish(Advert(redirect_key(note.service), note.timestamp_ms, raw, not note.to), from_peer, now)
+        self._publish(
+            GossipEntry(redirect_key(message.service), message.timestamp_ms, raw, not message.to), from_peer, now
+        )
 
     # What others say
 
@@ -202,15 +206,15 @@ class Replica:
             self.ignored_n += 1
             return
         is_removed = isinstance(frame, RouteRemove)
-        advert = Advert(route_key(frame.route_id, frame.broker_id), frame.timestamp_ms, raw, is_removed)
+        entry = GossipEntry(route_key(frame.route_id, frame.broker_id), frame.timestamp_ms, raw, is_removed)
         if frame.broker_id == self._id:
-            self._hear_of_us(advert, frame.route_id, from_peer, now)
+            self._hear_of_us(entry, frame.route_id, from_peer, now)
             return
         member = self._members.get(frame.broker_id)
         if member is None or not member.is_reachable:
-            self._keep_early(frame.broker_id, advert)
+            self._keep_early(frame.broker_id, entry)
             return
-        if self._apply(advert, from_peer, now):
+        if self._apply(entry, from_peer, now):
             self.settle(frame.route_id, now, frame if isinstance(frame, RouteAdd) else None)
 
     def reached(self, broker_id: bytes, now: float) -> None:
@@ -219,14 +223,14 @@ class Replica:
         if early is None:
             return
         self.early_n -= len(early)
-        for advert in early.values():
-            if self._apply(advert, 0, now):
-                self.settle(advert.key[1 : 1 + ID_BYTES], now, None)
+        for entry in early.values():
+            if self._apply(entry, 0, now):
+                self.settle(entry.key[1 : 1 + ID_BYTES], now, None)
 
     def lost(self, broker_id: bytes, now: float) -> None:
         """There is no way any more: its routes leave at once."""
-        route_ids = [advert.key[1 : 1 + ID_BYTES] for advert in self.adverts.routes_of(broker_id)]
-        self.adverts.forget_broker(broker_id)
+        route_ids = [entry.key[1 : 1 + ID_BYTES] for entry in self.gossip.routes_of(broker_id)]
+        self.gossip.forget_broker(broker_id)
         self._losing = "broker-left"
         for route_id in route_ids:
             self.settle(route_id, now, None)
@@ -240,10 +244,10 @@ class Replica:
 
     def settle(self, route_id: bytes, now: float, frame: RouteAdd | None) -> None:
         """Puts the newest of what brokers say of a route into the table. `frame`: what has just been said, decoded."""
-        best: Advert | None = None
-        for advert in self.adverts.route_entries(route_id):
-            if best is None or (advert.timestamp_ms, advert.key) > (best.timestamp_ms, best.key):
-                best = advert
+        best: GossipEntry | None = None
+        for entry in self.gossip.route_entries(route_id):
+            if best is None or (entry.timestamp_ms, entry.key) > (best.timestamp_ms, best.key):
+                best = entry
         route = self._table.find(route_id)
         if best is None:
             if route is not None and isinstance(route.owner, Remote):
@@ -277,9 +281,9 @@ class Replica:
         there = self._table.find(new.id)
         if there is not None:
             self._tell_gone(there, "changed" if there.owner is member.remote else "replaced", now)
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         self._table.join(new, at_ms, now, None, frame.timestamp_ms)
-        tell_route(self._diary, ROUTE_ADDED, new, owner_text(new.owner), at_ms)
+        tell_route(self._event_log, ROUTE_ADDED, new, owner_text(new.owner), at_ms)
         masks = self._table.masks
         masks.put(masks.remote, new.slot)
         if not member.is_mate:
@@ -289,7 +293,7 @@ class Replica:
 
     def _tell_gone(self, route: Route, reason: str, now: float) -> None:
         """A route of another broker is about to leave the table."""
-        tell_route(self._diary, ROUTE_REMOVED, route, owner_text(route.owner), self._diary.wall(now), reason)
+        tell_route(self._event_log, ROUTE_REMOVED, route, owner_text(route.owner), self._event_log.wall(now), reason)
 
     def _mask(self, route: Route, state: bytes, now: float) -> None:
         """Whether its own broker wants it to get requests."""
@@ -305,55 +309,55 @@ class Replica:
         if was_draining and not masks.draining.has(route.slot):
             self._engine.route_opened(route, now)
 
-    def _hear_of_us(self, advert: Advert, route_id: bytes, from_peer: int, now: float) -> None:
+    def _hear_of_us(self, entry: GossipEntry, route_id: bytes, from_peer: int, now: float) -> None:
         """Somebody passes on what we have said ourselves, in this life or before."""
-        ours = self.adverts.find(advert.key)
-        if ours is not None and ours.timestamp_ms >= advert.timestamp_ms:
+        ours = self.gossip.find(entry.key)
+        if ours is not None and ours.timestamp_ms >= entry.timestamp_ms:
             return
         route = self._table.find(route_id)
         is_here = route is not None and isinstance(route.owner, Peer)
-        if advert.is_removed and not is_here:
-            self._apply(advert, from_peer, now)  # true, and all shall know the same
-        elif not self.answers.may(advert.key, now):
+        if entry.is_removed and not is_here:
+            self._apply(entry, from_peer, now)  # true, and all shall know the same
+        elif not self.contradictions.may(entry.key, now):
             self.ignored_n += 1
         elif route is not None and is_here:
-            self.say_route(route, now, advert.timestamp_ms + 1)
+            self.say_route(route, now, entry.timestamp_ms + 1)
         else:
-            self.say_gone(route_id, now, advert.timestamp_ms + 1)
+            self.say_gone(route_id, now, entry.timestamp_ms + 1)
 
-    def _keep_early(self, broker_id: bytes, advert: Advert) -> None:
+    def _keep_early(self, broker_id: bytes, entry: GossipEntry) -> None:
         early = self.early.get(broker_id)
-        old = early.get(advert.key) if early is not None else None
-        if old is not None and old.timestamp_ms >= advert.timestamp_ms:
+        old = early.get(entry.key) if early is not None else None
+        if old is not None and old.timestamp_ms >= entry.timestamp_ms:
             return
         if old is None:
-            if self.early_n >= self.adverts.max_entries:
+            if self.early_n >= self.gossip.max_entries:
                 self.ignored_n += 1
                 return
             self.early_n += 1
         if early is None:
             early = self.early[broker_id] = {}
-        early[advert.key] = advert
+        early[entry.key] = entry
 
-    def _apply(self, advert: Advert, from_peer: int, now: float) -> bool:
+    def _apply(self, entry: GossipEntry, from_peer: int, now: float) -> bool:
         """What somebody says of a route; whether it was news."""
-        is_news = self._publish(advert, from_peer, now)
+        is_news = self._publish(entry, from_peer, now)
         if is_news:
             self.applied_n += 1
         else:
             self.ignored_n += 1
         return is_news
 
-    def _publish(self, advert: Advert, from_peer: int, now: float, is_ours: bool = False) -> bool:
-        """Keeps an advert, and has the others told, if it is news. `is_ours`: there is room for it in any case."""
-        if not self.adverts.apply(advert, self._diary.wall(now), is_ours):
+    def _publish(self, entry: GossipEntry, from_peer: int, now: float, is_ours: bool = False) -> bool:
+        """Keeps an entry, and has the others told, if it is news. `is_ours`: there is room for it in any case."""
+        if not self.gossip.apply(entry, self._event_log.wall(now), is_ours):
             return False
-        self.news.append(News(advert, from_peer))
+        self.updates.append(Update(entry, from_peer))
         return True
 
     def _stamp(self, key: bytes, at_ms: int) -> int:
         """A timestamp for what we say of a route: newer than what we have said of it, whatever the clock did (D-08)."""
-        old = self.adverts.find(key)
+        old = self.gossip.find(key)
         return at_ms if old is None or old.timestamp_ms < at_ms else old.timestamp_ms + 1
 
     def _state_of(self, route: Route, now: float) -> bytes:
@@ -370,7 +374,7 @@ class Replica:
 
 
 def route_key(route_id: bytes, broker_id: bytes) -> bytes:
-    """Of what one broker says of one route, see `adverts`."""
+    """Of what one broker says of one route, see `gossip`."""
     return b"R" + route_id + broker_id
 
 

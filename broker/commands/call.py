@@ -31,7 +31,7 @@ from broker.commands.terminal import (
 )
 from broker.log import one_line
 from client_sdk import Address, Client, Flow, Payload, address, connect, multicast, shard
-from client_sdk.sync.iterable_bridge import Fed
+from client_sdk.sync.iterable_bridge import IterableBridge
 
 MODELS = ("request_response", "fire_and_forget", "request_stream", "request_channel", "metadata_push")
 DEFAULT_TIMEOUT_S = 30.0  # for what has one answer or none; a stream may go on as long as it likes
@@ -180,7 +180,7 @@ async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
     if wanted.model == "request_channel":
         flow = client.request_channel(
             wanted.target,
-            Fed(_items(wanted)),
+            IterableBridge(_items(wanted)),
             route=wanted.route,
             metadata=wanted.metadata,
             initial_n=wanted.initial_n,

@@ -20,8 +20,10 @@ from broker.commands.process import heed_signals, prepare, say_shortage, stop_at
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
+from broker.config.extras import EVENTS_MODULES, lack_of_events
 from broker.config.load import ConfigErrors, Loaded, load_all
-from broker.config.options import Config, options_toml
+from broker.config.options import Config
+from broker.config.reference import options_toml
 from broker.config.urls import Listen
 from broker.log import setup as setup_log
 from broker.server import Server
@@ -29,12 +31,14 @@ from rsocket_wire.errors import BrokerError
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
+EXIT_NOT_INSTALLED = 3
 EXIT_WORKER_FAILED = 1  # it did not end in order when all were told to stop
 
 _log = logging.getLogger("broker")
 
 
-# Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB).
+# Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB), and not
+# every installation has it.
 ELSEWHERE = {
     "bench": "broker.commands.bench",
     "call": "broker.commands.call",
@@ -49,6 +53,22 @@ ELSEWHERE = {
 }
 
 
+class NotInstalled(click.Command):
+    """Stands in for a command that needs the extra `events`, where that is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, short_help=lack_of_events(), add_help_option=False)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Takes whatever was asked: the answer is the same."""
+        return []
+
+    def invoke(self, ctx: click.Context) -> None:
+        """One sentence and the exit status of a part that is not installed."""
+        click.echo(f"{ctx.command_path} {lack_of_events()}", err=True)
+        sys.exit(EXIT_NOT_INSTALLED)
+
+
 class Commands(click.Group):
     """The commands of this file and those elsewhere."""
 
@@ -58,7 +78,13 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(ELSEWHERE[cmd_name]), cmd_name.replace("-", "_"))
+        try:
+            module = importlib.import_module(ELSEWHERE[cmd_name])
+        except ModuleNotFoundError as error:
+            if error.name not in EVENTS_MODULES:
+                raise
+            return NotInstalled(cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
@@ -76,6 +102,7 @@ def main() -> None:
 @click.option("--admin", metavar="HOST:PORT", help='The REST API; "off" for none.')
 @click.option("--events", metavar="DIR", help="Write event files for Spark into this folder.")
 @click.option("--workers", metavar="N", help="Processes that share the ports; 0 is one for each core.")
+@click.option("--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection.")
 @click.option("--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file.")
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
 def serve(
@@ -83,6 +110,7 @@ def serve(
     admin: str | None,
     events: str | None,
     workers: str | None,
+    log_frames: tuple[str, ...],
     config_path: str | None,
     stops_at_eof: bool,
 ) -> None:
@@ -92,6 +120,7 @@ def serve(
         "admin.listen": admin,
         "events.dir": events,
         "server.workers": workers,
+        "log.frames": log_frames or None,
     }
     loaded = _load(config_path, flags)
     config = loaded.config

@@ -18,7 +18,7 @@ from admin_api.ctl.terminal import print_table
 from broker.routing.balance import gini, max_over_mean
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id
@@ -56,8 +56,8 @@ class Plan:
         self.joined = [each for each in after if each not in had]
         self.left = [each for each in before if each not in has]
         routes = {each: Route(each, "", [], None) for each in (*before, *self.joined)}
-        self.before = RouteSet([routes[each] for each in before])
-        self.after = RouteSet([routes[each] for each in after])
+        self.before = ShardTables([routes[each] for each in before])
+        self.after = ShardTables([routes[each] for each in after])
 
     @property
     def ideal_percent(self) -> float:

@@ -1,4 +1,4 @@
-"""What the configuration says about the cluster: which options go together, and what the broker is told of them."""
+"""What a configuration says about the cluster: which options exclude each other, the secret, where others reach it."""
 
 import socket
 from collections.abc import Mapping
@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.cluster.links.broker_info import fault_of_name
-from broker.cluster.settings import ClusterSettings
-from broker.config.cluster_options import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.options import OPTIONS, Config
+from broker.config.sections.cluster import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.toml import shown_value
 from broker.config.urls import WILDCARDS, Listen, PeerUrl
-from rsocket_wire.wire.ids import parse_id
 
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
 ANONYMOUS: Final = ("tcp", "ws")  # schemes that tell nobody who is at the other end
@@ -27,7 +25,7 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
     if not wrong & {"cluster.secret", "cluster.secret_file"}:
         found += _secret_mistakes(cluster)
     if cluster.peers and cluster.auth == "secret" and not (cluster.secret or cluster.secret_file):
-        text = 'need cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers prove who they are'
+        text = 'needs cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers authenticate each other'
         found.append(("cluster.peers", text, str(cluster.peers[0])))
     if cluster.auth == "tls":
         for name in ("tls.client_ca", "cluster.principals"):
@@ -35,7 +33,7 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
                 found.append(("cluster.auth", f'"tls" needs {name}', ""))
         for peer in cluster.peers:
             if peer.scheme in ANONYMOUS:
-                text = f'{shown_value(str(peer))} shows no certificate, which cluster.auth = "tls" wants to see'
+                text = f'{shown_value(str(peer))} presents no certificate, which cluster.auth = "tls" requires'
                 found.append(("cluster.peers", text, str(peer)))
     if cluster.silent_s <= cluster.hello_s:
         if cluster.silent_s == ClusterOptions().silent_s:  # then it is the other one that somebody wrote
@@ -45,48 +43,17 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
     for key in ("advertise", "client_urls"):
         for url in getattr(cluster, key):
             if url.host in WILDCARDS or (not url.port and url.scheme != "unix"):
-                text = f"{shown_value(str(url))} is a place to listen at, not one that others could dial"
+                text = f"{shown_value(str(url))} is an address to listen on, which others cannot dial"
                 found.append((f"cluster.{key}", text, str(url)))
     fault = fault_of_name(str(values["broker.name"]))
     if fault and is_in_cluster(cluster):
-        found.append(("broker.name", f"cannot stand in traces: {fault}", ""))
+        found.append(("broker.name", f"cannot be used in traces: {fault}", ""))
     return [mistake for mistake in found if mistake[0] not in wrong]
 
 
 def is_in_cluster(cluster: ClusterOptions) -> bool:
     """It could be linked to other brokers."""
     return bool(cluster.secret or cluster.secret_file or cluster.peers or cluster.auth == "tls")
-
-
-def cluster_settings_of(config: Config, mates: tuple[str, ...] = ()) -> ClusterSettings | None:
-    """What of the configuration concerns the cluster; None when there is to be none. OSError of `secret_file`.
-
-    `mates`: ids of workers whose routes count as its own. Where others reach this broker is known for certain when it
-    listens: see `reachable`.
-    """
-    cluster = config.cluster
-    if not is_in_cluster(cluster):
-        return None
-    listeners = [str(listen) for listen in config.server.listen]
-    return ClusterSettings(
-        secret=secret_of(cluster),
-        auth=cluster.auth,
-        principals=list(cluster.principals),
-        peers=[str(peer) for peer in cluster.peers if not peer.finder],
-        is_mesh=cluster.mesh,
-        urls=reachable(cluster.advertise, listeners),
-        client_urls=reachable(cluster.client_urls, listeners),
-        link_cost=cluster.cost,
-        hello_s=cluster.hello_s,
-        silent_s=cluster.silent_s,
-        digest_s=cluster.digest_s,
-        redial_max_s=cluster.redial_max_s,
-        max_brokers=cluster.max_brokers,
-        max_links=cluster.max_links,
-        max_routes=cluster.max_routes,
-        version=config.annotations.version,
-        mates=[parse_id(each) for each in mates],
-    )
 
 
 def secret_of(cluster: ClusterOptions) -> bytes:
@@ -120,7 +87,7 @@ def found_peers(config: Config) -> list[PeerUrl]:
 
 def _secret_mistakes(cluster: ClusterOptions) -> list[tuple[str, str, str]]:
     if cluster.secret and cluster.secret_file:
-        return [("cluster.secret", "and cluster.secret_file are both there, one is enough", "")]
+        return [("cluster.secret", "and cluster.secret_file exclude each other", "")]
     name = "cluster.secret_file" if cluster.secret_file else "cluster.secret"
     try:
         secret = secret_of(cluster)

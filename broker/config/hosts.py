@@ -65,7 +65,7 @@ def read_origin(text: str) -> str:
         parts, port = urlsplit(""), None
     is_whole = text.isascii() and "@" not in text and text.lower() == f"{parts.scheme}://{parts.netloc}".lower()
     if not (is_whole and parts.scheme and parts.hostname):
-        raise BrokerError("bad-config", f'{shown_value(text)} is no origin like "https://shop.example:8443"')
+        raise BrokerError("bad-config", f'{shown_value(text)} is not an origin like "https://shop.example:8443"')
     if port is not None and port == _DEFAULT_PORTS.get(parts.scheme):
         return text.lower().rpartition(":")[0]
     return text.lower()
@@ -74,7 +74,7 @@ def read_origin(text: str) -> str:
 def read_name(text: str) -> str:
     """A name of a host as it stands in `Host`, without a port; BrokerError "bad-config" when it is none."""
     if not _NAME.fullmatch(text):
-        raise BrokerError("bad-config", f"{shown_value(text)} is no name of a host")
+        raise BrokerError("bad-config", f"{shown_value(text)} is not a host name")
     return text.lower()
 
 

@@ -22,9 +22,10 @@ from typing import Any, Final
 
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
 from broker.config.cluster import cluster_mistakes
+from broker.config.extras import lack_of_events
 from broker.config.hosts import read_name, read_origin
+from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import (
-    MAX_NAME_BYTES,
     MAX_SERVICES,
     OPTIONS,
     SECTIONS,
@@ -106,6 +107,7 @@ def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, o
     _check_tls(found)
     _check_files(found)
     _check_certificates(found)
+    _check_extras(found)
     for name, text, needle in cluster_mistakes(found.values, found.wrong):
         found.blame(name, text, needle)
     if found.mistakes:
@@ -168,7 +170,7 @@ class _Findings:
             doc = SERVICE_KEYS.get(key)
             try:
                 if doc is None:
-                    raise BrokerError("bad-config", f"there is no such option of a service{_near_service_key(key)}")
+                    raise BrokerError("bad-config", f"unknown option of a service{_near_service_key(key)}")
                 values[key] = _read_value(doc, raw)
             except BrokerError as error:
                 self.mistakes.append(source.mistake(f"{place}.{key}", error.text, f"{shown}.{key}"))
@@ -206,7 +208,7 @@ def _read_file(path: str, found: _Findings) -> None:
         found.mistakes.append(Mistake(path, 0, "", f"cannot be read: {error.strerror}"))
         return
     except UnicodeDecodeError as error:
-        found.mistakes.append(Mistake(path, 0, "", f"is no UTF-8 at byte {error.start}"))
+        found.mistakes.append(Mistake(path, 0, "", f"is not UTF-8 at byte {error.start}"))
         return
     try:
         document = tomllib.loads(text)
@@ -227,14 +229,14 @@ def _read_file(path: str, found: _Findings) -> None:
         elif section not in SECTIONS and section != SERVICE:
             hint = _near(section, [*SECTIONS, SERVICE]) if isinstance(content, dict) else _near_option("", section)
             what = "section" if isinstance(content, dict) else "option outside a section"
-            found.mistakes.append(source.mistake(section, f"there is no such {what}{hint}"))
+            found.mistakes.append(source.mistake(section, f"unknown {what}{hint}"))
         elif not isinstance(content, dict):
             found.mistakes.append(source.mistake(section, f"must be a section, not {shown_value(content)}"))
         else:
             for key, raw in content.items():
                 doc = OPTIONS.get(f"{section}.{key}")
                 if doc is None:
-                    wrong = f"there is no such option{_near_option(section, key)}"
+                    wrong = f"unknown option{_near_option(section, key)}"
                     found.mistakes.append(source.mistake(f"{section}.{key}", wrong))
                 else:
                     found.take(doc, raw, source, doc.name)
@@ -257,7 +259,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
             hint = (
                 f"; did you mean {either(same)}?" if same else _near(variable, list(known), 0.8)
             )  # they share a prefix
-            found.mistakes.append(Mistake(source.name, 0, variable, f"there is no such option{hint}"))
+            found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option{hint}"))
 
 
 def _read_flags(flags: Mapping[str, object], found: _Findings) -> None:
@@ -265,9 +267,7 @@ def _read_flags(flags: Mapping[str, object], found: _Findings) -> None:
     for name, raw in flags.items():
         doc = OPTIONS.get(name)
         if doc is None:
-            found.mistakes.append(
-                Mistake(source.name, 0, name, f"there is no such option{_near(name, list(OPTIONS), 0.8)}")
-            )
+            found.mistakes.append(Mistake(source.name, 0, name, f"unknown option{_near(name, list(OPTIONS), 0.8)}"))
         elif raw is not None and raw != ():
             value = _from_text(doc, raw) if isinstance(raw, str) else raw
             found.take(doc, value, source, doc.option.flag or doc.name)
@@ -283,14 +283,14 @@ def _check_listeners(found: _Findings) -> None:
     for listen in listeners:
         other = _rival(listen, taken)
         if other is not None:
-            text = f"{shown_value(str(listen))} wants the address of {shown_value(str(other))}"
+            text = f"{shown_value(str(listen))} has the same address as {shown_value(str(other))}"
             found.blame("server.listen", text, str(listen))
         else:
             taken.append(listen)
     other = _rival(admin, taken) if isinstance(admin, Listen) else None
     if isinstance(admin, Listen) and other is not None:
         if admin == OPTIONS["admin.listen"].default:  # then it is the other one that somebody wrote
-            text = f"{shown_value(str(other))} wants the address of admin.listen, {shown_value(admin.address)}"
+            text = f"{shown_value(str(other))} has the same address as admin.listen, {shown_value(admin.address)}"
             found.blame("server.listen", text, str(other))
         else:
             text = f"{shown_value(admin.address)} is the address of {shown_value(str(other))} in server.listen"
@@ -326,7 +326,7 @@ def _check_files(found: _Findings) -> None:
             if doc.option.form == "file":
                 Path(path).open("rb").close()
             elif Path(path).exists() and not Path(path).is_dir():
-                found.blame(doc.name, f"{shown_value(path)} is no directory")
+                found.blame(doc.name, f"{shown_value(path)} is not a directory")
         except OSError as error:
             shown = "the file" if doc.option.is_secret else shown_value(path)
             found.blame(doc.name, f"{shown} cannot be read: {error.strerror}")
@@ -348,6 +348,12 @@ def _check_certificates(found: _Findings) -> None:
         roots = str(found.values[name] or "")
         if roots and name not in found.wrong and (text := fault_of_roots(roots)):
             found.blame(name, f"{shown_value(roots)} {text}")
+
+
+def _check_extras(found: _Findings) -> None:
+    """Event files are written with parts that not every installation has: a broker would only find out at its start."""
+    if found.values["events.dir"] and (text := lack_of_events()):
+        found.blame("events.dir", text)
 
 
 def _read_value(doc: OptionDoc, raw: object) -> object:
@@ -396,19 +402,19 @@ def _read_list(doc: OptionDoc, raw: object) -> tuple[object, ...]:
 
 def _read_item(form: str, item: object) -> object:
     """One value of a list of this form; BrokerError "bad-config"."""
-    if form == "subject":
+    if form in ("subject", "text"):
         if not isinstance(item, str) or not item.isprintable() or not item:
-            raise BrokerError("bad-config", f"{shown_value(item)} is no printable text")
-        return str(Principal.parse(item))
+            raise BrokerError("bad-config", f"{shown_value(item)} is not printable text")
+        return str(Principal.parse(item)) if form == "subject" else item
     if form in ("origin", "name"):
         if not isinstance(item, str):
             raise BrokerError(
-                "bad-config", f"{shown_value(item)} is no {'origin' if form == 'origin' else 'name of a host'}"
+                "bad-config", f"{shown_value(item)} is not {'an origin' if form == 'origin' else 'a host name'}"
             )
         return read_origin(item) if form == "origin" else read_name(item)
     if not isinstance(item, str):
         schemes = DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES
-        raise BrokerError("bad-config", f"{shown_value(item)} is no URL of {either(schemes)}")
+        raise BrokerError("bad-config", f"{shown_value(item)} is not a URL of {either(schemes)}")
     return PeerUrl.parse(item) if form == "dial" else Listen.parse(item)
 
 

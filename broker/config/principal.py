@@ -62,7 +62,7 @@ class Principal:
             steps = [[_attribute(part) for part in _split(step, "+")] for step in _split(tokens, ",")]
         except ValueError as error:
             form = "it is written commonName=NAME, organizationName=NAME … or uid NUMBER"
-            raise BrokerError("bad-config", f"{shown_value(text)} is no principal: {error}; {form}") from None
+            raise BrokerError("bad-config", f"{shown_value(text)} is not a principal: {error}; {form}") from None
         return Principal(tuple(tuple(sorted(step)) for step in steps))
 
     def __str__(self) -> str:
@@ -92,11 +92,11 @@ def _attribute(tokens: list[str]) -> Attribute:
     """Name and value of `commonName=a`; ValueError with a sentence."""
     written = "".join(tokens).strip()
     if "=" not in tokens:
-        raise ValueError(f"{shown_value(written)} is no NAME=VALUE (a comma in a value is written \\,)")
+        raise ValueError(f"{shown_value(written)} is not NAME=VALUE (a comma in a value is written \\,)")
     at = tokens.index("=")
     name = "".join(tokens[:at]).strip()
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{shown_value(name)} is no name of an attribute")
+        raise ValueError(f"{shown_value(name)} is not an attribute name")
     value = _value(tokens[at + 1 :])
     if not value:
         raise ValueError(f"{name} has no value")
@@ -117,7 +117,7 @@ def _value(tokens: list[str]) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"{shown_value(''.join(tokens))} is no UTF-8") from None
+        raise ValueError(f"{shown_value(''.join(tokens))} is not UTF-8") from None
 
 
 def _escaped(value: str) -> str:

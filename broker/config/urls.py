@@ -31,13 +31,13 @@ class Listen:
         """The listener that the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
         parts = _split(text)
         if parts is None or parts.scheme not in LISTEN_SCHEMES:
-            raise _bad(f"{shown_value(text)} is no URL of {either(LISTEN_SCHEMES)}")
+            raise _bad(f"{shown_value(text)} is not a URL of {either(LISTEN_SCHEMES)}")
         if parts.query or parts.fragment or "@" in parts.netloc:
             raise _bad(f"{shown_value(text)} has more than a scheme, a host, a port and a path")
         if parts.scheme == "unix":
             return _unix_listen(text, parts)
         if parts.scheme in ("tcp", "tls") and parts.path not in ("", "/"):
-            raise _bad(f"{shown_value(text)} has a path, which {parts.scheme} does not know")
+            raise _bad(f"{shown_value(text)} has a path, which {parts.scheme} does not support")
         path = parts.path if parts.scheme in ("ws", "wss") else ""
         return Listen(parts.scheme, *_place(text, parts), path)
 
@@ -101,20 +101,20 @@ class PeerUrl:
         """What the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
         parts = _split(text)
         if parts is None or parts.scheme not in DIAL_SCHEMES:
-            raise _bad(f"{shown_value(text)} is no URL of {either(DIAL_SCHEMES)}")
+            raise _bad(f"{shown_value(text)} is not a URL of {either(DIAL_SCHEMES)}")
         finder, _, scheme = parts.scheme.rpartition("+")
         has_more = bool(parts.path or parts.query or parts.fragment) or "@" in parts.netloc
         if finder == "srv":
             if has_more or not parts.hostname or parts.netloc.lower() != parts.hostname:
-                raise _bad(f"{shown_value(text)} must be a scheme and a name: its SRV records say the rest")
+                raise _bad(f"{shown_value(text)} must be a scheme and a name; SRV records give hosts and ports")
             return PeerUrl(scheme, finder, parts.hostname)
         if finder and has_more:
             raise _bad(f"{shown_value(text)} must be a scheme, a name and a port")
         if scheme != "unix" and ":" not in parts.netloc.rpartition("]")[2]:
-            raise _bad(f"{shown_value(text)} names no port")
+            raise _bad(f"{shown_value(text)} has no port")
         place = Listen(scheme, *_place(text, parts)) if finder else Listen.parse(text)
         if not place.port and scheme != "unix":
-            raise _bad(f"{shown_value(text)} has port 0, at which nobody can be reached")
+            raise _bad(f"{shown_value(text)} has port 0, which cannot be dialled")
         return PeerUrl(scheme, finder, place.host, place.port, place.path)
 
     @property
@@ -148,7 +148,7 @@ def _split(text: str) -> SplitResult | None:
 
 def _unix_listen(text: str, parts: SplitResult) -> Listen:
     if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
-        raise _bad(f"{shown_value(text)} names no absolute path; write unix:///run/broker.sock")
+        raise _bad(f"{shown_value(text)} has no absolute path; write unix:///run/broker.sock")
     size = len(parts.path.encode())
     if size > MAX_UNIX_PATH_BYTES:
         raise _bad(f"{shown_value(text)} has a path of {size} bytes; a unix socket can have {MAX_UNIX_PATH_BYTES}")
@@ -160,15 +160,15 @@ def _place(text: str, parts: SplitResult) -> tuple[str, int]:
     try:
         port = parts.port
     except ValueError:  # no number, or beyond 65535
-        raise _bad(f"{shown_value(text)} has a port that is no number from 0 to 65535") from None
+        raise _bad(f"{shown_value(text)} has a port that is not a number from 0 to 65535") from None
     if not parts.hostname:
-        raise _bad(f"{shown_value(text)} names no host; 0.0.0.0 or [::] listens on all")
+        raise _bad(f"{shown_value(text)} has no host; 0.0.0.0 or [::] listens on all addresses")
     try:
         parts.hostname.encode("idna")  # as whoever looks it up does
     except UnicodeError:
-        raise _bad(f"{shown_value(text)} names a host that can be none") from None
+        raise _bad(f"{shown_value(text)} has an invalid host") from None
     if port is None:
-        raise _bad(f"{shown_value(text)} names no port; 0 takes any free one")
+        raise _bad(f"{shown_value(text)} has no port; 0 takes any free one")
     return parts.hostname, port
 
 

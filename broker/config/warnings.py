@@ -9,7 +9,7 @@ from broker.config.certificates import is_open_to_all
 from broker.config.options import Config
 from broker.config.toml import shown_value
 
-CHMOD: Final = "chmod o-r takes that away"
+CHMOD: Final = "chmod o-r prevents that"
 
 Warning = tuple[str, str, str]  # the option, a sentence, and the item of a list or nothing
 
@@ -19,13 +19,13 @@ def config_warnings(config: Config, secrets_file: str) -> list[Warning]:
     found: list[Warning] = []
     for listen in config.server.listen:
         if not listen.is_tls and not listen.is_local:
-            text = f"{shown_value(str(listen))} is reached by other machines and not encrypted; tls and wss are"
+            text = f"{shown_value(str(listen))} is reachable from other machines and not encrypted; use tls or wss"
             found.append(("server.listen", text, str(listen)))
     admin = config.admin
     if admin.listen is not None and not admin.listen.is_local:
-        text = f"{shown_value(admin.listen.address)} is reached by other machines, and asks nobody who they are"
+        text = f"{shown_value(admin.listen.address)} is reachable from other machines without authentication"
         if admin.changes == "all":
-            text += '; with admin.changes = "all" they may drain, redirect and close connections'
+            text += '; with admin.changes = "all" everybody may drain, redirect and close connections'
         found.append(("admin.listen", text, admin.listen.address))
     if config.tls.key and is_open_to_all(config.tls.key):
         text = f"every user of this machine may read {shown_value(config.tls.key)}; {CHMOD}"
@@ -33,6 +33,6 @@ def config_warnings(config: Config, secrets_file: str) -> list[Warning]:
     if config.cluster.secret_file and is_open_to_all(config.cluster.secret_file):
         found.append(("cluster.secret_file", f"every user of this machine may read the file; {CHMOD}", ""))
     if secrets_file and is_open_to_all(secrets_file):
-        text = f"every user of this machine may read {shown_value(secrets_file)}, in which it stands; {CHMOD}"
+        text = f"every user of this machine may read {shown_value(secrets_file)}, which holds it; {CHMOD}"
         found.append(("cluster.secret", text, ""))
     return found

@@ -16,8 +16,8 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.connections.ends import Ends
-from broker.connections.migration import DIAL_S, Farewell
-from broker.event_log.log import Diary
+from broker.connections.migration import DIAL_S, Migration
+from broker.event_log.log import EventLog
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
@@ -81,10 +81,10 @@ class Drains:
 
     __slots__ = (
         "_by_name",
-        "_diary",
+        "_event_log",
         "_ends",
         "_engine",
-        "_farewell",
+        "_migration",
         "_peers",
         "_query",
         "_table",
@@ -94,15 +94,21 @@ class Drains:
     )
 
     def __init__(
-        self, table: Table, engine: Engine, diary: Diary, ends: Ends, farewell: Farewell, peers: dict[int, Peer]
+        self,
+        table: Table,
+        engine: Engine,
+        event_log: EventLog,
+        ends: Ends,
+        migration: Migration,
+        peers: dict[int, Peer],
     ) -> None:
         """`peers`: all that there are, live."""
         self._table: Final = table
         self._query: Final = engine.query
         self._engine: Final = engine
-        self._diary: Final = diary
+        self._event_log: Final = event_log
         self._ends: Final = ends
-        self._farewell: Final = farewell
+        self._migration: Final = migration
         self._peers: Final = peers
         self._by_name: dict[str, Drain] = {}  # by kind and name; bounded by MAX_DRAINS
         self._tokens: dict[bytes, str] = {}  # of the tags and Route Ids that are drained: the key in `_by_name`
@@ -116,7 +122,7 @@ class Drains:
         """The route of that id gets no new requests, now or when it comes; how many routes that are."""
         route = self._table.find(route_id)
         found = [route] if route is not None else []
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         self._begin(Drain(ROUTE, id_text(route_id), [route_id], grace_s, spread_s, closes, at_ms), found, now)
         return len(found)
 
@@ -129,7 +135,7 @@ class Drains:
         tags = [Tag(key, tag.raw) for key in keys_named(tag.key.short_name)]
         found = self._query.matching([tags])
         tokens = [each.token() for each in tags]
-        self._begin(Drain(TAG, tag_name(tag), tokens, grace_s, spread_s, closes, self._diary.wall(now)), found, now)
+        self._begin(Drain(TAG, tag_name(tag), tokens, grace_s, spread_s, closes, self._event_log.wall(now)), found, now)
         return len(found)
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
@@ -137,8 +143,8 @@ class Drains:
 
         Clients that can move to another broker do so first (D-54). Links to other brokers stay.
         """
-        drain = Drain(BROKER, "", [], grace_s, spread_s, closes, self._diary.wall(now))
-        may_move = self._farewell.begin(spread_s, grace_s, now)
+        drain = Drain(BROKER, "", [], grace_s, spread_s, closes, self._event_log.wall(now))
+        may_move = self._migration.begin(spread_s, grace_s, now)
         self._add(drain, [peer for peer in self._peers.values() if peer.link is None], now)
         if not may_move:
             self._engine.is_draining = True
@@ -155,7 +161,7 @@ class Drains:
     def undrain_broker(self, now: float) -> bool:
         """In service again; False when it was not drained."""
         self._engine.is_draining = False
-        self._farewell.stay(now)
+        self._migration.stay(now)
         return self._end(BROKER, "", now)
 
     def covers(self, route: Route) -> bool:
@@ -209,7 +215,7 @@ class Drains:
     @property
     def is_leaving(self) -> bool:
         """The broker takes no new requests, or asks its clients to go elsewhere before it does not."""
-        return self._engine.is_draining or self._farewell.is_leaving
+        return self._engine.is_draining or self._migration.is_leaving
 
     def is_idle(self) -> bool:
         """No connection is to be closed."""
@@ -239,7 +245,7 @@ class Drains:
     def _send_away(self, drain: Drain, peers: list[Peer], now: float) -> None:
         for number, peer in enumerate(peers):
             turn_at = now + drain.spread_s * number / len(peers)
-            if drain.kind == BROKER and self._farewell.may_move(peer):
+            if drain.kind == BROKER and self._migration.may_move(peer):
                 turn_at = now + drain.spread_s + DIAL_S  # it is closed when it has moved; this is for want of a place
             heappush(self._waiting, Leaving(peer, drain, turn_at, turn_at + drain.grace_s))
         drain.left_n = len(peers)
@@ -254,7 +260,7 @@ class Drains:
             if not self.covers(route):
                 masks.take(masks.draining, slot)
                 self._engine.route_opened(route, now)
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         seconds = (at_ms - drain.at_ms) / 1000
         self._tell(DRAIN_ENDED, drain, f"in service again after {seconds:.1f} s", at_ms)
         return True
@@ -262,7 +268,7 @@ class Drains:
     def _tell(self, kind: int, drain: Drain, text: str, at_ms: int) -> None:
         route_id = drain.name if drain.kind == ROUTE else ""
         detail = f"{drain.name}: {text}" if drain.name else text
-        self._diary.tell(kind, at_ms, route_id, reason=drain.kind, detail=detail)
+        self._event_log.tell(kind, at_ms, route_id, reason=drain.kind, detail=detail)
 
     def _drop(self, leaving: Leaving) -> None:
         leaving.is_over = True

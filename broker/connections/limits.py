@@ -8,12 +8,12 @@ from typing import Final
 
 from broker.connections.closed import Closed
 from broker.connections.ends import Ends
-from broker.connections.rate_limits import Census
+from broker.connections.rate_limits import ConnectionCounter
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 
 
-class Crowd:
+class ConnectionLimits:
     """The peers of one broker."""
 
     __slots__ = (
@@ -38,10 +38,10 @@ class Crowd:
         self._settings: Final = settings
         self._ends: Final = ends
         # Addresses stay here: behind a proxy even one's own is somebody else's.
-        self._by_address: Final = Census(
+        self._by_address: Final = ConnectionCounter(
             settings.max_connections_per_address, "limits.max_connections_per_address", "this address"
         )
-        self._by_principal: Final = Census(
+        self._by_principal: Final = ConnectionCounter(
             settings.max_connections_per_principal, "limits.max_connections_per_principal"
         )
         self._unweighed: list[Peer] = []  # whom this weighing has still to look at
@@ -64,9 +64,9 @@ class Crowd:
         if len(self.peers) - suspended_n > self._settings.max_connections:
             return self._surplus()
         if not is_address_free:
-            return self._by_address.crowd_of(address)
+            return self._by_address.refusal_of(address)
         if not is_principal_free:
-            return self._by_principal.crowd_of(principal)
+            return self._by_principal.refusal_of(principal)
         peer.is_extra = self.is_over(peer)
         return ""
 
@@ -91,9 +91,9 @@ class Crowd:
     def refusal_of(self, peer: Peer) -> str:
         """Why it is one too many."""
         if self._by_address.is_over(peer.address):
-            return self._by_address.crowd_of(peer.address)
+            return self._by_address.refusal_of(peer.address)
         if self._by_principal.is_over(peer.principal):
-            return self._by_principal.crowd_of(peer.principal)
+            return self._by_principal.refusal_of(peer.principal)
         return self._surplus()
 
     def origins(self) -> tuple[int, int]:

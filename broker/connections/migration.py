@@ -13,7 +13,7 @@ what other brokers there are, the cluster says.
 from typing import Final
 
 from broker.connections.ends import Ends
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.forwarding.peer import Peer
 from broker.routing.table import Route, Table
 from rsocket_wire.errors import CONNECTION_CLOSE
@@ -28,7 +28,7 @@ DIAL_S: Final = 2.0  # for the last to connect elsewhere, when the time to move 
 SETTLE_S: Final = 0.2  # after the last has moved: requests that other brokers had sent before they knew
 
 
-class Going:
+class Departure:
     """A connection that is closed as soon as nothing can be lost with it."""
 
     __slots__ = ("has_moved", "is_settled", "last_at", "peer", "reason", "settle_at", "text")
@@ -43,12 +43,12 @@ class Going:
         self.is_settled = False  # nothing new comes from it, and nothing is sent to it: its route is elsewhere
 
 
-class Farewell:
+class Migration:
     """The clients of one broker that can be told of others, and those that are about to go."""
 
     __slots__ = (
         "_broker_id",
-        "_diary",
+        "_event_log",
         "_due",
         "_end_at",
         "_ends",
@@ -65,18 +65,18 @@ class Farewell:
         "urls",
     )
 
-    def __init__(self, broker_id: bytes, grace_s: float, table: Table, diary: Diary, ends: Ends) -> None:
+    def __init__(self, broker_id: bytes, grace_s: float, table: Table, event_log: EventLog, ends: Ends) -> None:
         """`grace_s`: for what runs on connections that go, unless `begin` says otherwise."""
         self._broker_id: Final = broker_id
         self._table: Final = table
-        self._diary: Final = diary
+        self._event_log: Final = event_log
         self._ends: Final = ends
         self._grace_s = grace_s
         self.urls: list[str] = []  # where clients reach other brokers; bounded by MAX_NOTICE_URLS
         self._push = b""  # what clients are told; empty before anything is known
         # By number of the connection; both are bounded by the connections.
         self._travellers: dict[int, Peer] = {}  # clients that may be told, and have not moved
-        self._going: dict[int, Going] = {}
+        self._going: dict[int, Departure] = {}
         self._due: list[int] = []  # travellers that are to be told
         self._look_at = 0.0  # when the list of other brokers is wanted next, seconds, monotonic
         self.is_leaving = False  # clients are asked to move, and served
@@ -195,7 +195,7 @@ class Farewell:
     def _tell_all(self, now: float) -> None:
         """In this tick and the next ones."""
         notice = Notice(self.urls, self.is_leaving, self._within_ms if self.is_leaving else 0)
-        self._push = notice.encode(self._broker_id, self._diary.wall(now))
+        self._push = notice.encode(self._broker_id, self._event_log.wall(now))
         self._due = list(self._travellers)
 
     def _is_quiet(self) -> bool:
@@ -203,17 +203,17 @@ class Farewell:
         unsettled = [going for going in self._going.values() if not going.is_settled]
         return not self._travellers and not unsettled
 
-    def _go(self, peer: Peer, reason: str, text: str, now: float) -> Going:
+    def _go(self, peer: Peer, reason: str, text: str, now: float) -> Departure:
         going = self._going.get(peer.id)
         if going is None:
             settle_at = now + min(MOVED_S, self._grace_s)
-            going = self._going[peer.id] = Going(peer, reason, text, settle_at, now + self._grace_s)
+            going = self._going[peer.id] = Departure(peer, reason, text, settle_at, now + self._grace_s)
         elif reason == "replaced":
             going.reason = reason
             going.text = text
         return going
 
-    def _look(self, going: Going, now: float) -> None:
+    def _look(self, going: Departure, now: float) -> None:
         peer = going.peer
         if not going.is_settled:
             route = peer.route

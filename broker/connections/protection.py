@@ -5,10 +5,10 @@
 
 from typing import Final
 
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
 from broker.forwarding.peer import Peer
-from broker.routing.health.breakers import Breakers, News
+from broker.routing.health.breakers import BreakerChange, Breakers
 from broker.routing.health.outliers import Judgement, Outliers
 from broker.routing.table import Table
 
@@ -16,12 +16,12 @@ from broker.routing.table import Table
 class Protection:
     """The judges of one broker, and what they decide as events."""
 
-    __slots__ = ("_diary", "breakers", "outliers")
+    __slots__ = ("_event_log", "breakers", "outliers")
 
-    def __init__(self, table: Table, breakers: Breakers, diary: Diary) -> None:
+    def __init__(self, table: Table, breakers: Breakers, event_log: EventLog) -> None:
         self.outliers: Final = Outliers(table)
         self.breakers: Final = breakers
-        self._diary: Final = diary
+        self._event_log: Final = event_log
 
     def judge(self, now: float) -> None:
         """Somebody is suspected of failing too often."""
@@ -33,14 +33,14 @@ class Protection:
         for judgement in self.outliers.relieve(now):
             self._tell_route(judgement, now)
         self.tell_opened(now)
-        for news in self.breakers.close(now):
-            self._tell_breaker(news, now)
+        for change in self.breakers.close(now):
+            self._tell_breaker(change, now)
 
     def tell_opened(self, now: float) -> None:
         """Breakers that have opened since the last call."""
-        for news in self.breakers.news:
-            self._tell_breaker(news, now)
-        self.breakers.news.clear()
+        for change in self.breakers.changes:
+            self._tell_breaker(change, now)
+        self.breakers.changes.clear()
 
     def next_at(self) -> float:
         """When to tick at the latest, seconds, monotonic."""
@@ -49,9 +49,9 @@ class Protection:
     def _tell_route(self, judgement: Judgement, now: float) -> None:
         route = judgement.route
         owner = route.owner
-        self._diary.tell(
+        self._event_log.tell(
             ROUTE_EJECTED if judgement.is_ejected else ROUTE_RELIEVED,
-            self._diary.wall(now),
+            self._event_log.wall(now),
             route.id_text,
             route.service,
             peer=owner.name if isinstance(owner, Peer) else "",
@@ -60,7 +60,9 @@ class Protection:
             requests=route.load.requests,
         )
 
-    def _tell_breaker(self, news: News, now: float) -> None:
-        kind = BREAKER_OPENED if news.is_open else BREAKER_CLOSED
-        reason = "over-limit" if news.is_open else ""
-        self._diary.tell(kind, self._diary.wall(now), service=news.service, reason=reason, detail=news.detail)
+    def _tell_breaker(self, change: BreakerChange, now: float) -> None:
+        kind = BREAKER_OPENED if change.is_open else BREAKER_CLOSED
+        reason = "over-limit" if change.is_open else ""
+        self._event_log.tell(
+            kind, self._event_log.wall(now), service=change.service, reason=reason, detail=change.detail
+        )

@@ -9,7 +9,7 @@ BURST_S: Final = 10.0  # a bucket holds what comes in so many seconds: what a ne
 SPENT: Final = -1.0  # no moment: the bucket is empty
 
 
-class Rate:
+class TokenBucket:
     """A token bucket of `per_s` tokens a second that holds BURST_S seconds' worth of them; 0 is no bound.
 
     Who spends keeps one number, not two: the moment at which its bucket will be full again, 0.0 at first.
@@ -40,7 +40,7 @@ class Rate:
         return at if at <= now + BURST_S + cost_s / 10 else SPENT  # a tenth is more than adding up can get wrong
 
 
-class Census:
+class ConnectionCounter:
     """How many connections each origin has: an address, a principal. An empty name is none and has no bound.
 
     Connections without a socket, which may be resumed, are counted too, but do not keep away the sockets that could be
@@ -59,7 +59,7 @@ class Census:
         self._numbers: dict[str, int] = {}  # bounded by the connections
         self._away: dict[str, int] = {}  # of them, without a socket
 
-    def crowd_of(self, name: str) -> str:
+    def refusal_of(self, name: str) -> str:
         """What one is told that is too many."""
         who = self._shown or name
         return f"{self.number_of(name) - 1} connections of {who} are open, {self._option} is {self.limit}"

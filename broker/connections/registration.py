@@ -11,8 +11,8 @@ from typing import Final
 from broker.connections.drains import Drains
 from broker.connections.ends import Ends
 from broker.connections.heralds import Herald
-from broker.connections.rate_limits import SPENT, Rate
-from broker.event_log.log import Diary
+from broker.connections.rate_limits import SPENT, TokenBucket
+from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
 from broker.forwarding.engine import Engine
@@ -25,10 +25,10 @@ from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame
 from rsocket_wire.wire.keys import ZONE
 
 
-class Offers:
+class Registration:
     """The routes of one broker's own connections."""
 
-    __slots__ = ("_diary", "_drains", "_ends", "_engine", "_herald", "_rate", "_settings", "_table")
+    __slots__ = ("_event_log", "_drains", "_ends", "_engine", "_herald", "_rate", "_settings", "_table")
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Offers:
         table: Table,
         engine: Engine,
         drains: Drains,
-        diary: Diary,
+        event_log: EventLog,
         ends: Ends,
         herald: Herald,
     ) -> None:
@@ -44,10 +44,10 @@ class Offers:
         self._table: Final = table
         self._engine: Final = engine
         self._drains: Final = drains
-        self._diary: Final = diary
+        self._event_log: Final = event_log
         self._ends: Final = ends
         self._herald: Final = herald
-        self._rate: Final = Rate(settings.max_route_setups_per_s, "limits.max_route_setups_per_s")
+        self._rate: Final = TokenBucket(settings.max_route_setups_per_s, "limits.max_route_setups_per_s")
 
     def announce(self, peer: Peer, raw: bytes, code: int, now: float) -> None:
         """A broker frame in a SETUP or METADATA_PUSH: a ROUTE_SETUP makes or changes the peer's route.
@@ -70,6 +70,7 @@ class Offers:
             )
             return
         if not isinstance(setup, RouteSetup):
+            # D-20
             text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
             self._ends.end(peer, "no-cluster", text, now, code)
             return
@@ -89,7 +90,7 @@ class Offers:
             if isinstance(owner, Peer):  # else its own broker does, when it hears of this one
                 self._ends.end(owner, "replaced", f"another connection came with the Route Id {old.id_text}", now)
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         stamp_ms = max(at_ms, old.timestamp_ms + 1) if old is not None else at_ms  # D-08, whatever the clocks did
         load: Load | None = None
         renamed: Load | None = None  # of the same connection, under another service name
@@ -107,7 +108,7 @@ class Offers:
                 left = mine
         there = self._table.find(route.id)
         if there is not None and there is not mine:  # another broker's
-            tell_route(self._diary, ROUTE_REMOVED, there, owner_text(there.owner), at_ms, "replaced")
+            tell_route(self._event_log, ROUTE_REMOVED, there, owner_text(there.owner), at_ms, "replaced")
         self._table.join(route, at_ms, now, load, stamp_ms)
         # Before anybody hears of it: what they do then happens to a table that has it.
         self._tell(ROUTE_JOINED, route, peer, at_ms, "")
@@ -148,11 +149,11 @@ class Offers:
         route = peer.route
         if isinstance(route, Route) and self._table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
-            self._tell(kind, route, peer, self._diary.wall(now), reason)
+            self._tell(kind, route, peer, self._event_log.wall(now), reason)
             self._herald.route_left(route, now)  # who may put another broker's in its place
 
     def _tell(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
-        tell_route(self._diary, kind, route, peer.name, at_ms, reason, peer.end_detail)
+        tell_route(self._event_log, kind, route, peer.name, at_ms, reason, peer.end_detail)
 
 
 def zone_of(route: Route, default: str) -> bytes:

@@ -11,7 +11,7 @@ and moves transports between peers; when that is to happen, the core says. D-39
 
 from typing import Final
 
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
@@ -40,7 +40,7 @@ class Sessions:
 
     __slots__ = (
         "_buffer_bytes",
-        "_diary",
+        "_event_log",
         "_masks",
         "_moves",
         "_peers",
@@ -50,7 +50,7 @@ class Sessions:
         "ttl_s",
     )
 
-    def __init__(self, settings: Settings, masks: Masks, diary: Diary) -> None:
+    def __init__(self, settings: Settings, masks: Masks, event_log: EventLog) -> None:
         self.ttl_s: Final = settings.resume_ttl_s
         self.budget: Final = Budget(settings.resume_total_bytes)
         self.suspended_n = 0  # now
@@ -59,7 +59,7 @@ class Sessions:
         self._peers: Final[dict[bytes, Peer]] = {}  # by token; bounded by max_connections
         self._moves: Final[list[Move]] = []  # that nobody has taken; bounded by the frames of one turn
         self._masks: Final = masks
-        self._diary: Final = diary
+        self._event_log: Final = event_log
 
     @property
     def is_offered(self) -> bool:
@@ -129,9 +129,9 @@ class Sessions:
                 masks.take(masks.congested, route.load.slot)
 
     def _tell(self, kind: int, peer: Peer, reason: str, text: str, now: float) -> None:
-        at_ms = self._diary.wall(now)
+        at_ms = self._event_log.wall(now)
         route = peer.route
-        self._diary.tell(
+        self._event_log.tell(
             kind,
             at_ms,
             route.id_text if isinstance(route, Route) else "",

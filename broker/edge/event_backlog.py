@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from broker.events import DEFINITION, EVENTS_DROPPED, FlowRecord, LifecycleEvent
+from broker.events import DEFINITION, FlowRecord, LifecycleEvent, events_dropped
 
 Event = LifecycleEvent | FlowRecord
 Row = tuple[object, ...]  # what `row()` of an event gives; a request is one from the beginning
@@ -59,17 +59,10 @@ class _Gap:
         self.requests += requests
         self.last_seq = max(self.last_seq, last_seq)
 
-    def told(self, at_ms: int) -> LifecycleEvent:
-        """It takes the place, and the number, of the last record that it tells."""
-        return LifecycleEvent(
-            EVENTS_DROPPED,
-            self.last_seq,
-            at_ms,
-            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
-            reason=self.reason,
-            detail=f"{self.records} records are missing: {self.detail}",
-            requests=self.requests,
-        )
+    def event(self, at_ms: int) -> LifecycleEvent:
+        """The EventsDropped event that tells the gap."""
+        detail = f"are missing: {self.detail}"
+        return events_dropped(at_ms, self.records, self.requests, self.first_seq, self.last_seq, self.reason, detail)
 
 
 class Backlog:
@@ -150,9 +143,9 @@ class Backlog:
         if self._full is not None and last:
             self._close_gap(self._full)
         if self._gaps:
-            told = [gap.told(at_ms) for gap in self._gaps]
+            events_of_gaps = [gap.event(at_ms) for gap in self._gaps]
             self._gaps.clear()
-            self._add(framed([event.row() for event in told]), told)
+            self._add(framed(_rows(events_of_gaps)), events_of_gaps)
 
     def push(self, write: Callable[[bytes | memoryview], int]) -> bool:
         """Write frames until none is left (True) or the pipe is full (False). OSError of `write` passes through."""

@@ -35,7 +35,8 @@ from typing import Final
 import msgspec
 
 from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, framed
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.events import PIPE_FORMAT, WriterState
+from broker.forwarding.traffic.request_log import RequestRows
 
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5
@@ -72,25 +73,6 @@ class PipeState:
     defined_flows: int = 0  # that the latest of them name
 
 
-class _WriterState(msgspec.Struct):
-    """A line of the writer's standard output; see spark_sink.writer.state. Counts only grow."""
-
-    frames: int = 0
-    sealed: int = 0  # by all writers of this run of the broker, like `dropped`; the others by one process
-    dropped: int = 0
-    segments: int = 0
-    next_number: int = 0
-    held_bytes: int = 0
-    wal_bytes: int = 0
-    recovered: int = 0
-    torn_bytes: int = 0
-    free_bytes: int = 0
-    removed: int = 0
-    unread_bytes: int = 0
-    silent_readers: int = 0
-    error: str = ""
-
-
 class EventPipe:
     """Keeps a writer running and hands it what happens. All of it on one event loop; nothing raises into it."""
 
@@ -104,8 +86,8 @@ class EventPipe:
         self._pipe = -1  # our end of its standard input; -1: closed
         self._states = -1  # our end of its standard output
         self._line = b""  # of a state that has not come whole
-        self._writer = _WriterState()  # of the running writer
-        self._earlier = _WriterState()  # sums over the writers before it
+        self._writer = WriterState()  # of the running writer
+        self._earlier = WriterState()  # sums over the writers before it
         self._is_waiting = False  # for room in the pipe
         self._relief: Final = asyncio.Event()  # the backlog is in the pipe, or there is no pipe any more
         self._relief.set()
@@ -140,7 +122,7 @@ class EventPipe:
         if events:
             self._appended(must_encode=self._backlog.append(events))
 
-    def append_requests(self, requests: SingleRequests) -> None:
+    def append_requests(self, requests: RequestRows) -> None:
         """The same for single requests, with the definitions of the flows that they name."""
         self._single_requests += len(requests.rows)
         if self._is_stopping:
@@ -272,7 +254,7 @@ class EventPipe:
         header = self._header | {
             "first_number": next_number + NUMBERS_SKIPPED if next_number else 1,
             "first_frame": self._backlog.first_number,
-            "format": 3,
+            "format": PIPE_FORMAT,
         }
         try:
             header_frame = framed(header)
@@ -331,7 +313,7 @@ class EventPipe:
         if not lines:
             return
         try:
-            self._writer = msgspec.json.decode(lines[-1], type=_WriterState)
+            self._writer = msgspec.json.decode(lines[-1], type=WriterState)
         except msgspec.MsgspecError as error:
             _log.warning("event pipe: the writer said what is no state: %s", error)
             return
@@ -355,8 +337,8 @@ class EventPipe:
 
     def _account(self) -> None:
         """The writer has ended: its counts stay."""
-        ended, self._writer, self._line = self._writer, _WriterState(), b""
-        self._earlier = _WriterState(
+        ended, self._writer, self._line = self._writer, WriterState(), b""
+        self._earlier = WriterState(
             sealed=max(self._earlier.sealed, ended.sealed),
             dropped=max(self._earlier.dropped, ended.dropped),
             segments=self._earlier.segments + ended.segments,

@@ -20,7 +20,7 @@ from broker.edge.origins import NOWHERE, Origin
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import LARGE_BYTES, Piece
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.request_log import SingleRequests
+from broker.forwarding.traffic.request_log import RequestRows
 
 HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
 LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
@@ -159,7 +159,7 @@ class Shell:
         stuck_s: float,
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
-        on_requests: Callable[[SingleRequests], None] | None = None,
+        on_requests: Callable[[RequestRows], None] | None = None,
     ) -> None:
         """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
         None where the core writes none."""
@@ -496,10 +496,10 @@ class Shell:
         self._end_stuck()
         if self._loop.time() >= self._weigh_at:
             self._look_at_unsent()
-        if self.core.crowd.weigh_part(WEIGH_PARTS):
+        if self.core.limits.weigh_part(WEIGH_PARTS):
             self._weigh()
         queued = self.core.outbound
-        self._memory.look(max(self.core.crowd.buffered_bytes, queued.used_bytes), queued.take_most())
+        self._memory.look(max(self.core.limits.buffered_bytes, queued.used_bytes), queued.take_most())
         self._move()
         self._turn()
         self.wake()
@@ -555,7 +555,7 @@ class Shell:
     def _weigh(self) -> None:
         """All connections together hold back too much: closes those that the core gives."""
         self._look_at_unsent()
-        for peer in self.core.crowd.weigh(time.monotonic()):
+        for peer in self.core.limits.weigh(time.monotonic()):
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
                 self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed

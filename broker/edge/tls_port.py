@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.connections.rate_limits import Census
+from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.origins import address_of, name_of
 
@@ -48,7 +48,7 @@ class Handshakes:
         self._timeout_s = setup_timeout_s + HANDSHAKE_EXTRA_S
         self._max_connections = max_connections
         self._open_n = open_n
-        self._by_address = Census(max_per_address)
+        self._by_address = ConnectionCounter(max_per_address)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

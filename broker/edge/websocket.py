@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Final, cast
 
 from broker.config.hosts import is_known_host, may_open
-from broker.connections.rate_limits import Census
+from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
 from broker.edge.origins import address_of, origin_of
 from broker.edge.shell import HIGH_MARK_BYTES, LEFT, LOW_MARK_BYTES, TURN_BYTES, Shell
@@ -277,7 +277,7 @@ class WebSocketListener:
         self._origins = origins
         self._names = names
         self._arrivals: set[asyncio.Transport] = set()  # not upgraded yet
-        self._by_address = Census(max_arrivals_per_address)
+        self._by_address = ConnectionCounter(max_arrivals_per_address)
         self._server: asyncio.Server | TlsPort | None = None  # None until it listens
 
     async def listen(self, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False) -> int:

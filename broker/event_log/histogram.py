@@ -1,11 +1,11 @@
-"""Durations: a histogram of how long something took, in the buckets that flows have (`events.bucket_of`)."""
+"""Histogram: a histogram of how long something took, in the buckets that flows have (`events.bucket_of`)."""
 
 from typing import Final
 
 from broker.events import MAX_BUCKET, bucket_of
 
 
-class Durations:
+class Histogram:
     """Adding costs a few list reads, and memory is the same whatever is added."""
 
     __slots__ = ("max_us", "number", "numbers", "sum_us")

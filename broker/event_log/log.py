@@ -1,4 +1,4 @@
-"""The diary: what happened, in order and numbered, until somebody takes it.
+"""The event_log: what happened, in order and numbered, until somebody takes it.
 
 Decides what is kept when nobody does: the oldest. What is dropped is counted, and told as a gap.
 """
@@ -6,17 +6,17 @@ Decides what is kept when nobody does: the oldest. What is dropped is counted, a
 from typing import Final
 
 from broker.events import (
-    EVENTS_DROPPED,
     FlowRecord,
     LifecycleEvent,
+    events_dropped,
 )
-from broker.forwarding.traffic.request_log import Singles
+from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.query import Query
 
 MAX_EVENTS: Final = 100_000  # records that nobody has taken; more are dropped and counted, and the gap is told
 
 
-class Diary:
+class EventLog:
     """The records of one broker's run, and its clock."""
 
     __slots__ = (
@@ -33,7 +33,7 @@ class Diary:
         "dropped",
     )
 
-    def __init__(self, now: float, at_ms: int, query: Query, singles: Singles) -> None:
+    def __init__(self, now: float, at_ms: int, query: Query, singles: RequestLog) -> None:
         """`now` seconds, monotonic; `at_ms` the same moment in milliseconds since the epoch. `query`: events say how
         many choices it had made. `singles`: records with numbers of the same sequence; those dropped are told here."""
         self._now = now
@@ -106,7 +106,7 @@ class Diary:
                 at_ms,
                 route_id,
                 service,
-                tags,
+                tags if tags is not None else (),
                 peer,
                 reason,
                 detail,
@@ -161,17 +161,15 @@ class Diary:
 
     def _told_gap(self) -> LifecycleEvent:
         """The records that were dropped, as an event with the number of the last of them."""
-        first = self._gap_first_seq
-        last = self._gap_last_seq
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            last,
+        event = events_dropped(
             self._at_ms,
-            tags=[("records", str(self._gap_records)), ("first_seq", str(first)), ("last_seq", str(last))],
-            reason="not-taken",
-            detail=f"{self._gap_records} records are missing: {MAX_EVENTS} others waited to be taken",
-            requests=self._gap_requests,
-            choices=self._query.choices,
+            self._gap_records,
+            self._gap_requests,
+            self._gap_first_seq,
+            self._gap_last_seq,
+            "not-taken",
+            f"are missing: {MAX_EVENTS} others waited to be taken",
+            self._query.choices,
         )
         self._gap_records = 0
         self._gap_requests = 0

@@ -1,6 +1,6 @@
 """What events tell of a route: who it is, where it comes from, how long it was there."""
 
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
 from broker.forwarding.drops import Dropped
 from broker.forwarding.interbroker.remote import Remote
@@ -10,12 +10,12 @@ from rsocket_wire.wire.ids import id_text
 
 
 def tell_route(
-    diary: Diary, kind: int, route: Route, peer: str, at_ms: int, reason: str = "", detail: str = ""
+    event_log: EventLog, kind: int, route: Route, peer: str, at_ms: int, reason: str = "", detail: str = ""
 ) -> None:
     """A route came or went. `peer`: of its owner, see `owner_text`; a route that left has none any more."""
     has_come = kind in (ROUTE_JOINED, ROUTE_ADDED)
     uptime_ms = 0 if has_come else max(0, at_ms - route.joined_at_ms)
-    diary.tell(
+    event_log.tell(
         kind,
         at_ms,
         route.id_text,
@@ -29,19 +29,19 @@ def tell_route(
     )
 
 
-def tell_slow(diary: Diary, peer: Peer, at_ms: int, word: str, text: str) -> None:
+def tell_slow(event_log: EventLog, peer: Peer, at_ms: int, word: str, text: str) -> None:
     """A connection is about to be ended for what waits for it; `word` as in its PeerClosed."""
     route = peer.route
     route_id = route.id_text if isinstance(route, Route) and route.slot >= 0 else ""
-    diary.tell(SLOW_PEER_ENDED, at_ms, route_id, peer.caller_service, peer=peer.name, reason=word, detail=text)
+    event_log.tell(SLOW_PEER_ENDED, at_ms, route_id, peer.caller_service, peer=peer.name, reason=word, detail=text)
 
 
-def tell_dropped(diary: Diary, dropped: Dropped, at_ms: int) -> None:
+def tell_dropped(event_log: EventLog, dropped: Dropped, at_ms: int) -> None:
     """Requests found no room, and nobody else could be told."""
     said = f"{dropped.broker}: " if dropped.peer else ""
     waits_for = "the link" if dropped.peer else "its routes"
     text = f"{said}{dropped.requests_n} fire-and-forgets or pushes found no room: too much waits for {waits_for}"
-    diary.tell(
+    event_log.tell(
         REQUESTS_DROPPED,
         at_ms,
         service=dropped.service,

@@ -10,7 +10,7 @@ goes by the numbers.
 
 from typing import Final
 
-from broker.event_log.log import Diary
+from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text
 from broker.events import ROUTE_SEEN, TABLE_DIGEST
 from broker.forwarding.peer import Peer
@@ -39,7 +39,7 @@ class Snapshots:
     __slots__ = (
         "_at_ms",
         "_choices",
-        "_diary",
+        "_event_log",
         "_due_at",
         "_first_seq",
         "_interval_s",
@@ -51,11 +51,11 @@ class Snapshots:
         "_told",
     )
 
-    def __init__(self, table: Table, query: Query, diary: Diary, interval_s: float, now: float) -> None:
+    def __init__(self, table: Table, query: Query, event_log: EventLog, interval_s: float, now: float) -> None:
         """`interval_s`: 0 for no snapshots."""
         self._table: Final = table
         self._query: Final = query
-        self._diary: Final = diary
+        self._event_log: Final = event_log
         self._interval_s: Final = interval_s
         self._due_at = now + interval_s if interval_s > 0 else NEVER
         self._left: list[Seen] = []  # of the snapshot that is being told; empty between two of them
@@ -90,9 +90,9 @@ class Snapshots:
         for seen in self._left:
             if isinstance(seen.owner, Peer):
                 local_n += 1
-        self._at_ms = self._diary.wall(now)
+        self._at_ms = self._event_log.wall(now)
         self._choices = self._query.choices
-        self._first_seq = self._diary.reserve(len(self._left) + 1)
+        self._first_seq = self._event_log.reserve(len(self._left) + 1)
         self._tags = [
             ("digest", table.digest.text),
             ("routes", str(len(self._left))),
@@ -106,7 +106,7 @@ class Snapshots:
         for number in range(self._told, end):
             seen = self._left[number]
             route = seen.route
-            self._diary.add_event(
+            self._event_log.add_event(
                 ROUTE_SEEN,
                 at_ms,
                 self._first_seq + number,
@@ -123,6 +123,6 @@ class Snapshots:
         self._told = end
         if end == len(self._left):
             seq = self._first_seq + end
-            self._diary.add_event(TABLE_DIGEST, at_ms, seq, tags=self._tags, choices=self._choices)
+            self._event_log.add_event(TABLE_DIGEST, at_ms, seq, tags=self._tags, choices=self._choices)
             self._left = []
             self._tags = []

@@ -7,19 +7,19 @@ the first frame of a request it is out of the way: `splices` and `multicast` pas
 
 from typing import Final
 
-from broker.forwarding.interbroker.annotations import Hops
-from broker.forwarding.interbroker.egress import Departures
-from broker.forwarding.interbroker.fanout import Spreads
-from broker.forwarding.interbroker.ingress import Relays
+from broker.forwarding.interbroker.annotations import RouterAnnotations
+from broker.forwarding.interbroker.egress import Egress
+from broker.forwarding.interbroker.fanout import LinkFanout
+from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
-from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.models import open_multicast
-from broker.forwarding.multicast.openings import Opening, Part, Pushing
-from broker.forwarding.multicast.steps import Fanout
+from broker.forwarding.interbroker.retry import RetryableSplice
+from broker.forwarding.mime_translation import passes
+from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast
 from broker.forwarding.peer import Peer
-from broker.forwarding.pending import WaitingRoom
-from broker.forwarding.reassembly import Gathering
-from broker.forwarding.request import Desk, Request, blocked_of, deadline_at, is_cut
+from broker.forwarding.pending import PendingRequests
+from broker.forwarding.push import PushRouter
+from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
+from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.forwarding.unicast import Splice
@@ -29,27 +29,26 @@ from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import REJECTED as REJECTED_CODE
-from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.errors import Refusal
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
     HEADER_BYTES,
     IGNORE,
-    METADATA,
-    METADATA_PUSH,
+    MAX_N,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    encode_metadata_push,
     encode_payload,
+    encode_request_n,
     initial_n,
     request_parts,
 )
-from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from rsocket_wire.rsocket.metadata import CUT, broker_frames
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import CUT
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
-from rsocket_wire.wire.frames import ADDRESS, MULTICAST, SHARD
+from rsocket_wire.wire.frames import MULTICAST, SHARD
 
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 # As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike.
@@ -72,42 +71,27 @@ class Announcement:
         self.raw: Final = raw
 
 
-class Engine(Desk):
+class Engine(RequestContext):
     """Requests of all peers of one broker."""
-
-    __slots__ = (
-        "_looked_at",
-        "_request",
-        "announced",
-        "breakers",
-        "congestions_n",
-        "departures",
-        "extra_n",
-        "hops",
-        "ignored",
-        "is_draining",
-        "relays",
-        "spreads",
-        "waiting",
-    )
 
     def __init__(self, settings: Settings, query: Query) -> None:
         super().__init__(settings, query)
         query.prefers_local = settings.locality == "local"
-        self.hops: Final = Hops(settings.broker_name, settings.max_hops)
-        self.spreads: Final = Spreads(self, self.hops)
-        self.departures: Final = Departures(self, self.hops)
-        self.relays: Final = Relays(self, self.hops, self.spreads)
+        self.annotations: Final = RouterAnnotations(settings.broker_name, settings.max_hops)
+        self.fanout: Final = LinkFanout(self, self.annotations)
+        self.egress: Final = Egress(self, self.annotations)
+        self.ingress: Final = Ingress(self, self.annotations, self.fanout)
         self.breakers: Final = Breakers(query.services)
-        self.waiting: Final = WaitingRoom(
-            self,
+        self._pushes: Final = PushRouter(self, self.egress, self.ingress, self.fanout, self.breakers)
+        self.pending: Final = PendingRequests(
+            self.decisions,
             self.timers,
             settings.max_waiting,
             settings.max_waiting_per_connection,
             settings.max_waiting_bytes,
         )
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
-        self._looked_at = 0  # generation of the masks when the waiting requests were looked at
+        self._looked_at = 0  # generation of the masks when the pending requests were looked at
         self.congestions_n = 0  # times that a peer became congested, or was relieved
         self.extra_n = 0  # ever: as how many frames more those count that were more work than others
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
@@ -119,7 +103,7 @@ class Engine(Desk):
         kind = frame.kind
         if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or frame.stream_id & 1 != peer.begins:
             # "All other received frames that are not accounted for in previous sections MUST be ignored": late frames
-            # of ended streams, and requests with an id that only the broker may use.
+            # of ended streams, and requests with an id that only the broker may use. D-24
             self.ignored += 1
             return ""
         data = frame.data
@@ -141,10 +125,10 @@ class Engine(Desk):
         request.metadata_at = metadata_at
         request.metadata_to = metadata_to
         request.mimes = peer.mimes
-        request.gathering = None
+        request.reassembly = None
         misses = self.query.misses
         if peer.link is not None:
-            self.relays.handle(peer, frame, request)
+            self.ingress.handle(peer, frame, request)
             self.extra_n += MISS_N * (self.query.misses - misses)
             return ""
         metadata = data[metadata_at:metadata_to]
@@ -158,16 +142,20 @@ class Engine(Desk):
             self._route(peer, frame, request, target)
             return ""
         self.extra_n += WALK_N
-        if metadata.find(ANNOTATIONS_MIME) < 0 or not self.relays.stops(peer, frame, request):
-            self.begin(peer, frame, request)
+        verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
+        if verdict == PASSES:
+            self._begin(peer, frame, request)
+        elif verdict == STRIP:
+            self._begin(peer, self.ingress.strip(frame, request), request)
         self.extra_n += MISS_N * (self.query.misses - misses)
         return ""
 
-    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+    def _begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
         data = request.data
         metadata_at = request.metadata_at
         metadata_to = request.metadata_to
-        if request.gathering is None and is_cut(frame, metadata_to):
+        if request.reassembly is None and is_cut(frame, metadata_to):
             self._ask(self.gather(peer, frame), frame.now)
             return
         at, to = self.find_address(peer, data, metadata_at, metadata_to, False)
@@ -184,30 +172,62 @@ class Engine(Desk):
         else:
             self.refuse(peer, frame.stream_id, frame.kind, None, self.no_address(peer, at))
 
-    def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
-        """Another fragment of a request whose ADDRESS was not whole."""
-        gathering.leave()
-        gathering.hold(frame)
-        self._ask(gathering, frame.now)
+    def carry_out(self) -> None:
+        """Does what was decided about held requests since the last call: to be called when a stream has had its say."""
+        for decision in self.decisions:
+            held = decision.held
+            target = decision.target
+            if decision.kind == LOOK_AGAIN:
+                self._ask(held, decision.at)
+            elif decision.kind == COUNT:
+                self._count_unrouted(held, target, decision.outcome, decision.at)
+            elif decision.kind == REFUSE_CUT:
+                self._refuse_cut(held, decision.at)
+            else:
+                assert target is not None  # it waited for its routes
+                self._refuse_pending(held, target, decision.word, decision.at)
+        self.decisions.clear()
 
-    def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
+    def retry(self, frame: FrameCursor) -> None:
+        """Decides once more upon requests that other brokers refuse (D-50), or passes their ERROR `frame` on."""
+        for splice in self.retries:
+            route = self.egress.choose_again(splice, frame.now)
+            if route is None:
+                splice.fail(frame)
+            else:
+                self._send_again(splice, route, frame.now)
+        self.retries.clear()
+
+    def _send_again(self, splice: RetryableSplice, route: Route, now: float) -> None:
+        self.order = self.query.choices
+        peer = splice.caller
+        caller_id = splice.caller_id
+        more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
+        frame = self.cursor(splice.give_up(now), now)
+        request = self.egress.request_again(splice, frame)
+        self.give(peer, frame, request, splice.target, route)
+        stream = peer.streams.get(caller_id)
+        if more_n and stream is not None:
+            stream.from_caller(self.cursor(encode_request_n(caller_id, more_n), now))
+
+    def _count_unrouted(self, reassembly: Reassembly, target: Target | None, outcome: int, now: float) -> None:
         """A request that ended before a route had it: counted, though nobody may know where it would have gone."""
-        latency_us = int((now - gathering.opened_at) * 1e6)
-        flow = self.unrouted(gathering.caller, gathering.kind, target, "")
-        flow.count(outcome, latency_us, 0, 0, gathering.held_bytes, 0, gathering.opened_at, 0, 0)
+        latency_us = int((now - reassembly.opened_at) * 1e6)
+        flow = self.unrouted(reassembly.caller, reassembly.kind, target, "")
+        flow.count(outcome, latency_us, 0, 0, reassembly.held_bytes, 0, reassembly.opened_at, 0, 0)
 
-    def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
+    def _refuse_cut(self, reassembly: Reassembly, now: float) -> None:
         """The caller's deadline passed while the rest of the metadata did not come."""
-        waited_s = now - gathering.opened_at
+        waited_s = now - reassembly.opened_at
         text = f"the metadata of the request has not come whole within {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
         self.order = 0
-        self.refuse(gathering.caller, gathering.caller_id, gathering.kind, gathering.target, refusal, now)
+        self.refuse(reassembly.caller, reassembly.caller_id, reassembly.kind, reassembly.target, refusal, now)
 
-    def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
+    def _refuse_pending(self, reassembly: Reassembly, target: Target, word: str, now: float) -> None:
         """No route came in time for a request that waited, or more of it came than is held."""
-        peer = gathering.caller
-        waited_s = now - gathering.opened_at
+        peer = reassembly.caller
+        waited_s = now - reassembly.opened_at
         if word == "over-limit":
             limit = self.settings.max_waiting_bytes
             text = "the connection's requests that wait for a route have more bytes than "
@@ -217,18 +237,18 @@ class Engine(Desk):
             self.query.refresh(target)
             why = self._obstacle(target, now)
             if why is None and word == "no-route":
-                self._let_in(gathering, target, now)  # what stood in its way went without a word
+                self._let_in(reassembly, target, now)  # what stood in its way went without a word
                 return
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
         self.order = 0
-        self.refuse(peer, gathering.caller_id, gathering.kind, target, refusal, now)
+        self.refuse(peer, reassembly.caller_id, reassembly.kind, target, refusal, now)
 
     def route_opened(self, route: Route, now: float) -> None:
         """A route has joined, or takes requests again: those that waited for it go on, in order."""
         load = route.load
-        for waiter in self.waiting.take_matching(route):
+        for waiter in self.pending.take_matching(route):
             if waiter.is_over:
                 continue  # its caller was lost over one before it
             if load.lease is not None and load.lease.left_n <= 0:
@@ -236,135 +256,17 @@ class Engine(Desk):
             target = waiter.target
             self.query.refresh(target)
             if self._obstacle(target, now) is None:
-                self.waiting.leave(waiter)
+                self.pending.leave(waiter)
                 self._let_in(waiter.held, target, now)
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
-        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error."""
+        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error. D-23"""
         misses = self.query.misses
-        self._handle_push(peer, frame, at, to)
+        self._pushes.handle(peer, frame, at, to, self.is_draining)
         self.extra_n += MISS_N * (self.query.misses - misses)
 
-    def _handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
-        peer.requests += 1
-        self.order = 0
-        request = self._request
-        request.data = frame.data
-        request.metadata_at = frame.start + HEADER_BYTES
-        request.metadata_to = frame.end
-        request.mimes = peer.mimes
-        request.gathering = None
-        if peer.link is not None:
-            self.relays.handle(peer, frame, request)
-        elif not self._is_addressed_only(peer, frame, at, to):
-            text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
-            self.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
-        elif frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) < 0 or not self.relays.stops(
-            peer, frame, request
-        ):
-            request.address_at = at
-            request.address_to = to
-            self._push(peer, frame, request)
-
-    def _is_addressed_only(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
-        """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
-        tell others what they would take for the word of their broker (D-54). `at`, `to`: the last of them, an ADDRESS.
-        """
-        if self.mimes[peer.mimes].kind != COMPOSITE:
-            return True
-        first = frame.start + HEADER_BYTES
-        head = frame.data[first]
-        if to == frame.end and at == first + (5 + head if head < 0x80 else 4):
-            return True  # it is the only entry
-        metadata = frame.data[first : frame.end]
-        for entry_at, entry_to in broker_frames(metadata):
-            if entry_to - entry_at < 6 or metadata[entry_at + 4] >> 2 != ADDRESS:
-                return False
-        return True
-
-    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        at, to = self.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
-        if at < 0:
-            self.refuse(peer, 0, METADATA_PUSH, None, self.no_address(peer, at))
-            return
-        request.address_at = at
-        request.address_to = to
-        self._push(peer, frame, request)
-
-    def _push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        at = request.address_at
-        to = request.address_to
-        target = self.query.resolve(frame.data, at, to)
-        refusal = target.refusal
-        if refusal is None and self.is_draining:
-            refusal = Refusal("draining", "the broker takes no new requests")
-        if refusal is not None:
-            self.refuse(peer, 0, METADATA_PUSH, target, refusal)
-            return
-        routes: list[Route]
-        if target.routing == MULTICAST:
-            routes = self.query.choose_all(target)
-        else:
-            chosen = self.query.choose(target, peer.zone, peer.origin, frame.now)
-            routes = [chosen] if chosen is not None else []
-        self.order = self.query.choices
-        if not routes:
-            if target.blocked_service is not None:
-                self.breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
-            self.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
-            return
-        if target.routing == MULTICAST and self.query.is_spread(target):
-            self.spreads.spread(peer, frame, request, target, routes)
-            return
-        raw_address = frame.data[at:to]
-        if target.routing != MULTICAST:
-            route = routes[0]
-            server = self._server_of(peer, frame, request, target, route)
-            if server is None:
-                return  # another broker has it
-            if frame.flags == METADATA and passes(self.mimes[request.mimes], self.mimes[server.mimes]):
-                server.feed()
-                server.forward(frame, 0)
-                route.load.requests += 1  # no lease speaks of pushes
-            else:
-                raw = self._push_for(request.mimes, server, frame.data[request.metadata_at : frame.end], raw_address)
-                if raw:
-                    server.request(raw)
-                    route.load.requests += 1
-            flow = self.flow(peer, target, route, METADATA_PUSH)
-            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, 1)
-            return
-        metadata = frame.data[request.metadata_at : frame.end]
-        flow = self.flow(peer, target, None, METADATA_PUSH)
-        pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
-        parts: list[Part] = []
-        for route in routes:
-            server = self._server_of(peer, frame, request, target, route)
-            assert server is not None  # or it is a spread
-            found = pushes.get(server.mimes)
-            if found is None:
-                found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
-            if found:
-                parts.append(Part(server, route, found))
-        pushing = Pushing(parts)
-        if self.fanouts.may(len(parts), frame.now):
-            pushing.advance(len(parts), frame.now)
-        else:
-            self.fanouts.add(Fanout(peer), pushing)
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, len(routes))
-
-    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
-        """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""
-        try:
-            translated = self.translated(mimes, server, metadata, raw_address, False)
-        except BrokerError:
-            return b""  # a push has no answer
-        if translated is None or len(translated) + HEADER_BYTES > MAX_FRAME_BYTES:
-            return b""
-        return encode_metadata_push(translated)
-
     def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
-        """The broker frame in a METADATA_PUSH: everything behind the header is metadata, whatever the M flag says."""
+        """The broker frame in a METADATA_PUSH: all behind the header is metadata, whatever the M flag says. D-25"""
         return self.find_address(peer, frame.data, frame.start + HEADER_BYTES, frame.end, False)
 
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
@@ -378,39 +280,42 @@ class Engine(Desk):
             return Refusal("bad-request", "the initial request n is 0, it must be over 0")
         return None
 
-    def _ask(self, gathering: Gathering, now: float) -> None:
+    def _ask(self, reassembly: Reassembly, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
         self.order = 0
-        peer = gathering.caller
-        metadata = gathering.metadata
+        peer = reassembly.caller
+        metadata = reassembly.metadata
         request = self._request
         request.data = metadata
         request.metadata_at = 0
         request.metadata_to = len(metadata)
         request.mimes = peer.mimes
-        request.gathering = gathering
+        request.reassembly = reassembly
         if peer.link is not None:
-            if gathering.is_whole or not gathering.needs_whole:
-                self.relays.handle(peer, self.cursor(gathering.frames[0], now), request)
+            if reassembly.is_whole or not reassembly.needs_whole:
+                self.ingress.handle(peer, self.cursor(reassembly.frames[0], now), request)
             else:
-                self.wait(gathering)
+                self.wait(reassembly)
             return
-        at, to = self.find_address(peer, metadata, 0, len(metadata), not gathering.is_whole)
-        if not gathering.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
-            if at >= 0 and not gathering.needs_whole:
-                gathering.target = self.query.resolve(metadata, at, to)  # for its deadline
-            if gathering.needs_whole or self.has_room(gathering, at >= 0):
-                self.wait(gathering)
+        at, to = self.find_address(peer, metadata, 0, len(metadata), not reassembly.is_whole)
+        if not reassembly.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
+            if at >= 0 and not reassembly.needs_whole:
+                reassembly.target = self.query.resolve(metadata, at, to)  # for its deadline
+            if reassembly.needs_whole or self.has_room(reassembly, at >= 0):
+                self.wait(reassembly)
                 return
             at, to = self.find_begun(peer, metadata)
             if at < 0:
-                self.wait(gathering)  # in vain: there is no room
+                self.wait(reassembly)  # in vain: there is no room
                 return
-        frame = self.cursor(gathering.frames[0], now)
-        if metadata.find(ANNOTATIONS_MIME) >= 0 and self.relays.stops(peer, frame, request):
+        frame = self.cursor(reassembly.frames[0], now)
+        verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
+        if verdict != PASSES:
+            if verdict == STRIP:
+                self._begin(peer, self.ingress.strip(frame, request), request)
             return
         if at < 0:
-            self.refuse(peer, gathering.caller_id, gathering.kind, None, self.no_address(peer, at))
+            self.refuse(peer, reassembly.caller_id, reassembly.kind, None, self.no_address(peer, at))
             return
         request.address_at = at
         request.address_to = to
@@ -455,12 +360,13 @@ class Engine(Desk):
         return None
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
+        """Gives the request to a route of this broker or of another one."""
         owner = route.owner
         if isinstance(owner, Peer):
             server = owner
         else:
             assert isinstance(owner, Remote)  # there are no others
-            as_it_is = self.departures.send(peer, frame, request, target, route, owner)
+            as_it_is = self.egress.send(peer, frame, request, target, route, owner)
             if as_it_is is None:
                 return
             server = as_it_is
@@ -485,16 +391,8 @@ class Engine(Desk):
             splice.open(frame)
             if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
-        if request.gathering is not None:
-            self.replay(peer, frame.stream_id, request.gathering, is_merged, frame.now)
-
-    def _server_of(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> Peer | None:
-        """Who gets the request as it is; None: it has gone to another broker, or was refused."""
-        owner = route.owner
-        if isinstance(owner, Peer):
-            return owner
-        assert isinstance(owner, Remote)  # there are no others
-        return self.departures.send(peer, frame, request, target, route, owner)
+        if request.reassembly is not None:
+            self.replay(peer, frame.stream_id, request.reassembly, is_merged, frame.now)
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
@@ -504,7 +402,7 @@ class Engine(Desk):
             self._turn_away(peer, frame, request, target, blocked_of(target))
             return
         if self.query.is_spread(target):
-            self.spreads.spread(peer, frame, request, target, routes)
+            self.fanout.spread(peer, frame, request, target, routes)
             return
         caller_mimes = self.mimes[peer.mimes]
         is_strange = False  # some route cannot read it as it is
@@ -529,7 +427,7 @@ class Engine(Desk):
                         return
                     frames[server.mimes] = raw
         flow = self.flow(peer, target, None, kind)
-        call = open_multicast(self.fanouts, peer, stream_id, flow, kind, now, credit_n, len(routes))
+        call = open_multicast(self.steps, peer, stream_id, flow, kind, now, credit_n, len(routes))
         call.order = self.order
         call.routes_n = len(routes)
         if is_strange:
@@ -539,11 +437,11 @@ class Engine(Desk):
             call.timer = self.timers.put(deadline_at(target, request, now), call)
         if not call.may_at_once(len(routes), now):
             whole = frame.data[frame.start : frame.end]
-            parts: list[Part] = []
+            parts: list[BranchRequest] = []
             for route in routes:
                 server = owner_of(route)
-                parts.append(Part(server, route, frames[server.mimes] if is_strange else whole))
-            call.add_step(Opening(self, call, parts, request.gathering, is_strange))
+                parts.append(BranchRequest(server, route, frames[server.mimes] if is_strange else whole))
+            call.add_step(Opening(self, call, parts, request.reassembly, is_strange))
             return
         for route in routes:
             server = owner_of(route)
@@ -551,8 +449,8 @@ class Engine(Desk):
                 frame = self.cursor(frames[server.mimes], now)
             call.open_branch(server, route, frame)
         call.opened(now)
-        if request.gathering is not None:
-            self.replay(peer, stream_id, request.gathering, is_strange, now)
+        if request.reassembly is not None:
+            self.replay(peer, stream_id, request.reassembly, is_strange, now)
 
     def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
@@ -565,9 +463,9 @@ class Engine(Desk):
         if self.settings.no_route != "wait" or why.word not in WAITED_FOR:
             self.refuse(peer, frame.stream_id, frame.kind, target, why)
             return
-        held = request.gathering if request.gathering is not None else self.gather(peer, frame)
+        held = request.reassembly if request.reassembly is not None else self.gather(peer, frame)
         held.address_at = request.address_at - request.metadata_at
-        full = self.waiting.refusal_of(held)
+        full = self.pending.refusal_of(held)
         if full:
             self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", f"{why.text}, and {full}"))
             return
@@ -577,7 +475,7 @@ class Engine(Desk):
             wanted = held.opened_at + target.deadline_ms / 1000.0
             is_urgent = wanted < until
             until = min(until, wanted)
-        self.waiting.enter(held, target, until, is_urgent)
+        self.pending.enter(held, target, until, is_urgent)
 
     def _take_announcement(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A ROUTE_SETUP where a request has its ADDRESS: the core reads it, and the request is complete. D-45"""
@@ -596,31 +494,31 @@ class Engine(Desk):
 
         LOOKED_AT of those that wait in one tick, in order; the next tick goes on where this one ended.
         """
-        if not self.waiting.is_behind:  # or what has changed since is for the next look, from the first one on
+        if not self.pending.is_behind:  # or what has changed since is for the next look, from the first one on
             if generation == self._looked_at:
                 return
             self._looked_at = generation
-        for waiter in self.waiting.next_some():
+        for waiter in self.pending.next_some():
             if waiter.is_over:
                 continue
             self.query.refresh(waiter.target)
             if self._obstacle(waiter.target, now) is None:
-                self.waiting.leave(waiter)
+                self.pending.leave(waiter)
                 self._let_in(waiter.held, waiter.target, now)
 
-    def _let_in(self, gathering: Gathering, target: Target, now: float) -> None:
+    def _let_in(self, reassembly: Reassembly, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""
         self.order = 0
-        metadata = gathering.metadata
+        metadata = reassembly.metadata
         request = self._request
         request.data = metadata
         request.metadata_at = 0
         request.metadata_to = len(metadata)
-        request.mimes = gathering.caller.mimes
-        request.address_at = gathering.address_at
-        request.address_to = self.address_end(gathering.caller, metadata, gathering.address_at)
-        request.gathering = gathering
-        self._route(gathering.caller, self.cursor(gathering.frames[0], now), request, target)
+        request.mimes = reassembly.caller.mimes
+        request.address_at = reassembly.address_at
+        request.address_to = self.address_end(reassembly.caller, metadata, reassembly.address_at)
+        request.reassembly = reassembly
+        self._route(reassembly.caller, self.cursor(reassembly.frames[0], now), request, target)
 
 
 def owner_of(route: Route) -> Peer:

@@ -19,7 +19,7 @@ _RENEW_S: Final = GRANTED_MS / 2000.0
 _RENEW_N: Final = GRANTED_N // 2
 
 
-class Granting(Timed):
+class LeaseGrants(Timed):
     """One connection's leases."""
 
     __slots__ = ("_granted_at", "_requests", "_timer", "_timers", "lease")

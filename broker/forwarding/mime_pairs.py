@@ -16,7 +16,7 @@ class MimePairs:
     __slots__ = ("_by_pair", "_given_n", "by_number")
 
     def __init__(self) -> None:
-        self.by_number: Final[dict[int, Mimes]] = {}  # bounded by who uses them: connections, and `relays`
+        self.by_number: Final[dict[int, Mimes]] = {}  # bounded by who uses them: connections, and `ingress`
         self._by_pair: Final[dict[tuple[str, str], Mimes]] = {}  # the same
         self._given_n = 0  # numbers, ever
 

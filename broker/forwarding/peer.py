@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
 from broker.forwarding.interbroker.link import Link
-from broker.forwarding.lease_grants import Granting
+from broker.forwarding.lease_grants import LeaseGrants
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
 from broker.forwarding.settings import Settings
+from broker.forwarding.stream import HeldCredit, Stream
 from broker.forwarding.traffic.flows import Flow
 from broker.routing.health.loads import Load
 from broker.routing.targets import Target
@@ -30,7 +31,6 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Session
-from rsocket_wire.timers import Timed
 from rsocket_wire.wire.ints import u32_at, u32_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs. See `forward`
@@ -41,43 +41,6 @@ MAX_SETUP_BYTES: Final = 256 << 10  # of the first frame: until it has come, a s
 MAX_HELD_CREDIT: Final = 64  # entries of streams that have ended, before they are looked for
 _ALL_BYTES: Final = 1 << 62  # room without a bound
 _HEADER_BYTES: Final = 6  # stream id, type and flags
-
-
-class Stream(Timed):
-    """One stream of one or two peers, as the peers' tables of streams see it. What it has no use for, it ignores."""
-
-    def from_caller(self, frame: FrameCursor) -> None:
-        """A frame of the peer that began the stream."""
-
-    def from_route(self, frame: FrameCursor) -> None:
-        """A frame of the peer that serves the stream."""
-
-    def awaited_at(self, load: Load) -> int:
-        """How many request/responses of it are in flight at this load: more than one of a multicast at most."""
-        return 0
-
-    def caller_lost(self, now: float) -> None:
-        """The peer that began it is gone."""
-
-    def route_lost(self, stream_id: int, peer: "Peer", now: float) -> None:
-        """A peer that served it is gone: `stream_id` was its stream there, and is taken out of its table."""
-
-    def shed(self, peer: "Peer", text: str, now: float) -> bool:
-        """Too much waits for the peer, most of it of this stream: ends it with `over-limit:`, and nothing of it waits.
-
-        False: what waits is not of this stream, but of one that had its id before.
-        """
-        return False
-
-
-class HeldCredit:
-    """Credit of one stream that waits."""
-
-    __slots__ = ("n", "stream")
-
-    def __init__(self, stream: Stream, n: int) -> None:
-        self.stream: Final = stream
-        self.n = n  # at most MAX_N
 
 
 class Peer:
@@ -192,7 +155,7 @@ class Peer:
         self.caller_service = ""  # service name of that route
         self.zone = settings.zone.encode()  # where it is, as zones are compared; its route's Zone tag, or the broker's
         self.origin = id.to_bytes(16, "big")  # who it is, for sticky choices: its Route Id, or its number
-        self.granting: Granting | None = None  # what it grants, when its SETUP asked for leases
+        self.granting: LeaseGrants | None = None  # what it grants, when its SETUP asked for leases
         self.mimes = -1  # number of its pair of mime types, see `mime_pairs`; -1 before the SETUP, and at its end
         self.gathered_bytes = 0  # fragments held back until their metadata is whole; bounded by max_metadata_bytes
         self.message_bytes = 0  # of a WebSocket message that the edge gathers; bounded by max_frame_bytes and one read
@@ -329,7 +292,7 @@ class Peer:
         """Writes a large frame of a multicast: `head` follows the stream id, `body` follows that and is shared."""
         self._put(stream_id or PUSHES, u32_bytes(stream_id) + head, body)
 
-    def forward_stamped(
+    def forward_rewritten(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
     ) -> None:
         """Writes the first frame of a request with other metadata: `prefix`, and the first `metadata_bytes` of `rest`.
@@ -343,7 +306,7 @@ class Peer:
         if kind >= REQUEST_STREAM:
             size += 4
         if self.session is not None or self.is_queueing or not self.is_framed or size >= LARGE_BYTES or flags & FOLLOWS:
-            self._request_stamped(frame, stream_id, prefix, rest, length)
+            self._request_rewritten(frame, stream_id, prefix, rest, length)
             return
         if not self.pending_bytes:
             self._dirty.append(self)
@@ -616,7 +579,7 @@ class Peer:
                 else:
                     pieces.append(raw)
 
-    def _request_stamped(
+    def _request_rewritten(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
     ) -> None:
         credit = initial_n(frame.data, frame.start).to_bytes(4, "big") if frame.kind >= REQUEST_STREAM else b""

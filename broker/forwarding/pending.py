@@ -9,8 +9,8 @@ they came. Bounded in number, per connection and in bytes.
 
 from typing import Final
 
-from broker.forwarding.peer import Stream
-from broker.forwarding.reassembly import Asks, Gathering
+from broker.forwarding.reassembly import COUNT, REFUSE_PENDING, Decision, Reassembly
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.table import Route
@@ -32,12 +32,12 @@ from rsocket_wire.timers import Timer, Timers
 LOOKED_AT: Final = 256  # in one tick: some hundred microseconds
 
 
-class Waiter(Stream):
+class PendingRequest(Stream):
     """One request that waits; in the caller's table only."""
 
     __slots__ = ("_room", "caller", "held", "is_over", "is_urgent", "number", "target", "timer", "token")
 
-    def __init__(self, room: "WaitingRoom", held: Gathering, target: Target, number: int, is_urgent: bool) -> None:
+    def __init__(self, room: "PendingRequests", held: Reassembly, target: Target, number: int, is_urgent: bool) -> None:
         self.held: Final = held  # its frames so far
         self.caller: Final = held.caller
         self.target: Final = target
@@ -68,11 +68,11 @@ class Waiter(Stream):
         self._room.run_out(self, now)
 
 
-class WaitingRoom:
+class PendingRequests:
     """All requests of one broker that wait."""
 
     __slots__ = (
-        "_asks",
+        "_decisions",
         "_by_number",
         "_by_token",
         "_looked_to",
@@ -86,21 +86,28 @@ class WaitingRoom:
         "waited_n",
     )
 
-    def __init__(self, asks: Asks, timers: Timers, max_waiting: int, max_per_connection: int, max_bytes: int) -> None:
-        self._asks: Final = asks
+    def __init__(
+        self,
+        decisions: list[Decision],
+        timers: Timers,
+        max_waiting: int,
+        max_per_connection: int,
+        max_bytes: int,
+    ) -> None:
+        self._decisions: Final = decisions  # the engine's
         self._timers: Final = timers
         self._max: Final = max_waiting
         self._max_per_peer: Final = max_per_connection
         self._max_bytes: Final = max_bytes  # per connection, with FRAME_COST for each frame
-        self._by_token: dict[bytes, dict[int, Waiter]] = {}  # bounded by `max_waiting`; by number, so in order
-        self._by_number: dict[int, Waiter] = {}  # the same ones
+        self._by_token: dict[bytes, dict[int, PendingRequest]] = {}  # bounded by `max_waiting`; by number, so in order
+        self._by_number: dict[int, PendingRequest] = {}  # the same ones
         self._looked_to = 0  # number of the last one that was looked at
         self.is_behind = False  # the look at all of them has not come to the end
         self.size = 0
         self.bytes_n = 0  # of the frames of all of them
         self.waited_n = 0  # that ever waited
 
-    def refusal_of(self, held: Gathering) -> str:
+    def refusal_of(self, held: Reassembly) -> str:
         """Why the request cannot wait, or an empty text."""
         caller = held.caller
         if self.size >= self._max:
@@ -113,10 +120,10 @@ class WaitingRoom:
             return f"{waiting}, {held.cost_bytes} more would pass limits.max_waiting_bytes: {self._max_bytes}"
         return ""
 
-    def enter(self, held: Gathering, target: Target, until: float, is_urgent: bool) -> None:
+    def enter(self, held: Reassembly, target: Target, until: float, is_urgent: bool) -> None:
         """Lets a request wait that has no refusal and is in no table; `until` seconds, monotonic."""
         self.waited_n += 1
-        waiter = Waiter(self, held, target, self.waited_n, is_urgent)
+        waiter = PendingRequest(self, held, target, self.waited_n, is_urgent)
         caller = held.caller
         caller.streams[held.caller_id] = waiter
         caller.begun += 1
@@ -128,9 +135,9 @@ class WaitingRoom:
         self._by_number[waiter.number] = waiter
         waiter.timer = self._timers.put(until, waiter)
 
-    def take_matching(self, route: Route) -> list[Waiter]:
+    def take_matching(self, route: Route) -> list[PendingRequest]:
         """Those that may have waited for this route, in the order in which they came; they stay until they `leave`."""
-        found: list[Waiter] = []
+        found: list[PendingRequest] = []
         if not self.size:
             return found
         for token in route.tokens:
@@ -141,11 +148,11 @@ class WaitingRoom:
             found.sort(key=_number_of)
         return found
 
-    def next_some(self) -> list[Waiter]:
+    def next_some(self) -> list[PendingRequest]:
         """The next LOOKED_AT of them, in order; from the first one again when the last call came to the end."""
         if not self.is_behind:
             self._looked_to = 0
-        found: list[Waiter] = []
+        found: list[PendingRequest] = []
         self.is_behind = False
         for number, waiter in self._by_number.items():
             if number > self._looked_to:
@@ -157,7 +164,7 @@ class WaitingRoom:
             self._looked_to = found[-1].number
         return found
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: PendingRequest) -> None:
         """It waits no more; its stream is in no table."""
         waiter.is_over = True
         held = waiter.held
@@ -177,17 +184,18 @@ class WaitingRoom:
             waiter.timer.cancel()
             waiter.timer = None
 
-    def give_up(self, waiter: Waiter, outcome: int, now: float) -> None:
+    def give_up(self, waiter: PendingRequest, outcome: int, now: float) -> None:
         """Its caller does not want it any more."""
         self.leave(waiter)
-        self._asks.given_up(waiter.held, waiter.target, outcome, now)
+        self._decisions.append(Decision(COUNT, waiter.held, waiter.target, now, outcome))
 
-    def run_out(self, waiter: Waiter, now: float) -> None:
+    def run_out(self, waiter: PendingRequest, now: float) -> None:
         """Its time is up."""
         self.leave(waiter)
-        self._asks.waited_in_vain(waiter.held, waiter.target, "deadline" if waiter.is_urgent else "no-route", now)
+        word = "deadline" if waiter.is_urgent else "no-route"
+        self._decisions.append(Decision(REFUSE_PENDING, waiter.held, waiter.target, now, word=word))
 
-    def hold_more(self, waiter: Waiter, frame: FrameCursor) -> None:
+    def hold_more(self, waiter: PendingRequest, frame: FrameCursor) -> None:
         """Another fragment of it; behind its last one only a channel has more to say."""
         held = waiter.held
         if held.is_over and held.kind != REQUEST_CHANNEL:
@@ -196,7 +204,7 @@ class WaitingRoom:
         cost = size + FRAME_COST
         if waiter.caller.waiting_bytes + cost > self._max_bytes or held.is_crowded:
             self.leave(waiter)
-            self._asks.waited_in_vain(waiter.held, waiter.target, "over-limit", frame.now)
+            self._decisions.append(Decision(REFUSE_PENDING, held, waiter.target, frame.now, word="over-limit"))
             return
         if held.is_over:
             held.hold_later(frame)
@@ -212,5 +220,5 @@ def token_of(target: Target) -> bytes:
     return wanted[-1].token()
 
 
-def _number_of(waiter: Waiter) -> int:
+def _number_of(waiter: PendingRequest) -> int:
     return waiter.number

@@ -9,7 +9,8 @@ they are, and the fragments that follow never stop here. D-69
 
 from typing import Final
 
-from broker.forwarding.peer import Peer, Stream
+from broker.forwarding.peer import Peer
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.targets import Target
@@ -34,12 +35,34 @@ from rsocket_wire.timers import Timer
 
 MAX_FRAMES: Final = 1024  # held for one request: fragments so small that more are needed serve nobody
 
+# What is to be done with a held request:
+LOOK_AGAIN: Final = 0  # another fragment of it has come: its ADDRESS may be whole now
+COUNT: Final = 1  # its caller has cancelled it or is gone
+REFUSE_CUT: Final = 2  # its deadline passed before its metadata was whole
+REFUSE_PENDING: Final = 3  # it waited for a route in vain: until the time was up, or too much of it came
 
-class Gathering(Stream):
-    """The frames of one request, so far. The engine asks it after each frame whether it knows enough."""
+
+class Decision:
+    """What the engine is to do with a held request, which is in no table any more."""
+
+    __slots__ = ("at", "held", "kind", "outcome", "target", "word")
+
+    def __init__(
+        self, kind: int, held: "Reassembly", target: Target | None, at: float, outcome: int = 0, word: str = ""
+    ) -> None:
+        self.kind: Final = kind
+        self.held: Final = held
+        self.target: Final = target  # None: it was not known yet where the request goes
+        self.at: Final = at  # seconds, monotonic
+        self.outcome: Final = outcome  # of COUNT, see `traffic.flows`
+        self.word: Final = word  # of REFUSE_PENDING: `no-route`, `deadline` or `over-limit`
+
+
+class Reassembly(Stream):
+    """The frames of one request, so far. After each frame the engine looks whether it knows enough."""
 
     __slots__ = (
-        "_asks",
+        "_decisions",
         "address_at",
         "caller",
         "caller_id",
@@ -61,7 +84,7 @@ class Gathering(Stream):
         "timer",
     )
 
-    def __init__(self, caller: Peer, caller_id: int, kind: int, asks: "Asks", now: float) -> None:
+    def __init__(self, caller: Peer, caller_id: int, kind: int, decisions: "list[Decision]", now: float) -> None:
         self.caller: Final = caller
         self.caller_id: Final = caller_id
         self.kind: Final = kind
@@ -82,7 +105,7 @@ class Gathering(Stream):
         self.needs_whole = False  # the route cannot read the caller's metadata: all of it must be translated
         self.target: Target | None = None  # once the ADDRESS is known
         self.timer: Timer | None = None  # while it is in the caller's table, when its target has a deadline (D-41)
-        self._asks: Final = asks
+        self._decisions: Final = decisions  # the engine's: what is to be done with held requests
 
     @property
     def is_crowded(self) -> bool:
@@ -154,8 +177,11 @@ class Gathering(Stream):
         elif frame.kind == ERROR and self.kind == REQUEST_CHANNEL:
             self._give_up(FAILED, frame.now)
         elif frame.kind == PAYLOAD:
-            self._asks.gathered(self, frame)
+            self.leave()
+            self.hold(frame)
+            self._decisions.append(Decision(LOOK_AGAIN, self, self.target, frame.now))
         elif frame.kind == REQUEST_N and self.kind >= REQUEST_STREAM and is_request_n(frame):
+            # D-30
             self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
 
     def caller_lost(self, now: float) -> None:
@@ -164,24 +190,8 @@ class Gathering(Stream):
     def expire(self, now: float) -> None:
         """The caller's deadline has passed, and nothing of the request has been passed on."""
         self.leave()
-        self._asks.gathered_in_vain(self, now)
+        self._decisions.append(Decision(REFUSE_CUT, self, self.target, now))
 
     def _give_up(self, outcome: int, now: float) -> None:
         self.leave()
-        self._asks.given_up(self, self.target, outcome, now)
-
-
-class Asks:
-    """Who is asked when another frame of a gathered request arrives, and told when none will: the engine."""
-
-    def gathered(self, gathering: Gathering, frame: FrameCursor) -> None:
-        """A PAYLOAD for a request that is being gathered."""
-
-    def given_up(self, gathering: Gathering, target: Target | None, outcome: int, now: float) -> None:
-        """The caller cancelled it or is gone; without a target before it was known where it goes."""
-
-    def gathered_in_vain(self, gathering: Gathering, now: float) -> None:
-        """Its deadline passed before all the metadata was there that its route needs."""
-
-    def waited_in_vain(self, gathering: Gathering, target: Target, word: str, now: float) -> None:
-        """It waited for a route until its time was up (`no-route`, `deadline`), or it is too large (`over-limit`)."""
+        self._decisions.append(Decision(COUNT, self, self.target, now, outcome))

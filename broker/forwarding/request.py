@@ -1,20 +1,21 @@
-"""What the rooms of forwarding have in common: refusing, gathering, translating, counting and replaying requests.
+"""What all requests need, wherever they come from: refuse, hold, translate, count and replay them.
 
-Decides nothing about where a request goes: for clients the `engine` does, for other brokers `relays`.
+Decides nothing about where a request goes: for clients the `engine` does, for other brokers `ingress`.
 """
 
 from typing import Final
 
 from broker.events import NO_KEY
 from broker.forwarding.drops import Drops
+from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.mime_translation import BROKER, COMPOSITE, Mimes, passes, translate
-from broker.forwarding.multicast.steps import Fanouts
+from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import MAX_FRAMES, Asks, Gathering
+from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import REJECTED, Flow, FlowTable
-from broker.forwarding.traffic.request_log import Singles
+from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
 from broker.routing.shares import UNKNOWN
@@ -55,7 +56,7 @@ class Request:
         "address_to",
         "began_at",
         "data",
-        "gathering",
+        "reassembly",
         "is_counted",
         "is_second",
         "metadata_at",
@@ -75,10 +76,10 @@ class Request:
         self.is_counted = False  # between brokers: among those that came its way
         self.is_second = False  # it is decided upon once more (D-50): one object for these, another one for all others
         self.began_at = 0.0  # then: when it came, seconds, monotonic
-        self.gathering: Gathering | None = None  # set when the request came in fragments that were held
+        self.reassembly: Reassembly | None = None  # set when the request came in fragments that were held
 
 
-class Feeding:
+class CongestedRequest:
     """A caller has just sent a request to a route of another broker that is behind, or to which the way is."""
 
     __slots__ = ("caller", "route")
@@ -88,14 +89,15 @@ class Feeding:
         self.route: Final = route  # None: the caller is a link, and has sent a copy for several
 
 
-class Desk(Asks):
+class RequestContext:
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
     __slots__ = (
         "_scratch",
         "drops",
-        "fanouts",
-        "feedings",
+        "steps",
+        "congested_requests",
+        "decisions",
         "flows",
         "lost_entries_n",
         "mime_pairs",
@@ -103,19 +105,22 @@ class Desk(Asks):
         "order",
         "query",
         "settings",
-        "singles",
+        "request_log",
+        "retries",
         "timers",
     )
 
     def __init__(self, settings: Settings, query: Query) -> None:
         self.settings: Final = settings
         self.query: Final = query
-        self.singles: Final = Singles(query, settings.single_requests)
-        self.flows: Final = FlowTable(self.singles, query.services)
+        self.request_log: Final = RequestLog(query, settings.single_requests)
+        self.flows: Final = FlowTable(self.request_log, query.services)
         self.drops: Final = Drops()
         # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
-        self.feedings: Final[list[Feeding]] = []
-        self.fanouts: Final = Fanouts()
+        self.congested_requests: Final[list[CongestedRequest]] = []
+        self.decisions: Final[list[Decision]] = []  # about held requests: the engine empties it after each frame
+        self.retries: Final[list[RetryableSplice]] = []  # refused by other brokers: emptied likewise
+        self.steps: Final = StepQueue()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
         self.order = 0
         self.timers: Final = Timers()
@@ -123,15 +128,6 @@ class Desk(Asks):
         self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
         self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
-
-    def begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
-
-    def begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
-
-    def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
-        """Gives the request to a route of this broker or of another one."""
 
     def set_mimes(self, peer: Peer, setup: Setup) -> None:
         """The peer has the pair of mime types of its SETUP, until `forget_mimes`."""
@@ -193,58 +189,58 @@ class Desk(Asks):
             return len(metadata)
         return min(len(metadata), at + u24_at(metadata, at - 3))
 
-    def has_room(self, gathering: Gathering, is_addressed: bool) -> bool:
+    def has_room(self, reassembly: Reassembly, is_addressed: bool) -> bool:
         """More of the request may be held, of which the metadata has not come whole.
 
         `is_addressed`: an ADDRESS of it has. Such a request could go on, so it takes no more than half of the room.
         """
-        peer = gathering.caller
+        peer = reassembly.caller
         limit = self.settings.max_metadata_bytes
         all_limit = limit if peer.link is None else max(limit, LINK_METADATA_BYTES)  # a link is many callers
         if is_addressed:
             limit //= 2
             all_limit //= 2
-        held_bytes = gathering.held_bytes
+        held_bytes = reassembly.held_bytes
         if held_bytes > limit or peer.gathered_bytes + held_bytes > all_limit:
             return False
-        return len(gathering.frames) < MAX_FRAMES
+        return len(reassembly.frames) < MAX_FRAMES
 
-    def gather(self, peer: Peer, frame: FrameCursor) -> Gathering:
+    def gather(self, peer: Peer, frame: FrameCursor) -> Reassembly:
         """Holds the first frame of a request until more is known."""
-        gathering = Gathering(peer, frame.stream_id, frame.kind, self, frame.now)
-        gathering.hold(frame)
-        return gathering
+        reassembly = Reassembly(peer, frame.stream_id, frame.kind, self.decisions, frame.now)
+        reassembly.hold(frame)
+        return reassembly
 
-    def wait(self, gathering: Gathering) -> None:
+    def wait(self, reassembly: Reassembly) -> None:
         """Lets a held request wait for its next fragment, within the bounds."""
-        peer = gathering.caller
-        if not self.has_room(gathering, False):
+        peer = reassembly.caller
+        if not self.has_room(reassembly, False):
             limit = self.settings.max_metadata_bytes
             of_option = " (limits.max_metadata_bytes)"
-            if peer.link is not None and gathering.held_bytes <= limit < LINK_METADATA_BYTES:
+            if peer.link is not None and reassembly.held_bytes <= limit < LINK_METADATA_BYTES:
                 limit = LINK_METADATA_BYTES
                 of_option = ""
-            text = f"no whole ADDRESS in {len(gathering.frames)} fragments; {limit} bytes are held for a connection"
+            text = f"no whole ADDRESS in {len(reassembly.frames)} fragments; {limit} bytes are held for a connection"
             refusal = Refusal("over-limit", text + of_option)
-            self.refuse(peer, gathering.caller_id, gathering.kind, None, refusal)
+            self.refuse(peer, reassembly.caller_id, reassembly.kind, None, refusal)
             return
-        gathering.enter()
-        target = gathering.target
+        reassembly.enter()
+        target = reassembly.target
         if target is not None and target.deadline_ms > 0:
-            gathering.timer = self.timers.put(gathering.opened_at + target.deadline_ms / 1000.0, gathering)
+            reassembly.timer = self.timers.put(reassembly.opened_at + target.deadline_ms / 1000.0, reassembly)
 
     def must_wait(self, peer: Peer, frame: FrameCursor, request: Request, target: Target | None) -> bool:
         """True, and the request is held, when metadata that must be translated has not arrived whole."""
-        gathering = request.gathering
-        if gathering is None:
+        reassembly = request.reassembly
+        if reassembly is None:
             if not is_cut(frame, request.metadata_to):
                 return False
-            gathering = self.gather(peer, frame)
-        elif gathering.is_whole:
+            reassembly = self.gather(peer, frame)
+        elif reassembly.is_whole:
             return False
-        gathering.needs_whole = True
-        gathering.target = target
-        self.wait(gathering)
+        reassembly.needs_whole = True
+        reassembly.target = target
+        self.wait(reassembly)
         return True
 
     def translated_first(
@@ -261,9 +257,9 @@ class Desk(Asks):
         if translated is not None and len(translated) > MAX_FRAME_BYTES:  # its length could not even be written
             self.refuse_large(peer, frame, target, frame.end - frame.start + len(translated) - len(metadata))
             return b""
-        gathering = request.gathering
-        if gathering is not None:
-            raw = gathering.merged(translated)
+        reassembly = request.reassembly
+        if reassembly is not None:
+            raw = reassembly.merged(translated)
         else:
             rest = frame.data[request.metadata_to : frame.end]
             n = initial_n(frame.data, frame.start) if frame.kind >= REQUEST_STREAM else 0
@@ -285,15 +281,15 @@ class Desk(Asks):
 
     def merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
         """Makes one frame of those that were gathered; False, and refused, when it would be too large."""
-        gathering = request.gathering
-        assert gathering is not None  # whoever calls has looked
-        if len(gathering.frames) > 1 or metadata is not gathering.metadata:
-            size = len(metadata) + len(gathering.rest) + 16
+        reassembly = request.reassembly
+        assert reassembly is not None  # whoever calls has looked
+        if len(reassembly.frames) > 1 or metadata is not reassembly.metadata:
+            size = len(metadata) + len(reassembly.rest) + 16
             if size > MAX_FRAME_BYTES:
-                cursor = self.cursor(gathering.frames[0], 0.0)
+                cursor = self.cursor(reassembly.frames[0], 0.0)
                 self.refuse_large(peer, cursor, target, size)
                 return False
-            gathering.collapse(metadata)
+            reassembly.collapse(metadata)
         return True
 
     def locate(self, frame: FrameCursor, request: Request) -> None:
@@ -313,11 +309,11 @@ class Desk(Asks):
         scratch.advance()
         return scratch
 
-    def replay(self, peer: Peer, stream_id: int, gathering: Gathering, is_merged: bool, now: float) -> None:
+    def replay(self, peer: Peer, stream_id: int, reassembly: Reassembly, is_merged: bool, now: float) -> None:
         """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
-        frames = gathering.later if is_merged else gathering.frames[1:] + gathering.later
-        if gathering.more_n:
-            frames = [*frames, encode_request_n(stream_id, gathering.more_n)]
+        frames = reassembly.later if is_merged else reassembly.frames[1:] + reassembly.later
+        if reassembly.more_n:
+            frames = [*frames, encode_request_n(stream_id, reassembly.more_n)]
         for raw in frames:
             stream = peer.streams.get(stream_id)
             if stream is None:
@@ -445,7 +441,7 @@ class Desk(Asks):
 
 def deadline_at(target: Target, request: Request, now: float) -> float:
     """When the caller's deadline is, monotonic: it runs from the first frame on, also while that was held."""
-    began_at = request.gathering.opened_at if request.gathering is not None else request.began_at or now
+    began_at = request.reassembly.opened_at if request.reassembly is not None else request.began_at or now
     return began_at + target.deadline_ms / 1000.0
 
 

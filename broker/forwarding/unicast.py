@@ -18,7 +18,8 @@ After that both stream ids are forgotten and late frames are ignored ("Handling 
 
 from typing import Final
 
-from broker.forwarding.peer import Peer, Stream
+from broker.forwarding.peer import Peer
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.routing.health.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
@@ -95,7 +96,7 @@ class Splice(Stream):
         self.caller_done = False  # the caller sends no more payloads
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
         self.opened_at: Final = now
-        self.order = 0  # see `Desk.order`
+        self.order = 0  # see `RequestContext.order`
         self._completes = (
             False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
         )
@@ -110,10 +111,10 @@ class Splice(Stream):
         self._enter(frame)
         self.server.forward(frame, self.route_id)
 
-    def open_stamped(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
-        """As `open`, with other metadata in the first frame: see `Peer.forward_stamped`."""
+    def open_rewritten(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
+        """As `open`, with other metadata in the first frame: see `Peer.forward_rewritten`."""
         self._enter(frame)
-        self.server.forward_stamped(frame, self.route_id, prefix, rest, metadata_bytes)
+        self.server.forward_rewritten(frame, self.route_id, prefix, rest, metadata_bytes)
 
     def _enter(self, frame: FrameCursor) -> None:
         self.caller.streams[self.caller_id] = self
@@ -171,7 +172,7 @@ class Splice(Stream):
                 self._bytes_in += frame.end - frame.start
                 self.server.forward(frame, self.route_id)
                 self.finish(FAILED, NEITHER, frame.now)
-        elif kind == EXT and frame.flags & IGNORE:
+        elif kind == EXT and frame.flags & IGNORE:  # D-32
             self.server.forward(frame, self.route_id)
 
     def from_route(self, frame: FrameCursor) -> None:
@@ -194,12 +195,8 @@ class Splice(Stream):
                 if self.caller_done or self.model == REQUEST_STREAM:
                     self.finish(COMPLETED, GOOD, frame.now)
         elif kind == ERROR:
-            if self.is_tried_again(frame):
-                return
-            self._bytes_out += frame.end - frame.start
-            if self.model != REQUEST_FNF:
-                self.caller.forward(frame, self.caller_id)
-            self.finish(FAILED, verdict_of(frame), frame.now)
+            if not self.is_retried(frame):
+                self.fail(frame)
         elif self.model == REQUEST_CHANNEL and kind == REQUEST_N:
             self.answered()
             if is_request_n(frame):
@@ -213,8 +210,9 @@ class Splice(Stream):
             if not self.caller_done:
                 self.caller.forward(frame, self.caller_id)
                 self.caller_done = True
-                if self.route_done:
+                if self.route_done:  # D-28: one end of its half is enough
                     self.finish(COMPLETED, GOOD, frame.now)
+        # D-32: from the route of a fire-and-forget it is not passed on
         elif kind == EXT and frame.flags & IGNORE and self.model != REQUEST_FNF:
             self.answered()
             self.caller.forward(frame, self.caller_id)
@@ -223,30 +221,37 @@ class Splice(Stream):
         """The route has sent something though nothing was expected, or for the first time: it goes on."""
         return False
 
-    def is_tried_again(self, frame: FrameCursor) -> bool:
-        """The ERROR of the route is not the caller's: the request has gone elsewhere."""
+    def is_retried(self, frame: FrameCursor) -> bool:
+        """The request may go elsewhere: the engine decides whether it does, or its caller gets the ERROR (`fail`)."""
         return False
+
+    def fail(self, frame: FrameCursor) -> None:
+        """The route has answered with this ERROR."""
+        self._bytes_out += frame.end - frame.start
+        if self.model != REQUEST_FNF:
+            self.caller.forward(frame, self.caller_id)
+        self.finish(FAILED, verdict_of(frame), frame.now)
 
     def caller_lost(self, now: float) -> None:
         self.server.send(encode_cancel(self.route_id))
         self.finish(CALLER_LOST, NEITHER, now)
 
-    def route_lost(self, stream_id: int, peer: Peer, now: float) -> None:
-        if self.route_done:
+    def route_lost(self, now: float) -> None:
+        if self.route_done:  # D-28: one end of its half is enough
             self.caller.send(encode_cancel(self.caller_id))
         elif self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
             text = f"route-lost: the connection of {self.route.service} went away before the request ended"
             self.caller.send(encode_error(self.caller_id, CANCELED, text))
         self.finish(ROUTE_LOST, NEITHER, now)
 
-    def shed(self, peer: Peer, text: str, now: float) -> bool:
+    def shed(self, text: str, now: float) -> bool:
         server = self.server
         is_unseen = server.waits_whole(self.route_id)  # then the route knows nothing of the request
         server.drop_stream(self.route_id)
         if not is_unseen:
             server.send(encode_cancel(self.route_id))
         self.caller.drop_stream(self.caller_id)
-        if self.route_done:
+        if self.route_done:  # D-28: one end of its half is enough
             self.caller.send(encode_cancel(self.caller_id))
         elif self.model != REQUEST_FNF:
             code = REJECTED if is_unseen else CANCELED

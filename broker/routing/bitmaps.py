@@ -98,8 +98,6 @@ class Slots:
 class ListedSets:
     """The large sets that are listed: so many, and no more."""
 
-    __slots__ = ("_sets",)
-
     def __init__(self) -> None:
         self._sets: list[Slots] = []  # in the order in which they were listed
 

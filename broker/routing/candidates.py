@@ -13,11 +13,11 @@ ASKED_LARGE: Final = 64  # a list of 100 000 slots takes 30 µs to make, and sav
 class Candidates:
     """A set of routes, ordered by slot. Valid for one generation of the table, at least one route."""
 
-    __slots__ = ("_asked", "_keeps_list", "_routes", "_table", "heaviest", "size", "slots", "warm_at")
+    __slots__ = ("_asked", "_keeps_list", "_routes", "_table", "max_weight", "size", "slots", "warm_at")
 
-    def __init__(self, table: Table, slots: Slots, heaviest: int, keeps_list: bool = True) -> None:
-        """`heaviest`: none of the routes in `slots` has a larger weight. `keeps_list`: of up to `LISTED` routes."""
-        self.heaviest: Final = heaviest
+    def __init__(self, table: Table, slots: Slots, max_weight: int, keeps_list: bool = True) -> None:
+        """`max_weight`: none of the routes in `slots` has a larger weight. `keeps_list`: of up to `LISTED` routes."""
+        self.max_weight: Final = max_weight
         self.size: Final = slots.size()
         self.slots: Final = slots
         self.warm_at: Final = table.loads.warm_at  # seconds, monotonic: from then on none of them warms up
@@ -56,7 +56,7 @@ class Candidates:
 
     def among(self, slots: Slots, keeps_list: bool = True) -> "Candidates | None":
         """Those of them in `slots`, all of which are theirs; None when there are none."""
-        return Candidates(self._table, slots, self.heaviest, keeps_list) if slots.size() else None
+        return Candidates(self._table, slots, self.max_weight, keeps_list) if slots.size() else None
 
     def listed_n(self) -> int:
         """Entries of the list of routes that is kept."""

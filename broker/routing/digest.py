@@ -21,8 +21,6 @@ _MODULUS: Final = 1 << (8 * _MARK_BYTES)
 class Digest:
     """Of the routes that were added and not taken out again."""
 
-    __slots__ = ("_sum",)
-
     def __init__(self) -> None:
         self._sum = 0
 

@@ -15,8 +15,6 @@ from broker.routing.bitmaps import Slots
 class TagIndex:
     """Sets of slots by tag token (`Tag.token()`). A tag that nobody carries has no entry."""
 
-    __slots__ = ("_slots",)
-
     def __init__(self) -> None:
         self._slots: dict[bytes, Slots] = {}  # bounded by routes times tags per route, both limited
 

@@ -1,8 +1,8 @@
-"""The heaviest routes: of the whole table, and of each ServiceName. An upper bound for whoever draws by weight.
+"""The largest weight of all routes of a table, and of each ServiceName: an upper bound for drawing by weight.
 
 Only weights above 1 are counted, so that names without weights take no memory. Does not know which route it is.
 
-    by ServiceName     orders   {5: 2, 80: 1}     80: the heaviest, until that one leaves; then 5
+    by ServiceName     orders   {5: 2, 80: 1}     80, until that route leaves; then 5
 """
 
 from typing import Final
@@ -14,32 +14,30 @@ from rsocket_wire.wire.tags import Tag
 class Tally:
     """How many routes have each weight above 1."""
 
-    __slots__ = ("counts", "heaviest")
+    __slots__ = ("counts", "max_weight")
 
     def __init__(self) -> None:
         self.counts: Final[dict[int, int]] = {}  # by weight: no more than routes, and than weights
-        self.heaviest = 1
+        self.max_weight = 1
 
     def add(self, weight: int) -> None:
         """One more has it."""
         self.counts[weight] = self.counts.get(weight, 0) + 1
-        self.heaviest = max(self.heaviest, weight)
+        self.max_weight = max(self.max_weight, weight)
 
     def remove(self, weight: int) -> None:
-        """One less has it. Looks at all weights when the last of the heaviest goes, which are some."""
+        """One less has it. Looks at all weights, a few, when the last route with the largest one goes."""
         left_n = self.counts[weight] - 1
         if left_n:
             self.counts[weight] = left_n
             return
         del self.counts[weight]
-        if weight == self.heaviest:
-            self.heaviest = max(self.counts) if self.counts else 1
+        if weight == self.max_weight:
+            self.max_weight = max(self.counts) if self.counts else 1
 
 
-class Heaviest:
+class MaxWeights:
     """The weights of the routes of one table."""
-
-    __slots__ = ("_by_service", "_of_all")
 
     def __init__(self) -> None:
         self._of_all: Final = Tally()
@@ -72,8 +70,8 @@ class Heaviest:
         for tag in wanted:
             if tag.key == SERVICE_NAME:
                 tally = self._by_service.get(tag.token())
-                return tally.heaviest if tally is not None else 1
-        return self._of_all.heaviest
+                return tally.max_weight if tally is not None else 1
+        return self._of_all.max_weight
 
     def size(self) -> int:
         """How many service names have routes of a weight above 1."""

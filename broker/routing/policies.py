@@ -55,8 +55,6 @@ class Policy:
 class Policies:
     """The policy of each service."""
 
-    __slots__ = ("_by_name", "default", "limits_services")
-
     def __init__(self, default: Policy, by_name: dict[str, Policy]) -> None:
         self.default: Final = default
         self._by_name: Final = by_name  # bounded by the configuration

@@ -16,8 +16,8 @@ from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.sticky import Sticky
 from broker.routing.health.eligibility import blocked, eligible, reachable, staying
 from broker.routing.health.loads import Load, ServiceLoad
-from broker.routing.rng import Dice
-from broker.routing.sharding.cache import MAX_BUILT_PER_S, Owners
+from broker.routing.rng import Rng
+from broker.routing.sharding.cache import MAX_BUILT_PER_S, OwnerCache
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
 from rsocket_wire.errors import Refusal
@@ -36,36 +36,12 @@ FORGOTTEN_N: Final = 2  # targets that are given back for each new one
 class Query:
     """Resolves addresses against one table."""
 
-    __slots__ = (
-        "_addresses",
-        "_decided",
-        "_forgotten",
-        "_decided_addresses",
-        "_dice",
-        "_is_strict",
-        "_known",
-        "_known_as",
-        "_limit",
-        "_limits_services",
-        "_masks",
-        "_spare_dice",
-        "table",
-        "choices",
-        "hits",
-        "misses",
-        "owners",
-        "panics",
-        "prefers_local",
-        "redirects",
-        "sticky",
-    )
-
-    def __init__(self, table: Table, dice: Dice, strict_hints: bool = False, limit: int = 16384) -> None:
+    def __init__(self, table: Table, rng: Rng, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self.table: Final = table
         self._masks: Final = table.masks
-        self._dice: Final = dice
-        self._spare_dice: Final = Dice(SPARE_SEED)  # for what is no choice of its own
+        self._rng: Final = rng
+        self._spare_rng: Final = Rng(SPARE_SEED)  # for what is no choice of its own
         self._is_strict: Final = strict_hints
         self._addresses: Final = Addresses(table.loads.policies, strict_hints)
         self._decided_addresses: Final = Addresses(table.loads.policies, False)
@@ -79,7 +55,7 @@ class Query:
         self._decided: dict[tuple[str, bytes], Target] = {}  # by what other brokers have decided; the same
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
         self.prefers_local = True  # routes elsewhere get unicast requests only when none is left here (D-52, D-64)
-        self.owners: Final = Owners()
+        self.owner_cache: Final = OwnerCache()
         self.sticky: Final = Sticky()
         self.choices = 0  # made so far, see `choose`
         self.hits = 0
@@ -178,7 +154,7 @@ class Query:
             else:
                 chooser = target.chooser
                 assert chooser is not None  # read from the address, which is no refusal
-                route = chooser.choose(among, target.turn, self._dice, zone, now)
+                route = chooser.choose(among, target.turn, self._rng, zone, now)
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
@@ -194,28 +170,15 @@ class Query:
             target.blocked_service = None
             return None
         self.choices += 1
-        candidates = target.candidates
-        policy = target.policy
-        chooser = target.chooser
-        assert candidates is not None  # there is no refusal
-        assert policy is not None
-        assert chooser is not None
-        target.blocked_service = None
-        slots = candidates.slots.without(barred)
-        if not slots.size():
-            text = f"none of the {candidates.size} routes with {target.label} can be reached from here"
-            target.blocked = Refusal("no-route", text)
-            return None
-        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
-        among = candidates.among(found.slots, False) if found.refusal is None else None
+        among = self._eligible_besides(target, barred)
         if among is None:
-            assert found.refusal is not None  # or somebody is eligible
-            target.blocked = self._told(target, found.refusal)
             return None
+        chooser = target.chooser
+        assert chooser is not None  # there is no refusal
         if target.is_sticky:
             route = self._choose_again(target, among, zone, origin, now)
         else:
-            route = chooser.choose(among, target.turn, self._dice, zone, now)
+            route = chooser.choose(among, target.turn, self._rng, zone, now)
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
@@ -226,22 +189,14 @@ class Query:
         It takes the place of that choice: it is not counted, and what choosers remember and draw is as if it had not
         been, so that whoever repeats what was chosen is not put out by it. D-68
         """
-        candidates = target.candidates
-        policy = target.policy
-        chooser = target.chooser
-        assert candidates is not None  # there is no refusal
-        assert policy is not None
-        assert chooser is not None
-        slots = candidates.slots.without(barred)
-        if not slots.size():
-            return None
-        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
-        among = candidates.among(found.slots, False) if found.refusal is None else None
+        among = self._eligible_besides(target, barred)
         if among is None:
             return None
+        chooser = target.chooser
+        assert chooser is not None  # there is no refusal
         turn = Turn()
-        turn.matched = candidates
-        route = chooser.choose(among, turn, self._spare_dice, zone, now)
+        turn.matched = target.candidates
+        route = chooser.choose(among, turn, self._spare_rng, zone, now)
         return None if self._limits_services and self._is_over(target, route.load.service) else route
 
     def choose_all(self, target: Target) -> list[Route]:
@@ -370,7 +325,7 @@ class Query:
             target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
         if slots is not None:
-            target.candidates = Candidates(self.table, slots, self.table.heaviest.among(target.matched_by))
+            target.candidates = Candidates(self.table, slots, self.table.max_weights.among(target.matched_by))
         target.turn.matched = target.candidates
 
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
@@ -408,7 +363,7 @@ class Query:
         found = eligible(candidates.slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
         target.is_panic = found.is_panic
         if found.refusal is not None:
-            self._block(target, self._told(target, found.refusal), candidates.route_at(0).load)
+            self._block(target, self._with_limit(target, found.refusal), candidates.route_at(0).load)
             target.eligible = None
             return
         before = target.eligible
@@ -416,6 +371,24 @@ class Query:
             target.eligible = candidates
         elif before is None or not before.slots.equals(found.slots):  # else what is known of them stays known
             target.eligible = candidates.among(found.slots)
+
+    def _eligible_besides(self, target: Target, barred: Slots) -> Candidates | None:
+        """Who may be chosen of the candidates outside the slots `barred`; None: nobody, `target.blocked` says why."""
+        candidates = target.candidates
+        policy = target.policy
+        assert candidates is not None  # there is no refusal
+        assert policy is not None
+        target.blocked_service = None
+        slots = candidates.slots.without(barred)
+        if not slots.size():
+            text = f"none of the {candidates.size} routes with {target.label} can be reached from here"
+            target.blocked = Refusal("no-route", text)
+            return None
+        found = eligible(slots, self._masks, policy.panic_percent, target.label, self.prefers_local)
+        if found.refusal is not None:
+            target.blocked = self._with_limit(target, found.refusal)
+            return None
+        return candidates.among(found.slots, False)
 
     def _find_owner(self, target: Target, candidates: Candidates, now: float) -> None:
         """The route that owns the key, if it may get the request.
@@ -434,14 +407,14 @@ class Query:
                 method = target.shard_method
                 assert method is not None  # it is a shard request, and no refusal for ever
                 key = target.shard_hash
-                target.key_owner = self.owners.choose(method, among, owned_at, key, now)
+                target.key_owner = self.owner_cache.choose(method, among, owned_at, key, now)
                 if target.key_owner is None:
                     self._put_off(target)
                     return
         owner = target.key_owner
         masks = self._masks
         if owner is None:
-            why = self._told(target, blocked(candidates.slots, masks, target.label))
+            why = self._with_limit(target, blocked(candidates.slots, masks, target.label))
             self._block(target, why, candidates.route_at(0).load)
         elif masks.unleased.has(owner.slot):
             text = f"the route that owns the key among those with {target.label} has no lease left"
@@ -461,7 +434,7 @@ class Query:
         target.blocked = Refusal("over-limit", text)
         target.blocked_service = None
 
-    def _told(self, target: Target, refusal: Refusal) -> Refusal:
+    def _with_limit(self, target: Target, refusal: Refusal) -> Refusal:
         """The refusal with the number and the option where it is a limit in flight."""
         if refusal.word != "over-limit":
             return refusal
@@ -493,7 +466,7 @@ class Query:
         key = target.sticky_key + origin if target.is_by_origin else target.sticky_key
         route = self.sticky.find(key, among, policy.sticky_ttl_s, now)
         if route is None:
-            route = chooser.choose(among, target.turn, self._dice, zone, now)
+            route = chooser.choose(among, target.turn, self._rng, zone, now)
             self.sticky.remember(key, route, policy.sticky_ttl_s, now)
         return route
 

@@ -5,7 +5,7 @@ from typing import Final
 _MASK: Final = 0xFFFFFFFF
 
 
-class Dice:
+class Rng:
     """Xorshift32: not for secrets, good enough to spread load, and a test knows what it will roll."""
 
     __slots__ = ("_state",)

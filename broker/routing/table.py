@@ -14,7 +14,7 @@ from broker.routing.bitmaps import ListedSets
 from broker.routing.digest import Digest, route_mark
 from broker.routing.health.loads import Load, Loads
 from broker.routing.index import TagIndex
-from broker.routing.max_weights import Heaviest
+from broker.routing.max_weights import MaxWeights
 from broker.routing.policies import Policies, Policy
 from broker.routing.route_hints import is_down, weight_of
 from rsocket_wire.errors import BrokerError
@@ -74,25 +74,11 @@ class Route:
 class Table:
     """All routes. `generation` grows with every change, so that whoever remembers an answer knows when it is old."""
 
-    __slots__ = (
-        "_by_id",
-        "_free",
-        "_joins",
-        "_slots",
-        "digest",
-        "generation",
-        "heaviest",
-        "index",
-        "listed",
-        "loads",
-        "masks",
-    )
-
     def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
         self.index: Final = TagIndex()
         self.listed: Final = ListedSets()
-        self.heaviest: Final = Heaviest()
+        self.max_weights: Final = MaxWeights()
         self.loads: Final = Loads(policies if policies is not None else Policies(Policy(), {}))
         self.masks: Final = self.loads.masks
         self.digest: Final = Digest()  # D-59
@@ -165,14 +151,14 @@ class Table:
         self.loads.joined(route.load, slot)
         weight = weight_of(route.tags)
         self.loads.told(route.load, weight, is_down(route.tags))
-        self.heaviest.joined(route.tags, weight)
+        self.max_weights.joined(route.tags, weight)
         route.mark = route_mark(route.id_text, route.service, route.tag_texts())
         self.digest.add(route.mark)
         self.generation += 1
 
     def _remove(self, route: Route, keeps_load: bool) -> None:
         self.index.remove(route.slot, route.tokens)
-        self.heaviest.left(route.tags, route.load.weight)
+        self.max_weights.left(route.tags, route.load.weight)
         self.digest.take(route.mark)
         if not keeps_load:
             self.loads.left(route.load)

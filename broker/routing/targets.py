@@ -188,16 +188,6 @@ class Hints:
 class Addresses:
     """Reads addresses for one broker."""
 
-    __slots__ = (
-        "_methods",
-        "_of_services",
-        "_policies",
-        "_read_n",
-        "_shard_methods",
-        "_strict_hints",
-        "unknown_methods",
-    )
-
     def __init__(self, policies: Policies, strict_hints: bool) -> None:
         self._policies: Final = policies
         self._methods: Final = Methods()

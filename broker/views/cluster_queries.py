@@ -79,7 +79,7 @@ def links(core: Core, moment: Moment, part: Part, lookups: Sequence[DialView] = 
 
 def paths(core: Core, moment: Moment, part: Part) -> Listed[PathView]:
     """The ways that requests took to get here, in the order in which they were first taken."""
-    found = list(core.engine.hops.paths.values())
+    found = list(core.engine.annotations.paths.values())
     items = [_path_view(path, moment) for path in found[part.offset : part.offset + part.limit]]
     return Listed(items, len(found), part.offset, part.limit)
 

@@ -16,16 +16,16 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 from broker import VERSION
-from broker.config.options import OPTIONS, SERVICE_KEYS, Config, describe
+from broker.config.options import OPTIONS, SERVICE_KEYS, Config
 from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
 from broker.core import COMPILED, Core
 from broker.edge.event_pipe import PipeState
-from broker.event_log.histogram import Durations
-from broker.events import bucket_high_us, bucket_low_us
+from broker.event_log.histogram import Histogram
+from broker.events import OUTCOME_NAMES, bucket_high_us, bucket_low_us
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.flows import OUTCOME_NAMES, REJECTED, Counts
+from broker.forwarding.traffic.flows import REJECTED, Counts
 from broker.routing.bitmaps import Slots
 from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
@@ -68,7 +68,7 @@ T = TypeVar("T")
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
 EventState: TypeAlias = PipeState  # how event files are written, as the edge says it
-Measured: TypeAlias = Durations  # the same
+Measured: TypeAlias = Histogram  # the same
 
 
 class TagFilter:
@@ -233,7 +233,7 @@ def limits(config: Config) -> list[LimitView]:
             takes=doc.takes,
             why=doc.option.why,
         )
-        for doc in describe()
+        for doc in OPTIONS.values()
         if doc.section in LIMIT_SECTIONS
     ]
 
@@ -261,7 +261,7 @@ def service_routes(core: Core) -> dict[str, int]:
 
 def waiting(core: Core) -> WaitingView:
     """Requests that wait for a route."""
-    room = core.engine.waiting
+    room = core.engine.pending
     return WaitingView(room.size, room.bytes_n, room.waited_n)
 
 
@@ -301,7 +301,7 @@ def connections_accepted(core: Core) -> int:
 
 def bytes_view(core: Core) -> BytesView:
     """What went through all connections, and what waits."""
-    return BytesView(core.crowd.bytes_in, core.crowd.bytes_out, core.crowd.buffered_bytes)
+    return BytesView(core.limits.bytes_in, core.limits.bytes_out, core.limits.buffered_bytes)
 
 
 def transport_of(peer: Peer) -> str:
@@ -509,7 +509,7 @@ def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
     )
 
 
-def _durations_view(durations: Durations) -> DurationsView:
+def _durations_view(durations: Histogram) -> DurationsView:
     histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
     p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
     return DurationsView(durations.number, p50_us, p99_us, durations.max_us)

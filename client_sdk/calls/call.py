@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from client_sdk import tracing
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.calls.hedge import Hedging, hedged
-from client_sdk.calls.metadata_cache import Heads
+from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.clock import Clock
 from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
 from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload
-from client_sdk.reconnect.manager import Keeper
+from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.spans import Calling, Spans
 
 DEFAULT_WAIT_S: Final = 10.0  # for a connection, with wait_for_reconnect=True; five times what a reconnect should take
@@ -104,11 +104,16 @@ class Calls:
     """Makes the calls of one client."""
 
     def __init__(
-        self, keeper: Keeper, heads: Heads, spans: Spans | None, clock: Clock, chance: Callable[[], float]
+        self,
+        manager: ConnectionManager,
+        cache: MetadataCache,
+        spans: Spans | None,
+        clock: Clock,
+        chance: Callable[[], float],
     ) -> None:
         """`chance` gives numbers in [0, 1)."""
-        self._keeper: Final = keeper
-        self._heads: Final = heads
+        self._manager: Final = manager
+        self._cache: Final = cache
         self._spans: Final = spans
         self._clock: Final = clock
         self._chance: Final = chance
@@ -126,13 +131,13 @@ class Calls:
                 return await connection.request_response(call.data, head, left_s)
             return await self._hedge(call, call.hedging, head, left_s)
 
-        connection = self._keeper.connection
+        connection = self._manager.connection
         is_simple = self._spans is None and call.hedging is None and call.retry.try_timeout_s is None
         if is_simple and connection is not None and connection.reason is None:
             # The first try of most calls is the only one: straight to it.
             ends_at = self._begin(call)
             entries = passed_on()
-            head = self._heads.of(call.address, call.route, call.timeout_s) + entries + call.more
+            head = self._cache.of(call.address, call.route, call.timeout_s) + entries + call.more
             try:
                 return await connection.request_response(call.data, head, call.timeout_s)
             except ClientError as error:
@@ -218,17 +223,17 @@ class Calls:
 
     async def _connection(self, call: Call, ends_at: float | None) -> Connection:
         """The client's connection, waited for as long as the call allows; NotConnected or DeadlineExceeded."""
-        keeper = self._keeper
-        if keeper.is_connected or call.wait_s == 0 or keeper.is_over:
-            return keeper.connected()
+        manager = self._manager
+        if manager.is_connected or call.wait_s == 0 or manager.is_over:
+            return manager.connected()
         left_s = math.inf if ends_at is None else ends_at - self._clock.now()
         try:
-            return await keeper.wait_connected(min(call.wait_s, left_s))
+            return await manager.wait_connected(min(call.wait_s, left_s))
         except DeadlineExceeded:
             if left_s <= call.wait_s:
-                text = f"{call.model} had {call.timeout_s:g} s, and no connection in them"
+                text = f"{call.model} timed out after {call.timeout_s:g} s without a connection"
                 raise TooLate(text) from None
-            raise keeper.loss() from None
+            raise manager.loss() from None
 
     def _left_s(self, call: Call, ends_at: float | None) -> float | None:
         """Seconds for this try; None: as long as it takes."""
@@ -242,11 +247,11 @@ class Calls:
 
     def _head(self, call: Call, left_s: float | None) -> bytes:
         if left_s is None or left_s == call.retry.try_timeout_s:
-            return self._heads.of(call.address, call.route, left_s)
+            return self._cache.of(call.address, call.route, left_s)
         assert call.timeout_s is not None  # a try without a time-out of its own has only this
         if left_s > call.timeout_s - AT_ONCE_S:
-            return self._heads.of(call.address, call.route, call.timeout_s)
-        return self._heads.of_rest(call.address, call.route, left_s)
+            return self._cache.of(call.address, call.route, call.timeout_s)
+        return self._cache.of_rest(call.address, call.route, left_s)
 
     async def _hedge(self, call: Call, hedging: Hedging, head: bytes, left_s: float | None) -> Payload:
         clock = self._clock
@@ -267,7 +272,7 @@ class Calls:
         return answer
 
     async def _ask_now(self, call: Call, head: bytes, left_s: float | None) -> Payload:
-        return await self._keeper.connected().request_response(call.data, head, left_s)
+        return await self._manager.connected().request_response(call.data, head, left_s)
 
 
 def is_over(ends_at: float | None, now: float) -> bool:
@@ -282,7 +287,7 @@ def wait_s_of(wait_for_reconnect: bool | float | None, default_s: float) -> floa
     if wait_for_reconnect is True:
         return DEFAULT_WAIT_S
     if not 0 <= wait_for_reconnect < math.inf:
-        raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: True, False, or seconds; every wait has an end")
+        raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: True, False, or seconds; it must be finite")
     return float(wait_for_reconnect)
 
 
@@ -293,4 +298,4 @@ def passed_on() -> bytes:
 
 
 def _too_late(call: Call) -> DeadlineExceeded:
-    return DeadlineExceeded(f"{call.model} had {call.timeout_s:g} s, which are over")
+    return DeadlineExceeded(f"{call.model} timed out after {call.timeout_s:g} s")

@@ -8,14 +8,14 @@ A call that looks like an earlier one costs one look into a dict. Source: D-41 o
 import math
 from typing import Final
 
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.metadata import entry_bytes, route_bytes
 
 MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again
 MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days; a longer deadline is not worth saying
 
 
-class Heads:
+class MetadataCache:
     """Builds and keeps the heads of one client's requests."""
 
     __slots__ = ("_kept", "_mime_type", "_origin", "_says_deadlines")

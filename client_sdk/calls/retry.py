@@ -29,7 +29,7 @@ class RetryBudget:
     def __init__(self, ratio: float = 0.2, min_per_s: float = 10.0) -> None:
         """ValueError for negative numbers."""
         if not (ratio >= 0 and min_per_s >= 0):
-            raise ValueError(f"a budget of {ratio} retries per request and {min_per_s} per second: neither may be < 0")
+            raise ValueError(f"ratio is {ratio} and min_per_s is {min_per_s}, neither may be below 0")
         self.ratio: Final = ratio
         self.min_per_s: Final = min_per_s
         self._requests: Final = [0] * WINDOW_S  # per second of the window
@@ -91,9 +91,11 @@ class RetryPolicy:
     ) -> None:
         """ValueError for numbers that make no sense."""
         if attempts < 1:
-            raise ValueError(f"attempts is {attempts}: the first one counts, so 1 is the least (and means no retry)")
+            raise ValueError(f"attempts is {attempts}, it must be at least 1 (which means no retry)")
         if not 0 <= first_delay_s <= max_delay_s:
-            raise ValueError(f"first_delay_s {first_delay_s} and max_delay_s {max_delay_s}: 0 <= first <= max")
+            raise ValueError(
+                f"first_delay_s is {first_delay_s} and max_delay_s is {max_delay_s}, it must be 0 <= first <= max"
+            )
         if try_timeout_s is not None and not try_timeout_s > 0:
             raise ValueError(f"try_timeout_s is {try_timeout_s}, it must be more than 0")
         self.attempts: Final = attempts

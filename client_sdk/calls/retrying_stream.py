@@ -9,10 +9,10 @@ from collections.abc import AsyncIterable, Callable
 from typing import Final
 
 from client_sdk.calls.call import Call, Calls, passed_on
-from client_sdk.calls.metadata_cache import Heads
+from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload
-from client_sdk.reconnect.manager import Keeper
+from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.spans import Calling
 from client_sdk.streams import Flow, Inflow
 
@@ -20,12 +20,12 @@ from client_sdk.streams import Flow, Inflow
 MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow]
 
 
-class Flows:
+class StreamCalls:
     """Makes the streams and channels of one client."""
 
-    def __init__(self, keeper: Keeper, heads: Heads, calls: Calls) -> None:
-        self._keeper: Final = keeper
-        self._heads: Final = heads
+    def __init__(self, manager: ConnectionManager, cache: MetadataCache, calls: Calls) -> None:
+        self._manager: Final = manager
+        self._cache: Final = cache
         self._calls: Final = calls
 
     def stream(self, call: Call, initial_n: int) -> Flow:
@@ -52,13 +52,13 @@ class Flows:
 
     def _flow(self, call: Call, make: MakeFlow) -> Flow:
         """The engine's flow itself where nothing happens around it: each item costs one step less."""
-        head = self._heads.of(call.address, call.route, call.timeout_s)  # raises now what is wrong with it
+        head = self._cache.of(call.address, call.route, call.timeout_s)  # raises now what is wrong with it
         if self._calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
-            return TriedFlow(self._calls, call, make)
-        return make(self._keeper.connected, head + passed_on() + call.more, call.timeout_s)
+            return RetryingStream(self._calls, call, make)
+        return make(self._manager.connected, head + passed_on() + call.more, call.timeout_s)
 
 
-class TriedFlow(Flow):
+class RetryingStream(Flow):
     """What `Flow` is to its reader."""
 
     def __init__(self, calls: Calls, call: Call, make: MakeFlow) -> None:

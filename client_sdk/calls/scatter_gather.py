@@ -1,13 +1,13 @@
 """The answers to a gather: one by one as they come, or all of them.
 
-Decides when there are enough. The words on the wire are `gathers`'s.
+Decides when there are enough. The words on the wire are `gather_answers`'s.
 """
 
 from collections.abc import AsyncIterator, Generator
 from typing import Final
 
-from client_sdk.calls.gather_answers import Answer, read_answer
 from client_sdk.errors import DeadlineExceeded, TooLarge
+from client_sdk.services.gather_answers import Answer, read_answer
 from client_sdk.streams import Flow
 
 MAX_ANSWERS: Final = 16_384  # in a list; beyond, TooLarge: whoever may get more reads them as they come

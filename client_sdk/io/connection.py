@@ -1,7 +1,7 @@
 """One RSocket connection in the client's role, on asyncio: the hands of `machine.Machine`.
 
-    program ──► request_*() ──► Machine ──► once per turn of the loop ──► Link ──► wire
-    program ◄── future, Inflow ◄── news ◄── Machine.receive ◄── Link ◄── wire
+    program ──► request_*() ──► Machine ──► once per turn of the loop ──► Transport ──► wire
+    program ◄── future, Inflow ◄── updated streams ◄── Machine.receive ◄── Transport ◄── wire
     handlers (a task each) ◄── Responder ◄─┘                    one timer: keepalive, silence, deadlines, leases
 
 Everything that waits ends: every stream ends with an answer, an error that it can name, or `ConnectionLost` at the
@@ -24,12 +24,12 @@ from client_sdk.errors import (
     error_of,
     split_word,
 )
-from client_sdk.io.dial import Wire
-from client_sdk.io.dispatch import HANDLER_GRACE_S, Handling
+from client_sdk.io.dial import AnyPipe
+from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher
 from client_sdk.io.dispatch import Responder as Responder
 from client_sdk.io.failures import CHECKED_BYTES, check_size
-from client_sdk.io.stream_pump import Exchange, close_items, is_cancelled
-from client_sdk.io.transport import Link, PipeLink, SocketLink
+from client_sdk.io.stream_pump import CancelTask, StreamPump, close_items, expire_opening, is_cancelled, no_credit_yet
+from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
 from client_sdk.payload import Payload, as_parts
 from client_sdk.protocol.machine import Machine
 from client_sdk.protocol.settings import Settings as Settings
@@ -57,7 +57,7 @@ class Connection:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: AnyPipe,
         setup: frames.Setup,
         responder: Responder | None,
         hear: Callable[["Connection", bytes], bool] | None = None,
@@ -66,13 +66,15 @@ class Connection:
         """Inside a running event loop. Use `open`."""
         self._loop: Final = asyncio.get_running_loop()
         self._create_future: Final = self._loop.create_future
-        self._link: Link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        self._transport: Transport = wire if isinstance(wire, SocketTransport) else PipeTransport(wire)
         self._hear: Final = hear
         settings = settings or Settings()
         setup = _with_settings(setup, settings)
-        self._machine: Final = Machine(setup, self._link.is_framed, settings, responder is not None, self._loop.time())
+        self._machine: Final = Machine(
+            setup, self._transport.is_framed, settings, responder is not None, self._loop.time()
+        )
         self._is_leased: Final = setup.wants_lease
-        self._handling: Final = Handling(self, responder)
+        self._dispatcher: Final = Dispatcher(self, responder)
         self._pumps: Final[set[asyncio.Task[None]]] = set()  # one per channel of ours
         self._opening: Final[dict[asyncio.Task[None], Inflow]] = {}  # those of them that wait for their first item
         self._unsent_n = 0  # requests of ours that wait for room
@@ -94,12 +96,12 @@ class Connection:
         self.is_retired = False  # there is another connection for what is new
         self.has_rival = False  # one more was tried with the same SETUP, and may have replaced this one
         self.notice: Notice | None = None  # what the broker has told last; whoever hears sets both
-        self.news: Final = asyncio.Event()  # there is a notice, or a reason
+        self.changed: Final = asyncio.Event()  # there is a notice, or a reason
 
     @classmethod
     async def open(
         cls,
-        wire: Wire,
+        wire: AnyPipe,
         setup: frames.Setup,
         responder: Responder | None,
         hear: Callable[["Connection", bytes], bool] | None = None,
@@ -112,7 +114,7 @@ class Connection:
         says.
         """
         connection = cls(wire, setup, responder, hear, settings)
-        connection._link.start(connection)
+        connection._transport.start(connection)
         connection._settle()
         try:
             await connection._accepted
@@ -126,21 +128,21 @@ class Connection:
         """There is no wire, but a session: `resume` goes on with it; until then requests wait."""
         return self._machine.is_suspended
 
-    async def resume(self, wire: Wire) -> None:
+    async def resume(self, wire: AnyPipe) -> None:
         """Goes on over another wire where the last one broke off: no stream ends for it, no item is lost or doubled.
 
         Raises ConnectionLost: when the wire broke (then it is suspended again, and this may be tried again), or when
         the other side has no such session any more (then `reason` says so).
         """
-        link = wire if isinstance(wire, SocketLink) else PipeLink(wire)
+        transport = wire if isinstance(wire, SocketTransport) else PipeTransport(wire)
         if self.reason is not None:  # it has ended while the wire was made
-            await link.close()
+            await transport.close()
             raise self._loss()
-        self._link = link
+        self._transport = transport
         self._is_paused = False
         self._resumed = self._create_future()
-        self._machine.resume(link.is_framed, self._loop.time())
-        link.start(self)
+        self._machine.resume(transport.is_framed, self._loop.time())
+        transport.start(self)
         self._settle()
         try:
             await self._resumed
@@ -148,7 +150,7 @@ class Connection:
             if self._machine.is_resuming:
                 self._machine.lost_wire(Failure(LOST, "connection-lost: given up"), self._loop.time())
                 self._settle()
-            await link.close()
+            await transport.close()
             raise
 
     def give_up(self, text: str) -> None:
@@ -211,7 +213,7 @@ class Connection:
                 self.flush_soon()
                 raise
         except _Late:
-            raise DeadlineExceeded(f"request_response had {timeout_s:g} s, which are over") from None
+            raise DeadlineExceeded(f"request_response timed out after {timeout_s:g} s") from None
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
         """Returns when the request is about to be written."""
@@ -241,10 +243,10 @@ class Connection:
         check_size(data, metadata)
         if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
             await self._wait_for_turn(0.0)
-        exchange = Exchange(self, inflow)
+        pump = StreamPump(self, inflow)
         deadline = inflow.deadline_at
         kind = frames.REQUEST_CHANNEL if is_channel else frames.REQUEST_STREAM
-        exchange.begin(self._machine.request_items(kind, exchange, data, metadata, initial_n, deadline, is_channel))
+        pump.begin(self._machine.request_items(kind, pump, data, metadata, initial_n, deadline, is_channel))
         self.flush_soon()
         if deadline and deadline < self._timer_at:
             self._set_timer(deadline)
@@ -263,9 +265,9 @@ class Connection:
         task.add_done_callback(self._pumps.discard)
         self._opening[task] = inflow
         task.add_done_callback(self._opened)
-        inflow.attach(_no_credit_yet, _Cancel(task))  # until the first item is there
+        inflow.attach(no_credit_yet, CancelTask(task))  # until the first item is there
 
-    # for exchanges
+    # for stream pumps
 
     @property
     def machine(self) -> Machine:
@@ -293,7 +295,7 @@ class Connection:
             return ClientError(text, word=word)
         return error_of(failure.code, failure.message)
 
-    # what the link says
+    # what the transport says
 
     def receive(self, data: bytes) -> None:
         """Bytes of the other side."""
@@ -324,10 +326,10 @@ class Connection:
     # turns of the loop
 
     def _settle(self) -> None:
-        """After the machine was told something: passes the news on, writes, sets the timer."""
+        """After the machine was told something: passes on what has changed, writes, sets the timer."""
         machine = self._machine
-        while news := machine.take_news():
-            self._pass_on(news)
+        while updated := machine.take_updated():
+            self._pass_on(updated)
         failure = machine.failure
         if failure is not None and not machine.is_over and not machine.open_streams_n and not machine.handlers_n:
             machine.end(failure, 0)  # the other side said CONNECTION_CLOSE, and nothing runs any more
@@ -340,8 +342,8 @@ class Connection:
             if at < self._timer_at:
                 self._set_timer(at)
 
-    def _pass_on(self, news: list[Stream]) -> None:
-        for stream in news:
+    def _pass_on(self, updated: list[Stream]) -> None:
+        for stream in updated:
             holder: Any = stream.holder
             if stream.is_new:
                 stream.is_new = False
@@ -354,7 +356,7 @@ class Connection:
                     holder.hear(stream)
             elif not stream.is_ours:
                 if holder is not None:
-                    self._handling.cancel(holder)
+                    self._dispatcher.cancel(holder)
             elif not holder.done():
                 failure = stream.failure
                 if failure is None:
@@ -370,7 +372,7 @@ class Connection:
         machine = self._machine
         pieces = machine.take_output(TURN_BYTES, self._loop.time())
         if pieces:
-            self._link.write(pieces)
+            self._transport.write(pieces)
             if machine.unsent_bytes and not self._is_paused:
                 self.flush_soon()
         if not self._room.is_set() and not self._is_paused and not machine.is_full:
@@ -395,7 +397,7 @@ class Connection:
 
     def _fail(self, error: Exception) -> None:
         """A mistake of ours ends the connection like any other loss, and whoever waits on it."""
-        _log.error("the connection is given up, this is a mistake in the SDK", exc_info=error)
+        _log.error("the connection is closed because of a bug in the SDK", exc_info=error)
         self._machine.end(Failure(LOST, f"internal: {type(error).__name__}"), 0)
         self._settle()
 
@@ -412,16 +414,16 @@ class Connection:
             else:
                 resumed.set_result(None)
         elif machine.is_suspended and not machine.is_over:
-            task = self._loop.create_task(self._link.close())
+            task = self._loop.create_task(self._transport.close())
             self._left.add(task)
             task.add_done_callback(self._left.discard)
-            self.news.set()
+            self.changed.set()
         failure = machine.failure
         if failure is not None and self.reason is None:
             word, text = split_word(failure.message)
             kind = SetupRejected if failure.kind == REFUSED else ConnectionLost
             self.reason = kind(text or "the other side ended the connection", word=word, code=failure.code)
-            self.news.set()
+            self.changed.set()
         if machine.is_over and self._ending is None:
             self._end()
 
@@ -429,7 +431,7 @@ class Connection:
         """No more requests, and those that wait end now."""
         reason = self.reason
         assert reason is not None  # the machine has said it
-        self.news.set()
+        self.changed.set()
         self._room.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -443,16 +445,16 @@ class Connection:
     async def _finish(self) -> None:
         try:
             while pieces := self._machine.take_output(TURN_BYTES, 0.0):
-                self._link.write(pieces)
-            await self._link.close()
+                self._transport.write(pieces)
+            await self._transport.close()
             if self.is_retired:
-                await self._handling.let_end(self._closing)
+                await self._dispatcher.let_end(self._closing)
         finally:
             await self._end_handlers()
             self.ended.set()
 
     async def _end_handlers(self) -> None:
-        tasks = [*self._handling.tasks, *self._pumps]
+        tasks = [*self._dispatcher.tasks, *self._pumps]
         for task in tasks:
             task.cancel()
         tasks += self._left
@@ -466,7 +468,7 @@ class Connection:
         if stream.kind == frames.METADATA_PUSH and self._hear is not None and self._hear(self, stream.metadata or b""):
             self._machine.handlers_n -= 1
         else:
-            self._handling.begin(stream)
+            self._dispatcher.begin(stream)
 
     # channels of ours
 
@@ -475,7 +477,7 @@ class Connection:
     ) -> None:
         late: asyncio.TimerHandle | None = None
         if inflow.deadline_at:
-            late = self._loop.call_at(inflow.deadline_at, _give_up, inflow, asyncio.current_task())
+            late = self._loop.call_at(inflow.deadline_at, expire_opening, inflow, asyncio.current_task())
         try:
             first = await anext(items)
             data, more = as_parts(first, "the first item of a channel")
@@ -500,16 +502,16 @@ class Connection:
             return
         task = asyncio.current_task()
         assert task is not None  # `request_channel` has made it
-        exchange = Exchange(self, inflow)
-        exchange.task = task
+        pump = StreamPump(self, inflow)
+        pump.task = task
         deadline = inflow.deadline_at
         kind = frames.REQUEST_CHANNEL
-        exchange.begin(self._machine.request_items(kind, exchange, data, metadata, initial_n, deadline))
+        pump.begin(self._machine.request_items(kind, pump, data, metadata, initial_n, deadline))
         if deadline and deadline < self._timer_at:
             self._set_timer(deadline)
         self.flush_soon()
         self._opened(task)
-        await exchange.pump(items, "")
+        await pump.run(items, "")
 
     # helpers
 
@@ -518,7 +520,7 @@ class Connection:
             deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
             await self._wait_for_turn(deadline, needs_lease)
         except _Late:
-            raise DeadlineExceeded(f"{what} had {timeout_s:g} s, which are over") from None
+            raise DeadlineExceeded(f"{what} timed out after {timeout_s:g} s") from None
 
     async def _wait_for_turn(self, deadline: float, needs_lease: bool = True) -> None:
         """Until there is room. Raises NotConnected, Rejected without a lease, and _Late after the deadline."""
@@ -536,7 +538,7 @@ class Connection:
         if self.reason is not None:
             raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
         if needs_lease and self._is_leased and not self._machine.may_ask(self._loop.time()):
-            raise error_of(REJECTED, "no-lease: the other side has not granted (more) requests now")
+            raise error_of(REJECTED, "no-lease: the other side grants no (more) requests now")
 
     async def wait_until_writable(self) -> None:
         """For handlers' items and answers: until there is room, or nothing to write to any more."""
@@ -582,24 +584,3 @@ def _with_settings(setup: frames.Setup, settings: Settings) -> frames.Setup:
         wants_resume,
         setup.token or (uuid.uuid4().bytes if wants_resume else b""),
     )
-
-
-class _Cancel:
-    """Cancels a task, and answers nothing."""
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task: Final = task
-
-    def __call__(self) -> None:
-        self._task.cancel()
-
-
-def _give_up(inflow: Inflow, opening: asyncio.Task[Any] | None) -> None:
-    """The deadline of a channel came before its first item."""
-    inflow.ended(DeadlineExceeded(inflow.late_text))
-    if opening is not None:
-        opening.cancel()
-
-
-def _no_credit_yet(n: int) -> None:
-    """The REQUEST_CHANNEL will carry the credit."""

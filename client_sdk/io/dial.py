@@ -16,8 +16,8 @@ import ssl as tls
 from typing import Final
 from urllib.parse import urlsplit
 
-from client_sdk.io.transport import CLOSE_S, Pipe, SocketLink
-from client_sdk.io.websocket import WebSocketLink
+from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
+from client_sdk.io.websocket import WebSocketTransport
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
 TCP_PORT: Final = 7000
@@ -25,7 +25,7 @@ WS_PORT: Final = 7001
 SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 
 
-Wire = Pipe | SocketLink  # one pipe, of either kind
+AnyPipe = Pipe | SocketTransport  # one pipe, of either kind
 
 
 class Target:
@@ -34,7 +34,7 @@ class Target:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
-            raise ValueError(f"{url!r}: begins with none of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
+            raise ValueError(f"{url!r}: the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
         self.url: Final = url
         self.scheme: Final = parts.scheme
         self.path: Final = parts.netloc + parts.path
@@ -46,34 +46,34 @@ class Target:
         is_websocket = self.scheme in ("ws", "wss")
         self.port: Final = port or (WS_PORT if is_websocket else TCP_PORT)
         if not (self.path if self.scheme == "unix" else self.host):
-            raise ValueError(f"{url!r}: names no {'path' if self.scheme == 'unix' else 'host'}")
+            raise ValueError(f"{url!r}: has no {'path' if self.scheme == 'unix' else 'host'}")
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss
 
 
-async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> Wire:
+async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> AnyPipe:
     """A pipe to the target. `ssl` None means the system's certificates. Raises OSError.
 
     `address`: one of those that the target's host has; empty: any. Only for tcp:// and tls://.
     """
     loop = asyncio.get_running_loop()
     if target.scheme == "unix":
-        _, link = await loop.create_unix_connection(SocketLink, target.path)
+        _, link = await loop.create_unix_connection(SocketTransport, target.path)
         return link
     context = (ssl or tls.create_default_context()) if target.scheme in ("tls", "wss") else None
     name = None if context is None else target.host  # whose certificate it must be, whatever its address is
     host = address or target.host
     if target.scheme in ("ws", "wss"):
-        socket = WebSocketLink(target.websocket_url)
+        socket = WebSocketTransport(target.websocket_url)
         await loop.create_connection(lambda: socket, host, target.port, ssl=context, server_hostname=name)
         await socket.opened()
         return socket
-    _, link = await loop.create_connection(SocketLink, host, target.port, ssl=context, server_hostname=name)
+    _, link = await loop.create_connection(SocketTransport, host, target.port, ssl=context, server_hostname=name)
     return link
 
 
-class StreamWire:
+class StreamPipe:
     """Streams of asyncio that somebody else has opened."""
 
     is_framed = True

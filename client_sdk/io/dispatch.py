@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from client_sdk.errors import ApplicationError, Refused, split_word
 from client_sdk.io.failures import CHECKED_BYTES, check_size, failure_of
-from client_sdk.io.stream_pump import Exchange, Owner, is_cancelled
+from client_sdk.io.stream_pump import Owner, StreamPump, is_cancelled
 from client_sdk.payload import Payload, as_parts
 from client_sdk.protocol.stream import Stream
 from client_sdk.streams import DEFAULT_WINDOW_N, Inflow
@@ -44,7 +44,7 @@ class Responder(Protocol):
     ) -> AsyncIterator[object]: ...
 
 
-class Handling:
+class Dispatcher:
     """The tasks of all handlers."""
 
     __slots__ = ("_loop", "_owner", "_responder", "_told", "tasks")
@@ -72,15 +72,15 @@ class Handling:
         elif kind == frames.METADATA_PUSH:
             self._start(self._handle_unanswered(responder.metadata_push(metadata or b""), "metadata_push"))
         elif kind == frames.REQUEST_STREAM:
-            exchange = Exchange(self._owner, None)
-            exchange.begin(stream)
-            exchange.task = self._start(self._answer_items(exchange, responder, metadata, data, None))
+            pump = StreamPump(self._owner, None)
+            pump.begin(stream)
+            pump.task = self._start(self._answer_items(pump, responder, metadata, data, None))
         else:
             inflow = Inflow(DEFAULT_WINDOW_N, 0)
             inflow.preload(Payload(data, metadata))
-            exchange = Exchange(self._owner, inflow)
-            exchange.begin(stream)
-            exchange.task = self._start(self._answer_items(exchange, responder, metadata, data, inflow))
+            pump = StreamPump(self._owner, inflow)
+            pump.begin(stream)
+            pump.task = self._start(self._answer_items(pump, responder, metadata, data, inflow))
 
     def cancel(self, task: Any) -> None:
         """The caller of a request/response wants no answer any more."""
@@ -115,7 +115,7 @@ class Handling:
             word, _ = split_word(error.message)
             if word not in self._told:
                 self._told.add(word)
-                _log.warning("%s: %s (told once for each connection)", what, error)
+                _log.warning("%s: %s (logged once per connection)", what, error)
         except ApplicationError as error:
             _log.warning("%s: %s", what, error)
         except (Exception, asyncio.CancelledError) as error:
@@ -147,7 +147,7 @@ class Handling:
         owner.flush_soon()
 
     async def _answer_items(
-        self, exchange: Exchange, responder: Responder, metadata: bytes | None, data: bytes, inflow: Inflow | None
+        self, pump: StreamPump, responder: Responder, metadata: bytes | None, data: bytes, inflow: Inflow | None
     ) -> None:
         what = "request_stream" if inflow is None else "request_channel"
         try:
@@ -156,6 +156,6 @@ class Handling:
             else:
                 items = responder.request_channel(metadata, data, inflow)
         except Exception as error:
-            exchange.fail(error, what)
+            pump.fail(error, what)
             return
-        await exchange.pump(items, what)
+        await pump.run(items, what)

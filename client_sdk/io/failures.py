@@ -23,7 +23,7 @@ def check_size(data: bytes, metadata: bytes | None, is_whole: bool = False) -> N
     size_bytes = len(data) + (0 if metadata is None else len(metadata)) + FRAME_OVERHEAD_BYTES
     most_bytes = MAX_FRAME_BYTES if is_whole else MAX_PAYLOAD_BYTES
     if size_bytes > most_bytes:
-        text = f"{size_bytes} bytes with metadata and header, {most_bytes} can be sent; send a stream of pieces"
+        text = f"{size_bytes} bytes with metadata and header, at most {most_bytes} can be sent; send a stream of pieces"
         raise BadRequest(text, word="too-large")
 
 

@@ -21,7 +21,7 @@ _log: Final = logging.getLogger("client_sdk")
 
 
 class Owner(Protocol):
-    """What an exchange needs of its connection."""
+    """What a pump needs of its connection."""
 
     @property
     def machine(self) -> Machine: ...
@@ -36,7 +36,7 @@ class Owner(Protocol):
     def error_of(self, failure: Failure) -> ClientError: ...
 
 
-class Exchange:
+class StreamPump:
     """A stream or channel of either side: what comes in goes to an Inflow, what goes out comes from a pump task."""
 
     __slots__ = ("_credit", "_inflow", "_owner", "stream", "task")
@@ -88,7 +88,7 @@ class Exchange:
             finally:
                 self._credit = None
 
-    async def pump(self, items: AsyncIterator[object], what: str) -> None:
+    async def run(self, items: AsyncIterator[object], what: str) -> None:
         """Sends items as the credit allows; one item is fetched ahead, because only then the end can be seen.
 
         `what` names the handler in the log; empty for a channel of ours, whose reader gets the failure itself.
@@ -183,3 +183,24 @@ async def close_items(items: AsyncIterator[object]) -> None:
             await aclose()
         except Exception:
             _log.exception("the items of a stream could not be closed")
+
+
+class CancelTask:
+    """Cancels a task, and answers nothing."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task: Final = task
+
+    def __call__(self) -> None:
+        self._task.cancel()
+
+
+def expire_opening(inflow: Inflow, opening: asyncio.Task[None] | None) -> None:
+    """The deadline of a channel came before its first item."""
+    inflow.ended(DeadlineExceeded(inflow.late_text))
+    if opening is not None:
+        opening.cancel()
+
+
+def no_credit_yet(n: int) -> None:
+    """The REQUEST_CHANNEL will carry the credit."""

@@ -1,10 +1,10 @@
 """What stands between a connection and its byte pipe, whichever kind that is.
 
-    connection ── write(pieces) ──► Link ──► socket          connection ◄── receive lost paused resumed ── Link
+    connection ── write(pieces) ──► Transport ──► socket     connection ◄── receive lost paused resumed ── Transport
 
-    SocketLink      TCP, TLS, Unix sockets: an asyncio protocol, no task
-    WebSocketLink   likewise (`websocket`)
-    PipeLink        anything with `receive` and `send`: a task for each direction
+    SocketTransport      TCP, TLS, Unix sockets: an asyncio protocol, no task
+    WebSocketTransport   likewise (`websocket`)
+    PipeTransport        anything with `receive` and `send`: a task for each direction
 
 Decides when the other side does not take what is written. Knows no frames.
 """
@@ -49,7 +49,7 @@ class Pipe(Protocol):
         """Closes the pipe; takes at most about a second."""
 
 
-class Link:
+class Transport:
     """A base whose methods do nothing."""
 
     is_framed = True
@@ -64,7 +64,7 @@ class Link:
         """Writes what waits and closes; takes about a second at most."""
 
 
-class SocketLink(asyncio.Protocol, Link):
+class SocketTransport(asyncio.Protocol, Transport):
     """A socket, as the event loop gives it."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class SocketLink(asyncio.Protocol, Link):
             self._receiver.lost(self._error)
 
 
-class PipeLink(Link):
+class PipeTransport(Transport):
     """A pipe that waits, moved by two tasks."""
 
     def __init__(self, pipe: Pipe) -> None:

@@ -9,11 +9,7 @@ import logging
 import os
 from typing import Final
 
-from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidURI
-from websockets.uri import parse_uri
-
-from client_sdk.io.transport import CLOSE_S, SocketLink
+from client_sdk.io.transport import CLOSE_S, SocketTransport
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
@@ -24,11 +20,15 @@ _quiet: Final = logging.getLogger(f"{__name__}.websockets")
 _quiet.disabled = True  # whoever connects is told the error
 
 
-class WebSocketLink(SocketLink):
+class WebSocketTransport(SocketTransport):
     """A WebSocket of ours. `opened` before anything else."""
 
     def __init__(self, url: str) -> None:
         """ConnectionError for a URL that is none of a WebSocket."""
+        from websockets.client import ClientProtocol
+        from websockets.exceptions import InvalidURI
+        from websockets.uri import parse_uri
+
         super().__init__()
         try:
             uri = parse_uri(url)

@@ -3,7 +3,7 @@
     receive(data, now)              bytes of the other side; lost_wire(now) when there will be no more
     take_output(room, now)          bytes, or messages, to write; `unsent_bytes` says whether there are (more)
     tick(now) / next_deadline()     time passed; when to tick at the latest
-    take_news()                     streams to look at: requests to answer, items, answers, ends
+    take_updated()                     streams to look at: requests to answer, items, answers, ends
     is_accepted, failure, is_over   how the connection is; `changes` counts up when one of them changes
 
     state       what it does
@@ -25,7 +25,7 @@ from client_sdk.protocol.leases import Granting, Lease
 from client_sdk.protocol.output import Output
 from client_sdk.protocol.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.protocol.stream import BROKEN, LOST, REFUSED, SAID, Failure, Stream
-from client_sdk.protocol.streams import Exchanges
+from client_sdk.protocol.streams import Streams
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, INVALID, REJECTED, InvalidFrame
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
@@ -40,35 +40,6 @@ ACKNOWLEDGE_S: Final = 0.25  # at least, between two KEEPALIVEs that only ask wh
 class Machine:
     """One connection."""
 
-    __slots__ = (
-        "_asked_at",
-        "_begun",
-        "_begun_bytes",
-        "_cursor",
-        "_deadlines",
-        "_exchanges",
-        "_give_up_at",
-        "_granting",
-        "_heard_at",
-        "_keepalive_s",
-        "_lease",
-        "_lifetime_s",
-        "_output",
-        "_quiet_until",
-        "_send_at",
-        "_serves",
-        "_session",
-        "_settings",
-        "_token",
-        "changes",
-        "failure",
-        "handlers_n",
-        "is_accepted",
-        "is_over",
-        "is_resuming",
-        "is_suspended",
-    )
-
     def __init__(self, setup: frames.Setup, is_framed: bool, settings: Settings, serves: bool, now: float) -> None:
         """Begins with this SETUP. `serves`: requests of the other side are told, not refused."""
         self._settings: Final = settings
@@ -79,7 +50,7 @@ class Machine:
             session = Session(setup.token, settings.resume_bytes, Budget(settings.resume_bytes))
         self._session: Final[Session | None] = session
         self._output: Final = Output(is_framed, settings.fragment_bytes, session)
-        self._exchanges: Final = Exchanges(self._output)
+        self._streams: Final = Streams(self._output)
         self._deadlines: Final = Deadlines()
         self._cursor = FrameCursor(is_framed)
         self._keepalive_s: Final = setup.keepalive_ms / 1000.0
@@ -139,9 +110,9 @@ class Machine:
                 self._send_keepalive(now)
         return self._output.take(room_bytes)
 
-    def take_news(self) -> list[Stream]:
-        """See `Exchanges.take_news`."""
-        return self._exchanges.take_news()
+    def take_updated(self) -> list[Stream]:
+        """See `Streams.take_updated`."""
+        return self._streams.take_updated()
 
     def receive(self, data: bytes, now: float) -> None:
         """Any piece of the byte stream when framed, else one message."""
@@ -159,7 +130,7 @@ class Machine:
             self.end(Failure(LOST, f"bad-frame: the other side sent {cursor.fault}"), CONNECTION_ERROR)
         elif self._output.ready_bytes > self._settings.max_unsent_bytes:
             waiting = self._output.ready_bytes
-            self.end(Failure(LOST, f"slow-peer: {waiting} bytes wait for the other side, which does not read"), 0)
+            self.end(Failure(LOST, f"slow-peer: the other side does not read, {waiting} bytes are unsent"), 0)
 
     def next_deadline(self) -> float:
         """When to tick; in the past when it is due, far away when there is nothing to wait for."""
@@ -185,7 +156,7 @@ class Machine:
             stream = self._deadlines.take(now)
             if stream is None:
                 break
-            self._exchanges.expire(stream)
+            self._streams.expire(stream)
         if (self.is_suspended or self.is_resuming) and now >= self._give_up_at:
             self.end(Failure(LOST, f"resume-timeout: not resumed within {self._settings.resume_s:g} s"), 0)
             return
@@ -195,7 +166,7 @@ class Machine:
             if now >= self._quiet_until + LATE_S and self._quiet_until <= self._heard_at + self._lifetime_s:
                 self._quiet_until = now + PARDON_S  # once: what is read next counts
             else:
-                text = f"keepalive-timeout: nothing was heard for {self._lifetime_s:g} s"
+                text = f"keepalive-timeout: nothing was received for {self._lifetime_s:g} s"
                 self.lost_wire(Failure(LOST, text), now)
                 return
         granting = self._granting
@@ -237,7 +208,7 @@ class Machine:
             self._output.clear()
         elif code:
             self._output.urgent(frames.encode_error(0, code, failure.message))
-        self._exchanges.lose(self.failure)
+        self._streams.lose(self.failure)
         self._cursor.close()
         self._begun.clear()
         self._begun_bytes = 0
@@ -267,7 +238,7 @@ class Machine:
 
     def request_response(self, holder: object, data: bytes, metadata: bytes | None, deadline: float) -> Stream:
         """Asks for one answer. `deadline`: a moment, 0 for none."""
-        stream = self._exchanges.ask(frames.REQUEST_RESPONSE, holder, data, metadata, 0, False)
+        stream = self._streams.ask(frames.REQUEST_RESPONSE, holder, data, metadata, 0, False)
         if deadline:
             self._deadlines.add(stream, deadline)
         return stream
@@ -285,14 +256,14 @@ class Machine:
         """REQUEST_STREAM or REQUEST_CHANNEL. `is_alone`: nothing more will be sent on the channel."""
         has_out = kind == frames.REQUEST_CHANNEL and not is_alone
         flags = frames.COMPLETE if is_alone else 0
-        stream = self._exchanges.ask(kind, holder, data, metadata, n, has_out, flags)
+        stream = self._streams.ask(kind, holder, data, metadata, n, has_out, flags)
         if deadline:
             self._deadlines.add(stream, deadline)
         return stream
 
     def fire_and_forget(self, data: bytes, metadata: bytes | None) -> None:
         """Sends a request without an answer."""
-        self._exchanges.forget_about(frames.REQUEST_FNF, data, metadata)
+        self._streams.forget_about(frames.REQUEST_FNF, data, metadata)
 
     def metadata_push(self, metadata: bytes) -> None:
         """Sends metadata that belongs to no request, behind all requests before it."""
@@ -303,38 +274,38 @@ class Machine:
         self._output.say(frames.encode_error(0, CONNECTION_CLOSE, message))
 
     def grant(self, stream: Stream, n: int) -> None:
-        """See `Exchanges`."""
-        self._exchanges.grant(stream, n)
+        """See `Streams`."""
+        self._streams.grant(stream, n)
 
     def cancel(self, stream: Stream) -> None:
-        """See `Exchanges`."""
-        self._exchanges.cancel(stream)
+        """See `Streams`."""
+        self._streams.cancel(stream)
 
     def send_item(self, stream: Stream, data: bytes, metadata: bytes | None) -> bool:
-        """See `Exchanges`."""
-        return self._exchanges.send_item(stream, data, metadata)
+        """See `Streams`."""
+        return self._streams.send_item(stream, data, metadata)
 
     def answer(self, stream: Stream, data: bytes, metadata: bytes | None) -> None:
-        """See `Exchanges`."""
-        self._exchanges.answer(stream, data, metadata)
+        """See `Streams`."""
+        self._streams.answer(stream, data, metadata)
 
     def complete(self, stream: Stream) -> None:
-        """See `Exchanges`."""
-        self._exchanges.complete(stream)
+        """See `Streams`."""
+        self._streams.complete(stream)
 
     def fail(self, stream: Stream, code: int, message: str) -> None:
-        """See `Exchanges`."""
-        self._exchanges.fail(stream, code, message)
+        """See `Streams`."""
+        self._streams.fail(stream, code, message)
 
     @property
     def open_streams_n(self) -> int:
         """Of both sides."""
-        return len(self._exchanges.streams)
+        return len(self._streams.streams)
 
     @property
     def gathered_bytes(self) -> int:
         """Of payloads that have not arrived as a whole."""
-        return self._begun_bytes + self._exchanges.gathered_bytes
+        return self._begun_bytes + self._streams.gathered_bytes
 
     # what arrives
 
@@ -349,7 +320,7 @@ class Machine:
         if self._session is not None and frames.has_position(kind):
             self._session.received(frame.end - frame.start)
         if kind == frames.PAYLOAD:
-            stream = self._exchanges.streams.get(stream_id)
+            stream = self._streams.streams.get(stream_id)
             if stream is None:
                 if stream_id in self._begun:
                     self._gather_request(frame)
@@ -364,7 +335,7 @@ class Machine:
             if flags & frames.FOLLOWS or stream.gathered is not None:
                 self._gather(stream, flags, metadata, data)
             else:
-                self._exchanges.receive_payload(stream, flags, metadata, data)
+                self._streams.receive_payload(stream, flags, metadata, data)
         elif frames.REQUEST_RESPONSE <= kind <= frames.REQUEST_CHANNEL:
             self._receive_request(frame)
         else:
@@ -373,7 +344,7 @@ class Machine:
     def _receive_signal(self, frame: FrameCursor) -> None:
         """REQUEST_N, CANCEL or ERROR; anything else on a stream is ignored."""
         kind = frame.kind
-        stream = self._exchanges.streams.get(frame.stream_id)
+        stream = self._streams.streams.get(frame.stream_id)
         is_end = kind == frames.CANCEL or kind == frames.ERROR
         if stream is None:
             if is_end:
@@ -381,31 +352,29 @@ class Machine:
                 self._output.drop_rest(frame.stream_id)
             return  # "late frames": what belongs to no stream is ignored
         if kind == frames.CANCEL:
-            self._exchanges.receive_cancel(stream)
+            self._streams.receive_cancel(stream)
         elif not is_end and kind != frames.REQUEST_N:
             return
         elif frame.end - frame.start < frames.HEADER_BYTES + 4:
             if kind == frames.ERROR:
                 # No answer: an ERROR has ended its stream in any case.
-                self._exchanges.receive_error(stream, _broken(frame, BROKEN))
+                self._streams.receive_error(stream, _broken(frame, BROKEN))
             else:
                 self._receive_broken(frame, stream)
         elif kind == frames.ERROR:
-            self._exchanges.receive_error(
-                stream, Failure(SAID, _text(frame), frames.error_code(frame.data, frame.start))
-            )
+            self._streams.receive_error(stream, Failure(SAID, _text(frame), frames.error_code(frame.data, frame.start)))
         else:
-            self._exchanges.receive_request_n(stream, frames.initial_n(frame.data, frame.start))
+            self._streams.receive_request_n(stream, frames.initial_n(frame.data, frame.start))
 
     def _receive_broken(self, frame: FrameCursor, stream: Stream) -> None:
-        self._exchanges.receive_broken(stream, _broken(frame, BROKEN))
+        self._streams.receive_broken(stream, _broken(frame, BROKEN))
 
     def _receive_request(self, frame: FrameCursor) -> None:
         """A request of the other side, perhaps only its first piece."""
         kind = frame.kind
         stream_id = frame.stream_id
         flags = frame.flags
-        if stream_id & 1 or stream_id in self._exchanges.streams or stream_id in self._begun:
+        if stream_id & 1 or stream_id in self._streams.streams or stream_id in self._begun:
             return  # a server opens even ids, each once; "MUST be ignored"
         at, to = frames.request_parts(frame.data, frame.start, frame.end, kind, flags)
         if at < 0:
@@ -464,19 +433,19 @@ class Machine:
         gathered = stream.gathered
         if gathered is None:
             if flags & frames.COMPLETE:
-                self._exchanges.receive_payload(stream, flags, metadata, data)
+                self._streams.receive_payload(stream, flags, metadata, data)
                 return
             gathered = stream.gathered = Gathered(frames.PAYLOAD, 0, 0)
-        self._exchanges.gathered_bytes += gathered.add(flags, metadata, data)
+        self._streams.gathered_bytes += gathered.add(flags, metadata, data)
         if self._is_too_much():
-            self._exchanges.receive_broken(stream, Failure(SAID, self._too_large(stream.id), INVALID))
+            self._streams.receive_broken(stream, Failure(SAID, self._too_large(stream.id), INVALID))
             return
         if flags & frames.FOLLOWS and not flags & frames.COMPLETE:
             return
-        self._exchanges.gathered_bytes -= gathered.size_bytes
+        self._streams.gathered_bytes -= gathered.size_bytes
         stream.gathered = None
         whole = gathered.whole_metadata()
-        self._exchanges.receive_payload(stream, gathered.flags, whole, gathered.whole_data())
+        self._streams.receive_payload(stream, gathered.flags, whole, gathered.whole_data())
 
     def _is_too_much(self) -> bool:
         return self.gathered_bytes > self._settings.max_gathered_bytes
@@ -513,9 +482,9 @@ class Machine:
             if kind != frames.REQUEST_FNF:
                 stream.out_open = True
                 stream.in_open = kind == frames.REQUEST_CHANNEL and not flags & frames.COMPLETE
-                self._exchanges.begin(stream)
+                self._streams.begin(stream)
             self.handlers_n += 1
-            self._exchanges.tell(stream)
+            self._streams.tell(stream)
 
     def _refuse(self, kind: int, stream_id: int, code: int, message: str) -> None:
         """A fire-and-forget has nobody who could be told."""
@@ -544,7 +513,7 @@ class Machine:
                 stream.is_new = True
                 stream.metadata = metadata
                 self.handlers_n += 1
-                self._exchanges.tell(stream)
+                self._streams.tell(stream)
         elif kind == frames.LEASE and self._lease is not None:
             ttl_ms, requests_n = frames.decode_lease(frame.data, frame.start, frame.end)
             if ttl_ms >= 0:
@@ -568,7 +537,7 @@ class Machine:
             self.end(Failure(LOST if self.is_resuming else REFUSED, message, code), 0)
             return
         failure = Failure(LOST, message or "connection-lost: the other side ended the connection", code)
-        if code == CONNECTION_CLOSE and self._exchanges.streams and self.is_accepted:
+        if code == CONNECTION_CLOSE and self._streams.streams and self.is_accepted:
             # "MUST wait for outstanding streams to terminate": no new ones; the other side closes when it likes.
             self.failure = failure
             self.changes += 1
@@ -617,5 +586,5 @@ def _text(frame: FrameCursor) -> str:
 def _broken(frame: FrameCursor, kind: int) -> Failure:
     name = frames.KIND_NAMES[frame.kind]
     size_bytes = frame.end - frame.start
-    text = f"stream {frame.stream_id}: the other side sent a {name} of {size_bytes} bytes, too few for what it says"
+    text = f"stream {frame.stream_id}: the other side sent a {name} of {size_bytes} bytes, which is too short"
     return Failure(kind, f"bad-frame: {text}", 0)

@@ -61,7 +61,9 @@ class Settings:
             text = f"fragment_bytes is {fragment_bytes}, it must be 0 or {MIN_FRAGMENT_BYTES}..{MAX_FRAME_BYTES}"
             raise ValueError(text)
         if lease is not None and not (1 <= lease[0] <= MAX_N and 0.001 <= lease[1] <= MAX_N / 1000):
-            raise ValueError(f"a lease of {lease[0]} requests for {lease[1]} s: at least 1 request, for 0.001 s")
+            raise ValueError(
+                f"lease is {lease[0]} requests for {lease[1]} s, it must be at least 1 request for 0.001 s"
+            )
         self.fragment_bytes: Final = fragment_bytes
         self.max_gathered_bytes: Final = max_gathered_bytes
         self.max_queued_bytes: Final = max_queued_bytes

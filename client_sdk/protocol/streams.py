@@ -14,7 +14,7 @@ The in half of a stream is open while the other side may send items, the out hal
     connection lost    | both end                                 | both end
 
 A stream is forgotten when both halves have ended; what still arrives for it is ignored. What the shell must hear of
-stands in the news, each stream once. RSocket protocol 1.0, "Stream Sequences and Lifetimes", "Request Channel", "Flow
+stands in `updated`, each stream once. RSocket protocol 1.0, "Stream Sequences and Lifetimes", "Request Channel", "Flow
 Control".
 """
 
@@ -36,16 +36,16 @@ from rsocket_wire.rsocket.frames import (
 )
 
 
-class Exchanges:
+class Streams:
     """All streams of one connection."""
 
-    __slots__ = ("_next_id", "_output", "gathered_bytes", "news", "streams")
+    __slots__ = ("_next_id", "_output", "gathered_bytes", "updated", "streams")
 
     def __init__(self, output: Output) -> None:
         self._output: Final = output
         self._next_id = 1  # "Stream IDs on the client MUST start at 1 and increment by 2"
         self.streams: Final[dict[int, Stream]] = {}  # ours: as many as are asked; theirs: bounded by max_handlers
-        self.news: list[Stream] = []  # each once
+        self.updated: list[Stream] = []  # each once
         self.gathered_bytes = 0  # of unfinished payloads of these streams
 
     # ours
@@ -211,16 +211,16 @@ class Exchanges:
         """The shell has to look at it."""
         if not stream.is_told:
             stream.is_told = True
-            self.news.append(stream)
+            self.updated.append(stream)
 
-    def take_news(self) -> list[Stream]:
+    def take_updated(self) -> list[Stream]:
         """The streams to look at, in the order in which something happened to them; each is told anew from now on."""
-        news = self.news
-        if news:
-            self.news = []
-            for stream in news:
+        updated = self.updated
+        if updated:
+            self.updated = []
+            for stream in updated:
                 stream.is_told = False
-        return news
+        return updated
 
     def _end(self, stream: Stream, message: str) -> None:
         """The other side breaks a rule."""

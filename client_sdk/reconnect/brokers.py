@@ -18,7 +18,7 @@ from typing import Final
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.io.connection import Connection, Responder, Settings
 from client_sdk.io.dial import Target, dial
-from client_sdk.services.advertisement import Offer
+from client_sdk.services.advertisement import Advertisement
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.notices import MAX_NOTICE_URLS, find_notice
 
@@ -39,13 +39,13 @@ class Brokers:
         timeout_s: float,
         ssl: tls.SSLContext | None,
         chance: Callable[[], float] = random.random,
-        offer: Offer | None = None,
+        advertisement: Advertisement | None = None,
         settings: Settings | None = None,
         look_up: Callable[[str, int], Awaitable[list[str]]] | None = None,
     ) -> None:
         """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1).
 
-        `offer` is added to the SETUP as it is at that moment; None: a caller only. `settings` of each connection.
+        `advertisement`: added to each SETUP as it is then; None: a caller only. `settings` of each connection.
         `look_up` gives the addresses of a host and port, or raises OSError; None: the system's resolver.
         """
         self._targets: Final = list(targets)  # the one that was reached last comes first
@@ -55,7 +55,7 @@ class Brokers:
         self._timeout_s: Final = timeout_s
         self._ssl: Final = ssl
         self._chance: Final = chance
-        self.offer: Final = offer
+        self.advertisement: Final = advertisement
         self._settings: Final = settings
         self._look_up: Final = addresses_of if look_up is None else look_up
         # Whoever wants encryption everywhere is not led to a place without.
@@ -84,7 +84,7 @@ class Brokers:
         The first one is drawn, so that not all clients of a broker go to the same; of the present scheme before others.
         """
         if not self._learned:
-            raise NotConnected("the broker has named no other one", word="connect-failed")
+            raise NotConnected("the broker has named no other broker", word="connect-failed")
         # One may have the URL of the present one: processes of one machine share it, or those behind a balancer.
         scheme = self._reached.scheme if self._reached is not None else ""
         alike = [target for target in self._learned if target.scheme == scheme]
@@ -104,8 +104,8 @@ class Brokers:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await connection.resume(await dial(target, self._ssl, self._address))
-            if self.offer is not None:
-                self.offer.resumed()
+            if self.advertisement is not None:
+                self.advertisement.resumed()
         except ClientError:
             raise
         except TimeoutError:
@@ -129,7 +129,7 @@ class Brokers:
             # A broker that knows of no other one says nothing against those that were there.
             self._learned = learned or self._learned
             connection.notice = notice
-            connection.news.set()
+            connection.changed.set()
         return True
 
     def _target_of(self, url: str) -> Target | None:
@@ -178,11 +178,11 @@ class Brokers:
             async with asyncio.timeout(self._timeout_s):
                 addresses = await self._look_up(target.host, target.port)
         except TimeoutError:
-            text = f"{target.url}: nobody knew an address of it within {self._timeout_s} s"
+            text = f"{target.url}: the host name was not resolved within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
             raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
-        failure: ClientError = NotConnected(f"{target.url}: the name has no address", word="connect-failed")
+        failure: ClientError = NotConnected(f"{target.url}: the host name has no address", word="connect-failed")
         for address in addresses[:MAX_ADDRESSES]:
             try:
                 return await self._open_at(target, address, settings)
@@ -194,11 +194,11 @@ class Brokers:
         try:
             async with asyncio.timeout(self._timeout_s):
                 wire = await dial(target, self._ssl, address)
-                offer = self.offer
-                setup = self._setup if offer is None else offer.setup_of(self._setup)
+                advertisement = self.advertisement
+                setup = self._setup if advertisement is None else advertisement.setup_of(self._setup)
                 connection = await Connection.open(wire, setup, self._responder, self.hear, settings)
-                if offer is not None:
-                    offer.opened(connection, setup)
+                if advertisement is not None:
+                    advertisement.opened(connection, setup)
                 self._address = address
                 return connection
         except ClientError as error:

@@ -20,7 +20,7 @@ from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, Not
 from client_sdk.io.connection import Connection
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
-from client_sdk.reconnect.state import Board, Change, State
+from client_sdk.reconnect.state import Change, State, StateBroadcaster
 from rsocket_wire.wire.ids import id_text
 
 RESUME_TRIES: Final = 6  # over some seconds; then the session is given up, and a connection made anew
@@ -28,13 +28,13 @@ MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the o
 _log: Final = logging.getLogger("client_sdk")
 
 
-class Keeper:
+class ConnectionManager:
     """One client's connections, one after the other."""
 
     def __init__(self, brokers: Brokers, route_id: bytes, backoff: Backoff, clock: Clock) -> None:
         self.brokers: Final = brokers
         self.route_id: Final = id_text(route_id)
-        self.board: Final = Board()
+        self.states: Final = StateBroadcaster()
         self.connection: Connection | None = None  # None while there is none; it may have ended, see its `reason`
         self._backoff: Final = backoff
         self._clock: Final = clock
@@ -103,7 +103,7 @@ class Keeper:
                 while not self.is_connected:
                     if self.is_over:
                         raise self.loss()
-                    await self.board.next()
+                    await self.states.next()
         except TimeoutError as error:
             if isinstance(error, ClientError):
                 raise
@@ -113,16 +113,16 @@ class Keeper:
 
     async def wait_for(self, wanted: set[State], timeout_s: float | None) -> Change:
         """The present state, or the next change, that is one of these; DeadlineExceeded, NotConnected as above."""
-        change = self.board.present
+        change = self.states.current
         try:
             async with asyncio.timeout(timeout_s):
                 while change.state not in wanted:
                     if change.state is State.CLOSED:
                         raise self.loss()
-                    change = await self.board.next()
+                    change = await self.states.next()
         except TimeoutError:
             names = " or ".join(sorted(wanted))
-            raise DeadlineExceeded(f"not {names} within {timeout_s:g} s, but {change.state}") from None
+            raise DeadlineExceeded(f"the client was not {names} within {timeout_s:g} s, it is {change.state}") from None
         return change
 
     def loss(self) -> NotConnected:
@@ -140,7 +140,7 @@ class Keeper:
         self._show(State.CONNECTED)
 
     def _show(self, state: State, reason: ClientError | None = None) -> None:
-        self.board.show(Change(state, self.brokers.url, reason))
+        self.states.publish(Change(state, self.brokers.url, reason))
 
     def _end(self) -> None:
         self._closed.set()
@@ -171,8 +171,8 @@ class Keeper:
     async def _stay(self, connection: Connection) -> bool:
         """Until the connection has ended, or the client has moved: then True."""
         while not connection.ended.is_set():
-            await connection.news.wait()
-            connection.news.clear()
+            await connection.changed.wait()
+            connection.changed.clear()
             if connection.is_suspended:
                 await self._resume(connection)
             if connection.is_told_to_move and await self._move(connection):
@@ -270,5 +270,5 @@ async def _wait_for_turn(connection: Connection, delay_s: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(delay_s):
             while connection.reason is None and connection.is_told_to_move and not connection.is_suspended:
-                await connection.news.wait()
-                connection.news.clear()
+                await connection.changed.wait()
+                connection.changed.clear()

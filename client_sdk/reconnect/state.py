@@ -98,19 +98,19 @@ class Changes(AsyncIterator[Change]):
         return change
 
 
-class Board:
+class StateBroadcaster:
     """The present state, and those who are told of the next one."""
 
     def __init__(self) -> None:
-        self.present = Change(State.CONNECTING, "", None)
+        self.current = Change(State.CONNECTING, "", None)
         self._listeners: Final[weakref.WeakSet[Changes]] = weakref.WeakSet()
         self._waiters: Final[set[asyncio.Future[Change]]] = set()  # one for each task that waits
 
-    def show(self, change: Change) -> None:
+    def publish(self, change: Change) -> None:
         """Tells all; the same state again is no change, and after CLOSED nothing is."""
-        if change.state is self.present.state or self.present.state is State.CLOSED:
+        if change.state is self.current.state or self.current.state is State.CLOSED:
             return
-        self.present = change
+        self.current = change
         for listener in list(self._listeners):
             listener.tell(change)
         waiters = list(self._waiters)
@@ -121,7 +121,7 @@ class Board:
 
     def listen(self) -> Changes:
         """A listener, told as long as somebody holds it."""
-        listener = Changes(self.present)
+        listener = Changes(self.current)
         self._listeners.add(listener)
         return listener
 

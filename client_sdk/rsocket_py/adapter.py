@@ -11,17 +11,15 @@ Decides what the metadata of a request is. Sources: specification of the broker,
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from client_sdk.errors import BadRequest, NotConnected
 from client_sdk.io.connection import Connection
 from client_sdk.metadata import entry_bytes
 from client_sdk.rsocket_py.failures import as_theirs
+from client_sdk.rsocket_py.lifecycle import ReconnectingClient
 from client_sdk.rsocket_py.requests import Requests
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries
-
-if TYPE_CHECKING:
-    from client_sdk.client import Client
 
 
 class ClientRSocket(Requests):
@@ -36,7 +34,9 @@ class ClientRSocket(Requests):
     b'order 42'
     """
 
-    def __init__(self, client: "Client", connected: Callable[[], Connection], head: bytes, mime_type: str) -> None:
+    def __init__(
+        self, client: ReconnectingClient, connected: Callable[[], Connection], head: bytes, mime_type: str
+    ) -> None:
         """`connected` gives the connection for a request or raises; `head` are the entries that each request has."""
         super().__init__()
         self._client: Final = client
@@ -74,10 +74,10 @@ class ClientRSocket(Requests):
         if self._mime_type != COMPOSITE_MIME:
             return self._entries + entry_bytes(self._mime_type, metadata)
         if entries(metadata) is None:
-            text = "the payload's metadata is no composite metadata; what it is, say with as_rsocket(mime_type=...)"
+            text = "the payload's metadata is not composite metadata; name its type with as_rsocket(mime_type=...)"
             raise BadRequest(text, word="bad-metadata")
         return self._entries + metadata
 
 
-async def _close(client: "Client") -> None:
+async def _close(client: ReconnectingClient) -> None:
     await client.close()

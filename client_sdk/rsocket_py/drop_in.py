@@ -27,7 +27,7 @@ from client_sdk.protocol.settings import Settings
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.rsocket_py.lifecycle import end_soon, tell_failure, tell_loss
 from client_sdk.rsocket_py.requests import Requests
-from client_sdk.rsocket_py.transports import wire_of
+from client_sdk.rsocket_py.transports import pipe_of
 from client_sdk.rsocket_py.typing import RSocketPyHandler, TransportProvider
 from rsocket_wire.rsocket.frames import Setup
 
@@ -116,7 +116,7 @@ class RSocketClient(Requests):
             return None
         try:
             async with asyncio.timeout(CONNECT_S):
-                wire = await wire_of(transport)
+                wire = await pipe_of(transport)
                 connection = await Connection.open(wire, self._setup, self._responder, settings=self._settings)
         except Exception as error:
             await self._fail(error)
@@ -165,7 +165,7 @@ class RSocketClient(Requests):
         if self._setup.wants_lease:
             self._connected()
             if self._queue_n and self._waiting_n >= self._queue_n:
-                raise asyncio.QueueFull(f"{self._waiting_n} requests wait for a lease already")
+                raise asyncio.QueueFull(f"{self._waiting_n} requests already wait for a lease")
             self._waiting_n += 1
             try:
                 async with self._first:

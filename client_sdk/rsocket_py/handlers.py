@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
@@ -21,14 +21,11 @@ from rsocket.request_handler import RequestHandler
 from client_sdk.errors import ClientError, SetupRejected
 from client_sdk.payload import Payload
 from client_sdk.rsocket_py.failures import as_ours, as_theirs
-from client_sdk.rsocket_py.lifecycle import end_soon, follow, tell_failure
+from client_sdk.rsocket_py.lifecycle import ReconnectingClient, end_soon, follow, tell_failure
 from client_sdk.rsocket_py.publishers import Collector, collect
 from client_sdk.rsocket_py.typing import HandlerSource, RSocketPyHandler, TheirSubscriber
 from client_sdk.streams import Inflow
 from rsocket_wire.rsocket.frames import Setup
-
-if TYPE_CHECKING:
-    from client_sdk.client import Client
 
 _log: Final = logging.getLogger("client_sdk")
 
@@ -67,7 +64,7 @@ class RSocketPyResponder:
         except Exception as error:
             raise SetupRejected(f"on_setup of the handler raised {type(error).__name__}: {error}") from error
 
-    async def start(self, client: "Client") -> None:
+    async def start(self, client: ReconnectingClient) -> None:
         """Starts the client, and tells the handler from now on what becomes of its connection."""
         try:
             await client.start()

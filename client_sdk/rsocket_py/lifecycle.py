@@ -13,22 +13,33 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Collection
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from client_sdk.errors import ClientError
 from client_sdk.payload import Payload
-from client_sdk.reconnect.state import State
+from client_sdk.reconnect.state import Changes, State
 from client_sdk.rsocket_py.failures import as_theirs, code_of
 from client_sdk.rsocket_py.typing import RSocketPyHandler
-
-if TYPE_CHECKING:
-    from client_sdk.client import Client
 
 CALLBACK_S: Final = 1.0  # for `on_close` of a client that is being closed
 _log: Final = logging.getLogger("client_sdk")
 
 
-async def follow(client: "Client", handler: RSocketPyHandler, lifetime: timedelta) -> None:
+class ReconnectingClient(Protocol):
+    """What rsocket-py's objects need of a `client_sdk.Client`, which knows them, and not they it."""
+
+    async def start(self) -> None: ...
+
+    def changes(self) -> Changes: ...
+
+    def as_rsocket(self) -> Any: ...
+
+    async def wait_connected(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def follow(client: ReconnectingClient, handler: RSocketPyHandler, lifetime: timedelta) -> None:
     """Until the client is closed."""
     rsocket = client.as_rsocket()
     is_connected = True

@@ -42,7 +42,7 @@ class Collector:
         self._is_ended = is_complete
         if len(self._items) > MAX_UNASKED_N:
             self._items.clear()
-            self.on_error(RuntimeError(f"over {MAX_UNASKED_N} items were published, and nobody had asked for them"))
+            self.on_error(RuntimeError(f"over {MAX_UNASKED_N} items were published beyond the requested credit"))
             self._cancel_subscription()
         self._changed.set()
 

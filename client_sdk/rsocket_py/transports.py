@@ -11,43 +11,45 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import aiohttp
-
-from client_sdk.io.dial import StreamWire, Target, Wire, dial
+from client_sdk.io.dial import AnyPipe, StreamPipe, Target, dial
 from client_sdk.rsocket_py.typing import TheirTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import aiohttp
+
 _HTTP_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
-async def wire_of(transport: Any) -> Wire:
+async def pipe_of(transport: Any) -> AnyPipe:
     """A wire that is open. Raises OSError, and ValueError for a URL that names no server."""
     from rsocket.transports.aiohttp_websocket import TransportAioHttpClient
     from rsocket.transports.tcp import TransportTCP
 
     # A class of the program's own may do more than its parent, and is asked to do it.
     if type(transport) is TransportTCP:
-        return StreamWire(transport._reader, transport._writer)
+        return StreamPipe(transport._reader, transport._writer)
     if type(transport) is TransportAioHttpClient:
         if transport._ws_is_internal:
             return await dial(Target(_websocket_url(str(transport._url))), None)
-        return BorrowedWire(transport._ws)
-    wire = FrameWire(transport)
+        return WebSocketPipe(transport._ws)
+    wire = TheirTransportPipe(transport)
     await wire.open()
     return wire
 
 
-class BorrowedWire:
+class WebSocketPipe:
     """A WebSocket of aiohttp that the program has opened, and closes itself. Empty messages and texts are no frames."""
 
     is_framed = False
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: "aiohttp.ClientWebSocketResponse") -> None:
         self._socket: Final = socket
 
     async def receive(self) -> bytes:
+        import aiohttp  # whoever has such a socket has imported it
+
         while True:
             message = await self._socket.receive()
             if message.type is aiohttp.WSMsgType.BINARY:
@@ -68,7 +70,7 @@ class BorrowedWire:
         """Not ours to close."""
 
 
-class FrameWire:
+class TheirTransportPipe:
     """Any Transport of theirs."""
 
     is_framed = False

@@ -2,8 +2,8 @@
 
     engine ── Responder ──► responder ──► routes ──► handlers ──► the program's functions
                                │                        └─ limits, threads, codecs
-                               └─ health: refuses while the service is out        offer ──► ROUTE_SETUP ──► broker
-    group, running: several connections for one service; a program that runs until it is told to stop
+                               └─ health: refuses while the service is out  advertisement ──► ROUTE_SETUP ──► broker
+    serving, beside it: several connections for one service; a program that runs until it is told to stop
 
 Docs: docs/sdk/services.md.
 """

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from client_sdk.address import route_tags
+from client_sdk.addresses import route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.services.responder import ServiceResponder
@@ -30,8 +30,8 @@ GOODBYE_S: Final = 1.0  # for the broker to end the connection on which nothing 
 _log: Final = logging.getLogger("client_sdk")
 
 
-class Line(Protocol):
-    """What an offer needs of a connection."""
+class Advertiser(Protocol):
+    """What an advertisement needs of a connection."""
 
     @property
     def reason(self) -> ClientError | None: ...
@@ -44,7 +44,7 @@ class Line(Protocol):
     def leave(self) -> None: ...
 
 
-class Offer:
+class Advertisement:
     """The route of one client, over all of its connections."""
 
     def __init__(
@@ -63,8 +63,8 @@ class Offer:
         self._mime_type: Final = mime_type
         self._responder: Final = responder  # None: its requests cannot be counted
         self._is_draining = False
-        self._line: Line | None = None  # the newest connection; None before the first
-        self._said = b""  # on this line
+        self._connection: Advertiser | None = None  # the newest connection; None before the first
+        self._said = b""  # on this connection
         self._said_in_setup = b""  # likewise; empty when it was not what is offered now
         self._say_at = 0.0  # event loop's time; not earlier
         self._saying: Final = asyncio.Lock()
@@ -102,9 +102,9 @@ class Offer:
             setup.minor,
         )
 
-    def opened(self, line: Line, setup: Setup) -> None:
+    def opened(self, connection: Advertiser, setup: Setup) -> None:
         """A connection was opened with this SETUP; what has changed since then is said at once."""
-        self._line = line
+        self._connection = connection
         entry = self.entry()
         metadata = setup.metadata or b""
         self._said = self._said_in_setup = entry if metadata.startswith(entry) else b""
@@ -169,7 +169,7 @@ class Offer:
     async def _tell(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._saying:
-            if self._line is None or self.entry() == self._said:
+            if self._connection is None or self.entry() == self._said:
                 return
             wait_s = self._say_at - loop.time()
             if wait_s > 0:
@@ -179,7 +179,7 @@ class Offer:
                 self._said = entry  # before the wait: a new connection may take the place of this one
                 self._say_at = loop.time() + SAY_EVERY_S
                 with contextlib.suppress(ConnectionLost):
-                    await self._line.metadata_push(entry)
+                    await self._connection.metadata_push(entry)
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes the route out and waits for what is being worked on; False if `timeout_s` was not enough."""
@@ -200,12 +200,12 @@ class Offer:
 
     async def say_goodbye(self) -> None:
         """D-31: the broker takes the route away at once, so that nothing is on its way here when we close."""
-        line = self._line
-        if line is not None and line.reason is None:
-            line.leave()
+        connection = self._connection
+        if connection is not None and connection.reason is None:
+            connection.leave()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
-                    await line.ended.wait()
+                    await connection.ended.wait()
 
     def _entry_of(self, tags: Mapping[str, str | None]) -> bytes:
         try:

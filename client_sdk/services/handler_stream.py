@@ -1,7 +1,7 @@
 """The items of one stream or channel that a handler makes: begun late, in its turn, encoded, closed whatever happens.
 
-    the engine's pump ── anext ──► Answers ── its turn, arguments, once ──► async generator, or generator in a thread
-                      ── aclose ─► Answers ──► the generator is closed, the next request has its turn
+    the engine's pump ── anext ──► HandlerStream ── its turn, once ──► async generator, or generator in a thread
+                      ── aclose ─► HandlerStream ──► the generator is closed, the next request has its turn
 
 Knows nothing of routes.
 """
@@ -25,7 +25,7 @@ _END: Final = object()
 _log: Final = logging.getLogger("client_sdk")
 
 
-class Answers:
+class HandlerStream:
     """An async iterator for the engine. Once made it has to be closed."""
 
     __slots__ = ("_closed", "_codec", "_handler", "_items", "_payloads", "_request", "_service", "_span", "_turn")
@@ -49,7 +49,7 @@ class Answers:
         self._turn: Limit | None = None  # whom it owes a `leave`
         self._span: contextlib.AbstractContextManager[object] | None = None  # None without a trace
 
-    def __aiter__(self) -> "Answers":
+    def __aiter__(self) -> "HandlerStream":
         return self
 
     def __anext__(self) -> Any:

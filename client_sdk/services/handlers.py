@@ -89,7 +89,7 @@ class Handler:
             if codec.mime_type == mime_type:
                 return codec
         known = ", ".join(codec.mime_type for codec in codecs)
-        raise Refused("bad-payload", f"data of {mime_type[:128]} is not read here, {known} is", INVALID)
+        raise Refused("bad-payload", f"data of {mime_type[:128]} is not supported; send {known}", INVALID)
 
     def arguments(self, request: Request, items: AsyncIterator[Payload] | None, codec: Codec) -> tuple[Any, ...]:
         """For the function; `items` of a channel, else None. INVALID `bad-payload:` for data that does not fit."""
@@ -245,7 +245,9 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
     if not 1 <= len(parameters) <= 2 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters):
         raise TypeError(f"a {model} handler takes 1 or 2 parameters: the data, the Request, or both")
     if parameters[0].name in ("self", "cls"):
-        raise TypeError(f"a {model} handler is no function of a class: give the decorator a method, as obj.method")
+        raise TypeError(
+            f"a {model} handler must not be an unbound method; give the decorator a bound one, such as obj.method"
+        )
     types = [hints.get(parameter.name, parameter.annotation) for parameter in parameters]
     places = [place for place, type in enumerate(types) if type is Request or type == "Request"]
     if len(parameters) == 1:
@@ -283,11 +285,15 @@ def _shape_of_items(type: Any, order: int) -> Shape:
 
 def _check_type(type: Any, codecs: Sequence[Codec]) -> None:
     if isinstance(type, str):
-        raise TypeError(f"the type {type!r} is not known where the handler is; define it at the top of the module")
+        raise TypeError(
+            f"the type {type!r} cannot be resolved where the handler is defined; define it at the top of the module"
+        )
     for codec in codecs:
         if codec is BYTES and len(codecs) == 1:
             name = getattr(type, "__name__", None) or repr(type)
-            raise TypeError(f"bytes do not become {name}: give the handler or its service a codec, for example JSON")
+            raise TypeError(
+                f"bytes cannot be decoded as {name}; give the handler or its service a codec, for example JSON"
+            )
         if isinstance(codec, JsonCodec):
             codec.decoder(type)  # TypeError for what JSON has not
 

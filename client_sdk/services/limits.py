@@ -54,7 +54,7 @@ class Limit:
                 self.working_n += 1
                 return
             if len(self._waiting) >= self._max_waiting:
-                text = f"{self._what} works on {self.working_n} requests, and {len(self._waiting)} wait"
+                text = f"{self._what} is at its limit: {self.working_n} requests running, {len(self._waiting)} waiting"
                 raise Refused("over-limit", text, REJECTED)
             self._waiting[turn] = None
         try:

@@ -5,7 +5,7 @@ RSocket extensions "Composite Metadata", "Routing" and "Stream Data MIME Types".
 
 from typing import Final
 
-from client_sdk.address import Address
+from client_sdk.addresses import Address
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_MIME, read_entries
 from rsocket_wire.errors import INVALID, InvalidFrame
@@ -49,7 +49,7 @@ class Request:
         if self._entries is None:
             found = read_entries(self.metadata or b"")
             if found is None:
-                raise Refused("bad-metadata", "the metadata of the request is no composite metadata", INVALID)
+                raise Refused("bad-metadata", "the metadata of the request is not composite metadata", INVALID)
             self._entries = found
         return self._entries
 

@@ -2,7 +2,7 @@
 
     request ──► routes: which handler ──► in service? ──► handler ──► answer, or items
 
-Decides who is refused before a handler is asked (D-56), and how a gather is answered (`calls.gather_answers`).
+Decides who is refused before a handler is asked (D-56), and how a gather is answered (`gather_answers`).
 Counts what is being worked on. Does not know connections: over all those of a client it is one.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 from client_sdk import tracing
-from client_sdk.calls.gather_answers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
 from client_sdk.errors import Refused
 from client_sdk.io.failures import failure_of
 from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.payload import Payload, as_parts
-from client_sdk.services.handler_stream import Answers
+from client_sdk.services.gather_answers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
+from client_sdk.services.handler_stream import HandlerStream
 from client_sdk.services.handlers import Handler
 from client_sdk.services.request import (
     FIRE_AND_FORGET,
@@ -140,7 +140,7 @@ class ServiceResponder:
         self, handler: Handler, request: Request, payloads: AsyncIterator[Payload] | None
     ) -> AsyncIterator[object]:
         self.working_n += 1
-        return Answers(self._service.name, handler, request, payloads, self._ended)
+        return HandlerStream(self._service.name, handler, request, payloads, self._ended)
 
     async def _single(self, handler: Handler, request: Request) -> AsyncGenerator[object, None]:
         """The answer to a request/response as the only item of a stream."""

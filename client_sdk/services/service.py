@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from client_sdk.address import route_tags
+from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec
 from client_sdk.services.handlers import handler_of
 from client_sdk.services.health import Check, Health
@@ -30,7 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 HealthCheck = TypeVar("HealthCheck", bound=Callable[[], Awaitable[object]])
 
 
-class Offered(Protocol):
+class Advertised(Protocol):
     """A client that offers the service, as the service sees it."""
 
     drain_client: Callable[[float], Awaitable[None]]
@@ -70,8 +70,8 @@ class Service:
         the first is meant. BadAddress for tags that cannot be sent; ValueError for a name that is not 1..255 bytes.
         """
         if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
-            text = f"has {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
-            raise ValueError(f"service name {name[:40]!r}: {text}")
+            text = f"has {len(name.encode())} bytes, it must have 1..{MAX_NAME_BYTES}"
+            raise ValueError(f"service name {name[:40]!r} {text}")
         route_tags(tags)
         self.name: Final = name
         self._tags: dict[str, str | None] = dict(tags or {})
@@ -81,7 +81,7 @@ class Service:
         for model in MODELS:
             fallback = self.routes[REQUEST_RESPONSE] if model == REQUEST_STREAM else None
             self.routes[model] = Routes(name, model, fallback)
-        self._offers: Final[list[Offered]] = []  # one for each client
+        self._advertisements: Final[list[Advertised]] = []  # one for each client
 
     # Handlers
 
@@ -216,8 +216,8 @@ class Service:
         >>> await prices.set_tags({"version": "2", "region": "eu"})
         """
         route_tags(tags)
-        for offer in self._offers:
-            offer.check_tags(tags)
+        for advertisement in self._advertisements:
+            advertisement.check_tags(tags)
         self._tags = dict(tags)
         await self._tell()
 
@@ -275,35 +275,35 @@ class Service:
         False
         """
         async with asyncio.TaskGroup() as group:
-            for offer in list(self._offers):
-                group.create_task(_drained(offer, timeout_s))
+            for advertisement in list(self._advertisements):
+                group.create_task(_drained(advertisement, timeout_s))
 
     # For clients
 
-    async def began(self, offer: Offered) -> None:
+    async def began(self, advertisement: Advertised) -> None:
         """A client is about to offer it."""
-        self._offers.append(offer)
+        self._advertisements.append(advertisement)
         try:
             await self.health.begin()
         except BaseException:
-            await self.ended(offer)
+            await self.ended(advertisement)
             raise
 
-    async def ended(self, offer: Offered) -> None:
+    async def ended(self, advertisement: Advertised) -> None:
         """A client offers it no more."""
-        if offer in self._offers:
-            self._offers.remove(offer)
-            if not self._offers:
+        if advertisement in self._advertisements:
+            self._advertisements.remove(advertisement)
+            if not self._advertisements:
                 await self.health.end()
 
     async def _tell(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for offer in list(self._offers):
-                group.create_task(offer.tell())
+            for advertisement in list(self._advertisements):
+                group.create_task(advertisement.tell())
 
 
-async def _drained(offer: Offered, timeout_s: float) -> None:
-    await offer.drain_client(timeout_s)
+async def _drained(advertisement: Advertised, timeout_s: float) -> None:
+    await advertisement.drain_client(timeout_s)
 
 
 def _codecs_of(codec: Codec | None, codecs: Sequence[Codec] | None) -> tuple[Codec, ...]:

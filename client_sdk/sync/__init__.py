@@ -15,7 +15,7 @@ Decides nothing that `client_sdk.client` does not: the two have the same methods
 """
 
 from client_sdk.sync.client import Client
-from client_sdk.sync.connect import connect
+from client_sdk.sync.connecting import connect
 from client_sdk.sync.items import Flow, Gathering, Items
 
 __all__ = ["Client", "Flow", "Gathering", "Items", "connect"]

@@ -90,7 +90,7 @@ class LoopThread:
 
     def _why_not(self) -> Exception | None:
         if self.is_forked:
-            text = f"this client belongs to process {self._pid}; after a fork the child needs a connect() of its own"
+            text = f"this client belongs to process {self._pid}; after a fork, call connect() in the child"
             return NotConnected(text, word="forked")
         if threading.current_thread() is self._thread:
             return RuntimeError(
@@ -113,7 +113,7 @@ class LoopThread:
             if not self._thread.is_alive():
                 raise ConnectionLost("this client was closed", word="closed")
             if left_s <= 0:
-                text = f"a call had {timeout_s} s, which are over, and the event loop of sync clients is blocked"
+                text = f"a call timed out after {timeout_s} s, the event loop of the sync clients is blocked"
                 raise DeadlineExceeded(text)
 
     def _main(self) -> None:

@@ -1,6 +1,6 @@
 """The client that blocks: each method hands the work to the event loop's thread and waits for it.
 
-Has the methods and parameters of `client_sdk.client`, which does the work. How it ends is `opening`'s.
+Has the methods and parameters of `client_sdk.client`, which does the work. How it ends is `lifecycle`'s.
 """
 
 import contextlib
@@ -9,21 +9,25 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
-from client_sdk.calls.hedge import Hedging
-from client_sdk.calls.retry import RetryPolicy
+from client_sdk.calls.options import (
+    CallOptions,
+    ChannelOptions,
+    GatherOptions,
+    PushOptions,
+    RequestOptions,
+    StreamOptions,
+)
 from client_sdk.errors import ClientError
-from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
-from client_sdk.streams import DEFAULT_WINDOW_N
 from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.items import Flow, Gathering, Items
-from client_sdk.sync.iterable_bridge import Fed
-from client_sdk.sync.lifecycle import Opening
+from client_sdk.sync.iterable_bridge import IterableBridge
+from client_sdk.sync.lifecycle import ClientLifecycle
 
 T = TypeVar("T")
 
@@ -40,14 +44,14 @@ class Client:
     b'order 42'
     """
 
-    def __init__(self, opening: Opening, client: AsyncClient, timeout_s: float | None = None) -> None:
+    def __init__(self, lifecycle: ClientLifecycle, client: AsyncClient, timeout_s: float | None = None) -> None:
         """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed.
 
         `timeout_s`: of calls that say none.
         """
         self._timeout_s: Final = timeout_s
-        self._thread: Final = opening.thread
-        self._opening: Final = opening
+        self._thread: Final = lifecycle.thread
+        self._lifecycle: Final = lifecycle
         self._client: Final = client
         self._lock: Final = threading.Lock()
         self._is_open = True
@@ -62,7 +66,7 @@ class Client:
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._thread.is_forked:
-            self._opening.close_soon()
+            self._lifecycle.close_soon()
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
@@ -198,7 +202,7 @@ class Client:
         >>> client = sync.connect("tcp://127.0.0.1:7000")
         >>> client.close()
         """
-        self._end(self._opening.close)
+        self._end(self._lifecycle.close)
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """From now on these tags in place of those that `connect` was given; those of its Service stay.
@@ -221,21 +225,9 @@ class Client:
         >>> ledger.drain(timeout_s=10)
         """
         draining = functools.partial(self._client.drain, timeout_s)
-        self._end(functools.partial(self._opening.end_with, draining))
+        self._end(functools.partial(self._lifecycle.end_with, draining))
 
-    def request_response(
-        self,
-        address: Address,
-        data: bytes = b"",
-        *,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        idempotent: bool = False,
-        retry: RetryPolicy | None = None,
-        hedging: Hedging | None = None,
-        wait_for_reconnect: bool | float | None = None,
-    ) -> Payload:
+    def request_response(self, address: Address, data: bytes = b"", **options: Unpack[RequestOptions]) -> Payload:
         """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
 
         >>> from client_sdk import sync
@@ -243,60 +235,18 @@ class Client:
         ...     print(client.request_response(address("orders"), b"42", timeout_s=5.0).data)
         b'order 42'
         """
-        work = functools.partial(
-            self._client.request_response,
-            address,
-            data,
-            route=route,
-            metadata=metadata,
-            timeout_s=timeout_s,
-            idempotent=idempotent,
-            retry=retry,
-            hedging=hedging,
-            wait_for_reconnect=wait_for_reconnect,
-        )
-        return self._call(work, timeout_s)
+        return self._call(lambda: self._client.request_response(address, data, **options), options.get("timeout_s"))
 
-    def fire_and_forget(
-        self,
-        address: Address,
-        data: bytes = b"",
-        *,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        wait_for_reconnect: bool | float | None = None,
-    ) -> None:
+    def fire_and_forget(self, address: Address, data: bytes = b"", **options: Unpack[CallOptions]) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
         >>> from client_sdk import sync
         >>> with sync.connect("tcp://127.0.0.1:7000") as client:
         ...     client.fire_and_forget(address("log"), b"a line", route="line")
         """
-        work = functools.partial(
-            self._client.fire_and_forget,
-            address,
-            data,
-            route=route,
-            metadata=metadata,
-            timeout_s=timeout_s,
-            wait_for_reconnect=wait_for_reconnect,
-        )
-        self._call(work, timeout_s)
+        self._call(lambda: self._client.fire_and_forget(address, data, **options), options.get("timeout_s"))
 
-    def request_stream(
-        self,
-        address: Address,
-        data: bytes = b"",
-        *,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        initial_n: int = DEFAULT_WINDOW_N,
-        timeout_s: float | None = None,
-        idempotent: bool = False,
-        retry: RetryPolicy | None = None,
-        wait_for_reconnect: bool | float | None = None,
-    ) -> Flow:
+    def request_stream(self, address: Address, data: bytes = b"", **options: Unpack[StreamOptions]) -> Flow:
         """Items, to be read with `for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
 
         >>> from client_sdk import sync
@@ -307,30 +257,10 @@ class Client:
         b'tick 1'
         b'tick 2'
         """
-        work = functools.partial(
-            self._client.request_stream,
-            address,
-            data,
-            route=route,
-            metadata=metadata,
-            initial_n=initial_n,
-            timeout_s=timeout_s,
-            idempotent=idempotent,
-            retry=retry,
-            wait_for_reconnect=wait_for_reconnect,
-        )
-        return Flow(self._thread, self._make(work))
+        return Flow(self._thread, self._make(lambda: self._client.request_stream(address, data, **options)))
 
     def request_channel(
-        self,
-        address: Address,
-        items: Iterable[bytes | Payload],
-        *,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        initial_n: int = DEFAULT_WINDOW_N,
-        timeout_s: float | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        self, address: Address, items: Iterable[bytes | Payload], **options: Unpack[ChannelOptions]
     ) -> Flow:
         """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
 
@@ -344,56 +274,19 @@ class Client:
         b'1'
         b'2'
         """
-        work = functools.partial(
-            self._client.request_channel,
-            address,
-            Fed(items),
-            route=route,
-            metadata=metadata,
-            initial_n=initial_n,
-            timeout_s=timeout_s,
-            wait_for_reconnect=wait_for_reconnect,
-        )
-        return Flow(self._thread, self._make(work))
+        fed = IterableBridge(items)
+        return Flow(self._thread, self._make(lambda: self._client.request_channel(address, fed, **options)))
 
-    def metadata_push(
-        self,
-        address: Address,
-        metadata: bytes,
-        *,
-        route: str | None = None,
-        mime_type: str = OCTET_STREAM_MIME,
-        timeout_s: float | None = None,
-        wait_for_reconnect: bool | float | None = None,
-    ) -> None:
+    def metadata_push(self, address: Address, metadata: bytes, **options: Unpack[PushOptions]) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
 
         >>> from client_sdk import sync
         >>> with sync.connect("tcp://127.0.0.1:7000") as client:
         ...     client.metadata_push(multicast("cache"), b"all", route="flush")
         """
-        work = functools.partial(
-            self._client.metadata_push,
-            address,
-            metadata,
-            route=route,
-            mime_type=mime_type,
-            timeout_s=timeout_s,
-            wait_for_reconnect=wait_for_reconnect,
-        )
-        self._call(work, timeout_s)
+        self._call(lambda: self._client.metadata_push(address, metadata, **options), options.get("timeout_s"))
 
-    def gather(
-        self,
-        address: Address,
-        data: bytes = b"",
-        *,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        enough_n: int | None = None,
-        wait_for_reconnect: bool | float | None = None,
-    ) -> Gathering:
+    def gather(self, address: Address, data: bytes = b"", **options: Unpack[GatherOptions]) -> Gathering:
         """What all services that match the address (a `multicast`) answer, and who said it: in a loop, or `list()`.
 
         It ends when all have answered, at the deadline (what is missing then is not there), or after `enough_n` answers
@@ -405,17 +298,7 @@ class Client:
         >>> sorted((answer.service, answer.data) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
-        work = functools.partial(
-            self._client.gather,
-            address,
-            data,
-            route=route,
-            metadata=metadata,
-            timeout_s=timeout_s,
-            enough_n=enough_n,
-            wait_for_reconnect=wait_for_reconnect,
-        )
-        return Gathering(self._thread, self._make(work))
+        return Gathering(self._thread, self._make(lambda: self._client.gather(address, data, **options)))
 
     def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
         """What the async client's call gives; `timeout_s` None: the client's own."""

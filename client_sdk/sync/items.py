@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, Self, TypeVar
 
-from client_sdk.calls.gather_answers import Answer
 from client_sdk.calls.scatter_gather import Gathering as AsyncGathering
 from client_sdk.payload import Payload
+from client_sdk.services.gather_answers import Answer
 from client_sdk.streams import Flow as AsyncFlow
 from client_sdk.sync.background import LoopThread
 

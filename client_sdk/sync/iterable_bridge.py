@@ -34,11 +34,11 @@ class _Answer(Generic[T]):
             self.waiter.set_result(self)
 
 
-class Fed(AsyncIterator[T]):
+class IterableBridge(AsyncIterator[T]):
     """Gives the items of `items`, with its errors and its end. A generator is closed when the reader goes.
 
     >>> async def main():
-    ...     return [item async for item in Fed(iter([b"1", b"2"]))]
+    ...     return [item async for item in IterableBridge(iter([b"1", b"2"]))]
     >>> asyncio.run(main())
     [b'1', b'2']
     """

@@ -13,7 +13,7 @@ from client_sdk import Connecting
 from client_sdk.sync.background import BACKGROUND, LoopThread
 
 
-class Opening:
+class ClientLifecycle:
     """One `connect` in the thread, which was entered for it. Methods that are async belong to the event loop."""
 
     def __init__(self, thread: LoopThread, connecting: Connecting) -> None:

@@ -26,22 +26,21 @@ READ_FIRST: Final = (
     "tracing.md",
 )
 FIRST: Final = (
-    "connect",
+    "connecting",
     "client",
-    "address",
-    "gathering",
-    "retries",
-    "states",
-    "flows",
+    "addresses",
+    "scatter_gather",
+    "retry",
+    "state",
+    "streams",
     "service",
-    "serving",
+    "run",
 )  # pages of the reference
 TOGETHER: Final = {  # modules on the page of another one
-    "gathers": "gathering",
-    "group": "serving",
-    "hedges": "retries",
-    "requests": "service",
-    "running": "serving",
+    "gather_answers": "scatter_gather",
+    "group": "run",
+    "hedge": "retry",
+    "request": "service",
 }
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
@@ -63,8 +62,8 @@ def reference() -> Iterator[tuple[str, str, list[str]]]:
         functions_first = sorted(names, key=lambda name: inspect.isclass(getattr(client_sdk, name.split(".")[-1])))
         yield page, "client_sdk", functions_first
     for home in own:
-        things = vars(importlib.import_module(home))
-        full = [f"{home_of(things[name], home)}.{name}" for name in public_names(home)]
+        module = importlib.import_module(home)
+        full = [f"{home_of(getattr(module, name), home)}.{name}" for name in public_names(home)]
         yield home.split(".")[-1], home, full
 
 

@@ -111,6 +111,7 @@ class Connection:
         if setup.keepalive_ms == 0 or setup.lifetime_ms == 0:
             text = f"keepalive time {setup.keepalive_ms} ms and lifetime {setup.lifetime_ms} ms, both must be over 0"
             return Refusal("bad-setup", text)
+        # D-26
         if setup.wants_resume and not may_resume:
             return Refusal("resume-unsupported", "resumption is not offered, connect again without it")
         if setup.wants_resume and not 0 < len(setup.token) <= MAX_TOKEN_BYTES:

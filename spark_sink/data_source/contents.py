@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from spark_sink.data_source.stores import Store
 from spark_sink.errors import BadFile, BadFrame, first_line
+from spark_sink.event_files.batches import tables_of
 from spark_sink.event_files.folder import EventFile
-from spark_sink.event_files.store import why_copy
+from spark_sink.event_files.footer import footer_of, why_copy
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import ARROW_SCHEMAS
-from spark_sink.writer.batches import METADATA_PREFIX, tables_of
 
 FOOTER_BYTES: Final = 1 << 16  # asked for at first; most footers have a tenth of it
 _MAGIC: Final = b"PAR1"
@@ -107,18 +107,14 @@ def _footer(store: Store, file: EventFile) -> pq.FileMetaData:
 
 
 def _segment_span(file: EventFile, footer: pq.FileMetaData, source: str) -> Span:
-    metadata: dict[bytes, bytes] = footer.metadata or {}
-
-    def said(name: str) -> str:
-        return metadata.get((METADATA_PREFIX + name).encode(), b"").decode("utf-8", "replace")
-
-    if (said("source"), f"{said('broker_id')}-{said('epoch')}") != (source, file.stream):
+    said = dict.fromkeys(("source", "broker_id", "epoch", "first_row"), "") | footer_of(footer.metadata)
+    if (said["source"], f"{said['broker_id']}-{said['epoch']}") != (source, file.stream):
         raise BadFile(
             f"{file.place} is a Parquet file that no writer of events has made, or not under this name: it says source "
-            f"{said('source')!r}, broker {said('broker_id')!r}, epoch {said('epoch')!r}"
+            f"{said['source']!r}, broker {said['broker_id']!r}, epoch {said['epoch']!r}"
         )
-    if why := why_copy({f"{METADATA_PREFIX}number": said("number")}, file.number):
+    if why := why_copy(said, file.number):
         raise BadFile(f"{file.place}: {why}")
-    if not said("first_row").isdigit():
+    if not said["first_row"].isdigit():
         raise BadFile(f"{file.place} does not say which rows it has: a version of the writer before schema 3 made it")
-    return Span(int(said("first_row")), footer.num_rows)
+    return Span(int(said["first_row"]), footer.num_rows)

@@ -29,7 +29,7 @@ DECLARE_S: Final = 60.0  # how often a declared reader says that it lives
 ALL: Final = 2**62  # of a source that this reader never reads: nothing of it is kept for it
 
 
-class Part(NamedTuple):
+class Partition(NamedTuple):
     """What one task reads."""
 
     pieces: list[Piece]
@@ -100,28 +100,28 @@ class EventReader:
         self._catalog.refresh(has_archive=True)
         self._target = self._catalog.ends()
 
-    def parts(self, start: Offsets, end: Offsets) -> list[Part]:
+    def parts(self, start: Offsets, end: Offsets) -> list[Partition]:
         """What to read between two offsets. LostRows: some are not there any more; BadFolder, OSError."""
         if self._catalog.is_new:
             self._catalog.refresh(has_archive=True)
         self._last = end
-        parts: list[Part] = []
+        parts: list[Partition] = []
         rows = PART_ROWS
         for piece in self._catalog.pieces(start, end):
             if rows >= PART_ROWS or len(parts[-1].pieces) >= PART_FILES:
-                parts.append(Part([]))
+                parts.append(Partition([]))
                 rows = 0
             parts[-1].pieces.append(piece)
             rows += piece.span.rows
         return parts
 
-    def whole(self) -> list[Part]:
+    def whole(self) -> list[Partition]:
         """All that is there now, from where the options say. BadOptions: they say, behind all."""
         if self._options.starting == LATEST:
             raise BadOptions(f'a batch that starts at "{LATEST}" reads nothing: use "{EARLIEST}" or offsets')
         return self.parts(self.initial_offset(), self.latest_offset({}, 0))
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Partition) -> Iterator[pa.RecordBatch]:
         """The rows, as `ARROW_SCHEMAS` of the source has them. LostRows, OSError."""
         for piece in part.pieces:
             table = self._table(piece)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_sink.data_source.options import Offsets, options_of
-from spark_sink.data_source.reader import EventReader, Part
+from spark_sink.data_source.reader import EventReader, Partition
 from spark_sink.errors import BadOptions, MissingPart
 from spark_sink.schema import ARROW_SCHEMAS, SPARK_SCHEMAS
 
@@ -36,7 +36,7 @@ except ImportError:  # Spark 4.1: no limits, and a trigger "available now" is on
 
 
 class RSocketBroker(DataSource):
-    """Event files of brokers as rows; the options stand in docs/spark-source.md."""
+    """Event files of brokers as rows; the options stand in docs/spark/spark-source.md."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ class RSocketBroker(DataSource):
         self._options: Final = options_of(options)
 
     def schema(self) -> str:
-        """Columns of the source, as in docs/events.md."""
+        """Columns of the source, as in docs/spark/events.md."""
         return SPARK_SCHEMAS[self._options.source]
 
     def reader(self, schema: Any) -> "BatchReader":
@@ -135,11 +135,13 @@ def columns_of(schema: Any, source: str) -> pa.Schema:
     """The Arrow schema that Spark wants for its own. BadOptions: a column that the source does not have."""
     strange = [name for name in schema.names if name not in ARROW_SCHEMAS[source].names]
     if strange:
-        raise BadOptions(f"rsocket_broker: {source} have no column {', '.join(strange)}; docs/events.md names all")
+        raise BadOptions(
+            f"rsocket_broker: {source} have no column {', '.join(strange)}; docs/spark/events.md names all"
+        )
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.1: times are UTC anyway
 
 
-def _partitions(parts: list[Part]) -> list[Any]:
+def _partitions(parts: list[Partition]) -> list[Any]:
     return [InputPartition(part) for part in parts]

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from spark_sink.columns import ARROW_TYPES, TIME
 from spark_sink.errors import BadFile, BadFrame, first_line
+from spark_sink.event_files.batches import tables_of
 from spark_sink.event_files.folder import EventFile
+from spark_sink.event_files.footer import footer_of, why_copy
 from spark_sink.event_files.layout import check_file, open_file
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import SCHEMA_VERSION
-from spark_sink.writer.batches import METADATA_PREFIX, tables_of
 
 TIMES: Final = ("at", "seen_at")
 
@@ -51,11 +52,8 @@ class ParquetRecords(RecordFile):
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise BadFile(f"it is no whole Parquet file ({first_line(error)})") from error
-        footer = {
-            key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-            for key, value in (self._file.metadata.metadata or {}).items()
-        }
-        self.broker_name: Final = footer.get(f"{METADATA_PREFIX}broker_name", "")
+        footer = footer_of(self._file.metadata.metadata)
+        self.broker_name: Final = footer.get("broker_name", "")
         wrong = _wrong_in(footer, says) or why_copy(footer, number)
         if wrong:
             self._file.close()
@@ -153,8 +151,7 @@ def copies_among(events: Path, files: Iterable[EventFile]) -> dict[Path, str]:
     copies = {}
     for file in [file for same in of_size.values() if len(same) > 1 for file in same]:
         with contextlib.suppress(OSError, pa.ArrowException):  # whoever reads it says so
-            told = pq.read_metadata(events / file.place).metadata or {}
-            why = why_copy({key.decode("utf-8", "replace"): value.decode() for key, value in told.items()}, file.number)
+            why = why_copy(footer_of(pq.read_metadata(events / file.place).metadata), file.number)
             if why:
                 copies[events / file.place] = why
     return copies
@@ -165,19 +162,13 @@ def micros(column: Any) -> Any:
     return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
 
 
-def why_copy(footer: Mapping[str, str], number: int) -> str:
-    """A segment under another number than its footer says (D-71); empty: it is none, or the footer does not say."""
-    told = footer.get(f"{METADATA_PREFIX}number", "")
-    return "" if not number or told in ("", str(number)) else f"it is a copy of number {told}, or that one misnamed"
-
-
 def _wrong_in(footer: Mapping[str, str], says: Mapping[str, str]) -> str:
     """What is wrong with a footer that must say this; empty: nothing."""
     for key, value in says.items():
-        found = footer.get(METADATA_PREFIX + key, "nothing")
+        found = footer.get(key, "nothing")
         if found != value:
             return f"its footer says {found!r} as {key} and not {value!r}"
-    version = footer.get(f"{METADATA_PREFIX}schema_version", "0")
+    version = footer.get("schema_version", "0")
     if not version.isdecimal() or int(version) > SCHEMA_VERSION:
         return f"it is of schema version {version}, this program reads up to {SCHEMA_VERSION}"
     return ""

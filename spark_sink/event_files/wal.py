@@ -25,13 +25,14 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import EVENTS_DROPPED
+from broker.events import BROKER_DIED, BROKER_STOPPED, EVENTS_DROPPED
 from spark_sink.errors import BadFrame
+from spark_sink.event_files.batches import FrameRows
+from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.event_files.layout import LOG_SUFFIX, Disk
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.writer.batches import FrameRows
-from spark_sink.writer.broker_died import ENDS
-from spark_sink.writer.frames import Header, decode_rows
+
+ENDS: Final = (BROKER_STOPPED, BROKER_DIED)  # one of them is the last event of a run
 
 _HEAD: Final = struct.Struct(">4sIIQI")
 _MAGIC: Final = b"RSBW"

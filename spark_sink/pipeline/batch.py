@@ -23,7 +23,7 @@ from spark_sink.columns import TEXT
 from spark_sink.errors import NoFile, SinkError, first_line
 from spark_sink.event_files.layout import Disk, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
-from spark_sink.pipeline.filesystems import HadoopPlace, LocalPlace, Place, place_of
+from spark_sink.pipeline.filesystems import FileSystem, HadoopFileSystem, LocalFileSystem, filesystem_of
 from spark_sink.pipeline.known import Known
 from spark_sink.pipeline.rows import (
     SparkReading,
@@ -81,7 +81,7 @@ class BatchWriter:
     def write(self, session: Any, batch_id: int) -> None:
         """Publish the rows of a batch. OSError: not all of them; SinkError: `ROLL_WORD` or `STOP_WORD`, nothing was
         done."""
-        events, tables = place_of(self._events, session), self._tables_place(session)
+        events, tables = filesystem_of(self._events, session), self._tables_place(session)
         log = SourceLog(tables, generation_folder(self.generation))
         if self._seen < 0:
             self._seen = len(log.up_to(batch_id - 1)) if batch_id > 0 else 0
@@ -107,24 +107,24 @@ class BatchWriter:
         """What reads the segments."""
         return SparkReading(session)
 
-    def tell_writer(self, events: Place) -> None:
+    def tell_writer(self, events: FileSystem) -> None:
         """That somebody reads its segments, so that its retention keeps them until then."""
         if time.monotonic() - self._heard_s < SAY_EVERY_S and self._heard_s:
             return
         name, reading = reader_name(self._tables), Reading(archives=True)
         self._heard_s = time.monotonic()
         try:
-            if isinstance(events, LocalPlace):
+            if isinstance(events, LocalFileSystem):
                 declare(Path(events.root), name, reading)
             else:
                 events.write(READERS, f"{name}{READER_SUFFIX}", msgspec.json.encode(reading))
         except OSError as error:  # a full disk becomes free only when we go on: then old segments may be removed
             say(f"the writer of events cannot be told that somebody reads: {error}")
 
-    def _tables_place(self, session: Any) -> Place:
-        place = place_of(self._tables, session)
-        if self._disk is not None and not isinstance(place, HadoopPlace):
-            return LocalPlace(Path(place.root), self._disk)
+    def _tables_place(self, session: Any) -> FileSystem:
+        place = filesystem_of(self._tables, session)
+        if self._disk is not None and not isinstance(place, HadoopFileSystem):
+            return LocalFileSystem(Path(place.root), self._disk)
         return place
 
     def _say(self, batch_id: int, done: "Batch", files: int, took_s: float) -> None:
@@ -140,7 +140,7 @@ class BatchWriter:
 class Batch:
     """The files of one batch on their way into the tables."""
 
-    def __init__(self, reading: SparkReading, events: Place, tables: Place, name: str) -> None:
+    def __init__(self, reading: SparkReading, events: FileSystem, tables: FileSystem, name: str) -> None:
         self._reading: Final = reading
         self._events: Final = events
         self._tables: Final = tables
@@ -254,7 +254,7 @@ def _chunks(files: Sequence[GoodFile]) -> Iterator[list[GoodFile]]:
         yield some
 
 
-def remove_batch(tables: Place, name: str, keep: set[str]) -> None:
+def remove_batch(tables: FileSystem, name: str, keep: set[str]) -> None:
     """Files of this name in all tables and days, but for those of `keep` ("traffic/date=…/name")."""
     for table in COLUMNS:
         for day in tables.names(table):

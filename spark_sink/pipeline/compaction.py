@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from spark_sink.columns import TEXT
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.layout import SUFFIX
-from spark_sink.pipeline.filesystems import LocalPlace, Place
+from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.runs import DIED_SUFFIX
 from spark_sink.pipeline.source_log import SourceLog
@@ -67,7 +67,7 @@ class Intent(msgspec.Struct):
 class Done:
     """Which files will never be written again."""
 
-    def __init__(self, tables: Place) -> None:
+    def __init__(self, tables: FileSystem) -> None:
         """OSError; SinkError: there is no checkpoint, so nobody knows."""
         numbers = sorted(int(name) for name in tables.names(CHECKPOINTS) if name.isdigit())
         if not numbers:
@@ -88,7 +88,7 @@ class Done:
         return name.endswith(SUFFIX) and not name.endswith(DIED_SUFFIX) and name not in self._open_segments
 
 
-def compact(tables: Place, before: str, exchange: "Callable[[str, str], bool] | None" = None) -> Compacted:
+def compact(tables: FileSystem, before: str, exchange: "Callable[[str, str], bool] | None" = None) -> Compacted:
     """All days before this one, "2026-11-20". OSError, SinkError: what was done is done, the rest is as it was.
 
     `exchange`: of two folders, by their whole names; False: it cannot be done here."""
@@ -104,7 +104,7 @@ def compact(tables: Place, before: str, exchange: "Callable[[str, str], bool] | 
     return did
 
 
-def finish(tables: Place) -> None:
+def finish(tables: FileSystem) -> None:
     """What a killed compaction has left: an intent is carried out, everything else was not begun. OSError."""
     for name in tables.names(WORK):
         if name.endswith(INTENT_SUFFIX) and name[0] != ".":
@@ -112,16 +112,16 @@ def finish(tables: Place) -> None:
     tables.remove(WORK)
 
 
-def finish_if_alone(tables: Place) -> None:
+def finish_if_alone(tables: FileSystem) -> None:
     """The same, at the start of a pipeline; while a compaction works nothing is to be finished."""
     with contextlib.suppress(BadFolder), _lock(tables, "_compacting", "a compaction works in"), publishing(tables):
         finish(tables)
 
 
 @contextlib.contextmanager
-def publishing(tables: Place) -> Iterator[None]:
+def publishing(tables: FileSystem) -> Iterator[None]:
     """Nobody else changes folders of these tables meanwhile. Waits for who does; that takes milliseconds."""
-    if not isinstance(tables, LocalPlace):
+    if not isinstance(tables, LocalFileSystem):
         yield  # there is no lock to be had: one machine, please
         return
     with Path(tables.file("_publishing")).open("w") as lock:
@@ -129,7 +129,7 @@ def publishing(tables: Place) -> Iterator[None]:
         yield
 
 
-def _compact_day(tables: Place, folder: str, did: Compacted, exchange: Callable[[str, str], bool]) -> None:
+def _compact_day(tables: FileSystem, folder: str, did: Compacted, exchange: Callable[[str, str], bool]) -> None:
     names = [name for name in tables.names(folder) if name[0] not in "._"]
     done = Done(tables)  # only now: a batch may have begun since the folder before, and may be repeated
     groups = _groups(tables, folder, [name for name in names if done.has(name)])
@@ -143,7 +143,7 @@ def _compact_day(tables: Place, folder: str, did: Compacted, exchange: Callable[
         tables.write(work, name, _merged_bytes(tables, folder, group))
     with publishing(tables):
         now = [name for name in tables.names(folder) if name[0] not in "._"]
-        if isinstance(tables, LocalPlace) and _exchanged(tables, folder, work, sorted(set(now) - old), exchange):
+        if isinstance(tables, LocalFileSystem) and _exchanged(tables, folder, work, sorted(set(now) - old), exchange):
             tables.remove(work)
         else:
             intent = Intent(folder, sorted(new), sorted(old))
@@ -156,7 +156,7 @@ def _compact_day(tables: Place, folder: str, did: Compacted, exchange: Callable[
 
 
 def _exchanged(
-    tables: LocalPlace, folder: str, work: str, kept: Sequence[str], exchange: Callable[[str, str], bool]
+    tables: LocalFileSystem, folder: str, work: str, kept: Sequence[str], exchange: Callable[[str, str], bool]
 ) -> bool:
     for name in kept:  # what is not merged, and what came meanwhile
         tables.take(work, name, tables, tables.file(f"{folder}/{name}"))
@@ -169,7 +169,7 @@ def _exchanged(
     return True
 
 
-def _carry_out(tables: Place, name: str) -> None:
+def _carry_out(tables: FileSystem, name: str) -> None:
     """Every step may have been done already."""
     intent = msgspec.json.decode(tables.read(f"{WORK}/{name}"), type=Intent)
     for new in intent.new:
@@ -182,7 +182,7 @@ def _carry_out(tables: Place, name: str) -> None:
     tables.remove(f"{WORK}/{name}")
 
 
-def _groups(tables: Place, folder: str, names: Sequence[str]) -> list[list[str]]:
+def _groups(tables: FileSystem, folder: str, names: Sequence[str]) -> list[list[str]]:
     """Files that become one, each at least two, in the order of their names. SinkError: a file cannot be read."""
     groups: list[list[str]] = []
     rows = FILE_ROWS
@@ -203,7 +203,7 @@ def _groups(tables: Place, folder: str, names: Sequence[str]) -> list[list[str]]
     return [group for group in groups if len(group) > 1]
 
 
-def _merged_bytes(tables: Place, folder: str, names: Sequence[str]) -> memoryview:
+def _merged_bytes(tables: FileSystem, folder: str, names: Sequence[str]) -> memoryview:
     table = folder.partition("/")[0]
     texts = [column.name for column in COLUMNS[table] if column.kind == TEXT]
     parts = []
@@ -216,8 +216,8 @@ def _merged_bytes(tables: Place, folder: str, names: Sequence[str]) -> memoryvie
     return table_bytes(table, rows.sort_by(TIMES[table]))
 
 
-def _exchange_of(tables: Place) -> Callable[[str, str], bool]:
-    return _exchange if isinstance(tables, LocalPlace) else lambda _one, _other: False
+def _exchange_of(tables: FileSystem) -> Callable[[str, str], bool]:
+    return _exchange if isinstance(tables, LocalFileSystem) else lambda _one, _other: False
 
 
 def _exchange(one: str, other: str) -> bool:
@@ -234,8 +234,8 @@ def _exchange(one: str, other: str) -> bool:
 
 
 @contextlib.contextmanager
-def _lock(tables: Place, name: str, sentence: str) -> Iterator[None]:
-    if not isinstance(tables, LocalPlace):
+def _lock(tables: FileSystem, name: str, sentence: str) -> Iterator[None]:
+    if not isinstance(tables, LocalFileSystem):
         yield
         return
     with Path(tables.file(name)).open("w") as lock:

@@ -51,7 +51,7 @@ def spark_text(file: str) -> str:
     return f"file://{text}" if text.startswith("/") else text
 
 
-class LocalPlace:
+class LocalFileSystem:
     """A folder of this machine. Every method raises OSError."""
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
@@ -89,11 +89,11 @@ class LocalPlace:
         """Whole or not at all; replaces a file of that name."""
         seal(Path(self.file(folder)), name, data, self.disk)
 
-    def take(self, folder: str, name: str, source: "Place", file: str) -> None:
+    def take(self, folder: str, name: str, source: "FileSystem", file: str) -> None:
         """A file of another place, under this name; replaces one of that name."""
         target = Path(self.file(folder)) / name
         self.disk.make_folder(target.parent)
-        if isinstance(source, HadoopPlace):
+        if isinstance(source, HadoopFileSystem):
             hidden = target.with_name(f".{name}")
             source.copy_out(file, str(hidden))
             hidden.chmod(FILE_MODE)
@@ -146,7 +146,7 @@ class LocalPlace:
         return open_file(file)
 
 
-class HadoopPlace:
+class HadoopFileSystem:
     """A folder of a Hadoop file system, through the Java of this Spark session. Every method raises OSError."""
 
     def __init__(self, root: str, session: Any) -> None:
@@ -205,7 +205,7 @@ class HadoopPlace:
             if not self._is_store:
                 self._replace(hidden, target)
 
-    def take(self, folder: str, name: str, source: "Place", file: str) -> None:
+    def take(self, folder: str, name: str, source: "FileSystem", file: str) -> None:
         """A file of another place, under this name; replaces one of that name."""
         target = self._path(f"{self.file(folder)}/{name}")
         hidden = target if self._is_store else self._path(f"{self.file(folder)}/.{name}")
@@ -250,7 +250,7 @@ class HadoopPlace:
             return io.BufferedReader(_HadoopFile(self._jvm, self._fs.open(path), size), 1 << 20)
 
 
-Place = LocalPlace | HadoopPlace
+FileSystem = LocalFileSystem | HadoopFileSystem
 
 
 def spark_plain(file: str) -> str:
@@ -258,13 +258,13 @@ def spark_plain(file: str) -> str:
     return f"file://{file}" if file.startswith("/") else file
 
 
-def place_of(text: str, session: Any) -> Place:
+def filesystem_of(text: str, session: Any) -> FileSystem:
     """The place of a folder as somebody typed it. BadFolder: it cannot be reached, and why."""
     path = local_path(text)
     if path is not None:
-        return LocalPlace(path)
+        return LocalFileSystem(path)
     try:
-        return HadoopPlace(text, session)
+        return HadoopFileSystem(text, session)
     except OSError as error:
         raise BadFolder(f"{text} cannot be reached: {error}") from error
 

@@ -21,7 +21,7 @@ import msgspec
 
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, FILE_MODE, Disk, recover
-from spark_sink.pipeline.filesystems import Place
+from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
 
@@ -37,7 +37,7 @@ class MadeInto(msgspec.Struct):
     tables: str  # where they were last, for people
 
 
-def judge_folders(events: Place, tables: Place, *, is_once: bool) -> str:
+def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> str:
     """Refuse what would give wrong tables; nothing is made or changed. The id of the tables. BadFolder: says what to
     do."""
     try:
@@ -64,7 +64,7 @@ def judge_folders(events: Place, tables: Place, *, is_once: bool) -> str:
         raise BadFolder(f"the folders of the pipeline cannot be read: {error}") from error
 
 
-def check_folders(events: Place, tables: Place, *, is_once: bool) -> None:
+def check_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> None:
     """The same, then make what the query needs and say in each folder which the other one is. Only once Spark runs: or
     a start that came to nothing would bind the events to tables that hold nothing of them. BadFolder."""
     tables_id = judge_folders(events, tables, is_once=is_once)
@@ -113,7 +113,7 @@ def _lock(stack: contextlib.ExitStack, path: Path, flags: int, sentence: str) ->
         raise BadFolder(sentence) from error
 
 
-def _check_made_into(events: Place, tables: Place, tables_id: str) -> None:
+def _check_made_into(events: FileSystem, tables: FileSystem, tables_id: str) -> None:
     path = events.file(MADE_INTO)
     data = _told(events, MADE_INTO)
     if data is None:
@@ -130,7 +130,7 @@ def _check_made_into(events: Place, tables: Place, tables_id: str) -> None:
         )
 
 
-def _told(place: Place, name: str) -> str | None:
+def _told(place: FileSystem, name: str) -> str | None:
     """What a small file says; None: there is none."""
     try:
         return place.read(name).decode(errors="replace")

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from spark_sink.event_files.layout import SUFFIX, is_segment
 from spark_sink.pipeline.batch import batch_name, generation_folder, remove_batch
 from spark_sink.pipeline.compaction import publishing
-from spark_sink.pipeline.filesystems import LocalPlace, Place
+from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.pipeline.source_log import Found, SourceLog
 from spark_sink.schema import COLUMNS
 from spark_sink.tables import CHECKPOINTS, REQUESTS
 
 
-def current_generation(tables: Place) -> int:
+def current_generation(tables: FileSystem) -> int:
     """Its number; older ones are removed, and the first one is made. OSError."""
     numbers = sorted(int(name) for name in tables.names(CHECKPOINTS) if name.isdigit())
     for old in numbers[:-1]:
@@ -32,7 +32,7 @@ def current_generation(tables: Place) -> int:
     return numbers[-1] if numbers else 1
 
 
-def next_generation(events: Place, tables: Place, generation: int) -> int:
+def next_generation(events: FileSystem, tables: FileSystem, generation: int) -> int:
     """Begin a new checkpoint after a generation whose query has ended. OSError: do it again."""
     folder = generation_folder(generation)
     offsets = [int(name) for name in tables.names(f"{folder}/offsets") if name.isdigit()]
@@ -47,7 +47,7 @@ def next_generation(events: Place, tables: Place, generation: int) -> int:
     return generation + 1
 
 
-def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
+def archive_done(events: FileSystem, tables: FileSystem, generation: int) -> list[str]:
     """Move what is done into the archive: of what the checkpoint knows only files that lie in the folders themselves.
     What is below a folder or a link among them is of somebody else, and stays.
 
@@ -67,7 +67,7 @@ def archive_done(events: Place, tables: Place, generation: int) -> list[str]:
     return [*never, *_foreign_names(events)]
 
 
-def _remove_requests(events: Place, tables: Place, found: list[Found]) -> None:
+def _remove_requests(events: FileSystem, tables: FileSystem, found: list[Found]) -> None:
     """What the next generation reads again: else a compaction takes it for done until then."""
     names = {one.file.rpartition("/")[2] for one in found if not events.exists(archived(one.file))}
     for day in tables.names(REQUESTS):
@@ -75,10 +75,10 @@ def _remove_requests(events: Place, tables: Place, found: list[Found]) -> None:
             tables.remove(f"{REQUESTS}/{day}/{name}")
 
 
-def _foreign_names(events: Place) -> Iterator[str]:
+def _foreign_names(events: FileSystem) -> Iterator[str]:
     for source in COLUMNS:
         for name in events.names(source):
-            if isinstance(events, LocalPlace) and is_segment(name) and _is_hidden(events.file(f"{source}/{name}")):
+            if isinstance(events, LocalFileSystem) and is_segment(name) and _is_hidden(events.file(f"{source}/{name}")):
                 yield f"{events.file(source)}/{name} is never read: it is a folder, or a link to one or to nothing"
                 continue
             is_text = name.isprintable()  # bytes that are no UTF-8 are not, and Java finds no such file

@@ -16,7 +16,7 @@ import msgspec
 
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import parts_of
-from spark_sink.pipeline.filesystems import Place
+from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.segment_files import BadFile, GoodFile
 from spark_sink.tables import CHECKPOINTS
 
@@ -28,7 +28,7 @@ Hour = dict[str, dict[int, tuple[int, int]]]
 class Known:
     """All of one folder of tables, as far as one batch asks."""
 
-    def __init__(self, tables: Place) -> None:
+    def __init__(self, tables: FileSystem) -> None:
         self._tables: Final = tables
         self._hours: Final[dict[str, Hour]] = {}  # as they are in the tables, by name
 

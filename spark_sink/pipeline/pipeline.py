@@ -24,7 +24,7 @@ from spark_sink.columns import spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.pipeline.batch import ROLL_FILES, ROLL_WORD, STOP_WORD, BatchWriter, generation_folder, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
-from spark_sink.pipeline.filesystems import LocalPlace, Place, local_path, place_of, spark_text
+from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of, local_path, spark_text
 from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
@@ -74,7 +74,7 @@ class Pipeline:
         events, tables = local_path(self._events_text), local_path(self._tables_text)
         with locked(events, tables):
             if events is not None and tables is not None:  # before Spark starts, which takes seconds
-                judge_folders(LocalPlace(events), LocalPlace(tables), is_once=self.every is None)
+                judge_folders(LocalFileSystem(events), LocalFileSystem(tables), is_once=self.every is None)
             session = self._open_session()
             if session is not None:
                 self._run_in(session)
@@ -115,7 +115,7 @@ class Pipeline:
 
     def run_queries(self, session: Any) -> None:
         """One query after another on this session, until nothing is to be done. SinkError: one ended with an error."""
-        events, tables = place_of(self._events_text, session), place_of(self._tables_text, session)
+        events, tables = filesystem_of(self._events_text, session), filesystem_of(self._tables_text, session)
         check_folders(events, tables, is_once=self.every is None)
         while not self._is_done and not self._is_stopping:
             self._writer = None
@@ -130,9 +130,9 @@ class Pipeline:
                 self._say_full(failed)
                 self._pause(HEAL_S)
 
-    def _run_query(self, session: Any, events: Place, tables: Place) -> bool:
+    def _run_query(self, session: Any, events: FileSystem, tables: FileSystem) -> bool:
         """It has read all that is there; False: another one is to follow, or none. Whatever ends it is raised."""
-        if isinstance(tables, LocalPlace):
+        if isinstance(tables, LocalFileSystem):
             remove_leftovers(Path(tables.root))
         finish_if_alone(tables)
         generation = current_generation(tables)
@@ -160,7 +160,7 @@ class Pipeline:
             say(f"the disk is full: {reason_of(failed)}; trying again every {HEAL_S:.0f} s, nothing is lost")
             self._said_full_s = time.monotonic()
 
-    def _start(self, session: Any, events: Place, tables: Place, writer: BatchWriter) -> Any:
+    def _start(self, session: Any, events: FileSystem, tables: FileSystem, writer: BatchWriter) -> Any:
         folders = ",".join(SOURCE_COLUMNS)
         reader = session.readStream.format("parquet").schema(UNION).option("pathGlobFilter", "*.parquet")
         reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
@@ -175,7 +175,7 @@ class Pipeline:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=self.every).start()
 
-    def _watch(self, query: Any, events: Place, tables: Place, writer: BatchWriter) -> bool:
+    def _watch(self, query: Any, events: FileSystem, tables: FileSystem, writer: BatchWriter) -> bool:
         """Until the query ends, or a signal comes: False; raises what ended it."""
         looked_s = time.monotonic()
         try:
@@ -198,7 +198,7 @@ class Pipeline:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until_s:
             query.awaitTermination(POLL_S)
 
-    def _look(self, events: Place, tables: Place, generation: int) -> None:
+    def _look(self, events: FileSystem, tables: FileSystem, generation: int) -> None:
         for text in archive_done(events, tables, generation):
             if text not in self._told:
                 self._told.add(text)
@@ -217,7 +217,7 @@ def compact_tables(tables: str, before: str) -> Compacted:
         raise BadFolder(f"there is no folder of tables {path}")
     session = None if path is not None else open_session("local[1]", is_short=True)
     try:
-        return compact(place_of(_absolute(tables), session), before)
+        return compact(filesystem_of(_absolute(tables), session), before)
     except OSError as error:
         raise SinkError(f"the compaction ended: {error}; what it had not done is as it was") from error
     finally:

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.filesystems import Place
+from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.rows import gap_row
 from spark_sink.pipeline.segment_files import GoodFile
 from spark_sink.publishing import table_bytes
@@ -29,7 +29,7 @@ DIED_SUFFIX: Final = ".died.parquet"
 RUNS: Final = "runs.json"
 
 
-class Run(msgspec.Struct):
+class KnownRun(msgspec.Struct):
     """What is known of one."""
 
     name: str  # of the broker, for people
@@ -43,14 +43,14 @@ class Run(msgspec.Struct):
 class Broker(msgspec.Struct, forbid_unknown_fields=True):
     """Its runs, by epoch."""
 
-    runs: dict[int, Run] = {}
+    runs: dict[int, KnownRun] = {}
     forgotten: int = -1  # the latest epoch of which nothing is remembered, and no older one's
 
 
 class Runs:
     """All of them, in a file beside the checkpoint."""
 
-    def __init__(self, tables: Place) -> None:
+    def __init__(self, tables: FileSystem) -> None:
         """OSError; SinkError: the file is not what was written."""
         self._tables: Final = tables
         self._brokers: dict[str, Broker] = {}
@@ -75,7 +75,7 @@ class Runs:
             broker = self._brokers.setdefault(file.broker_id, Broker())
             if file.epoch <= broker.forgotten:
                 continue
-            run = broker.runs.setdefault(file.epoch, Run(file.broker_name, file.last_at))
+            run = broker.runs.setdefault(file.epoch, KnownRun(file.broker_name, file.last_at))
             run.last_at, run.last_seq = max(run.last_at, file.last_at), max(run.last_seq, file.last_seq)
             changed.add(file.broker_id)
         for broker_id, epoch in stopped:
@@ -89,11 +89,11 @@ class Runs:
         self._forget()
         self._tables.write(CHECKPOINTS, RUNS, msgspec.json.encode(self._brokers))
 
-    def _known(self, broker_id: str, epoch: int) -> Run | None:
+    def _known(self, broker_id: str, epoch: int) -> KnownRun | None:
         """None: it is forgotten, or rows and footer of a segment say different things."""
         return self._brokers.get(broker_id, Broker()).runs.get(epoch)
 
-    def _tell(self, broker_id: str, runs: dict[int, Run]) -> None:
+    def _tell(self, broker_id: str, runs: dict[int, KnownRun]) -> None:
         latest = max(runs)
         for epoch, run in sorted(runs.items()):
             is_dead = not run.is_stopped and (epoch < latest or 0 < run.last_seq <= run.died_seq)
@@ -122,7 +122,7 @@ def _last_at(broker: Broker) -> datetime:
     return max(run.last_at for run in broker.runs.values())
 
 
-def _row(broker_id: str, epoch: int, run: Run) -> memoryview:
+def _row(broker_id: str, epoch: int, run: KnownRun) -> memoryview:
     last_seq = run.last_seq - 1 if run.died_seq == run.last_seq else run.last_seq  # that the broker told itself
     detail = (
         f"broker {run.name} ended and had not said BrokerStopped; its last record is {last_seq}, and at most its last "

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.errors import NoFile, first_line
+from spark_sink.event_files.footer import footer_of
 from spark_sink.event_files.layout import ARCHIVE, is_segment, parts_of
-from spark_sink.pipeline.filesystems import Place
+from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.source_log import Found
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
-from spark_sink.writer.batches import METADATA_PREFIX
 
 _ORIGIN: Final = ("broker_id", "broker_name", "epoch", "seq", "at")
 # Without them a record is none, and belongs into no table or day.
@@ -47,15 +47,15 @@ class GoodFile:
 
     def __init__(self, found: Found, source: str, metadata: Any) -> None:
         """ValueError: the footer does not say what that of a segment says."""
-        told = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
+        told = footer_of(metadata.metadata, "strict")
         self.file: Final = found.file
         self.name: Final = PurePosixPath(found.file).name
         self.changed_s: Final = found.changed_s
         self.source: Final = source
         self.rows: Final[int] = metadata.num_rows
-        self.broker_id: Final[str] = told[f"{METADATA_PREFIX}broker_id"]
-        self.broker_name: Final[str] = told[f"{METADATA_PREFIX}broker_name"]
-        self.epoch: Final[int] = int(told[f"{METADATA_PREFIX}epoch"])
+        self.broker_id: Final[str] = told["broker_id"]
+        self.broker_name: Final[str] = told["broker_name"]
+        self.epoch: Final[int] = int(told["epoch"])
         self.columns: Final[list[str]] = metadata.schema.names
         self.is_exact: Final = metadata.schema.to_arrow_schema().equals(ARROW_SCHEMAS[source])  # no column more or less
         for name in NEEDED[source]:
@@ -74,7 +74,7 @@ class BadFile:
         self.why: Final = why  # a sentence without its subject
 
 
-def look_into(events: Place, found: Found) -> GoodFile | BadFile:
+def look_into(events: FileSystem, found: Found) -> GoodFile | BadFile:
     """What a file is. OSError: the file system does not answer; a file that is not there any more is a BadFile."""
     path = PurePosixPath(found.file)
     source = path.parent.name
@@ -119,14 +119,14 @@ def archived(file: str) -> str:
 
 def _foreign(metadata: Any, source: str) -> str:
     """What in the footer is not that of a segment; empty: nothing."""
-    told = metadata.metadata or {}
-    version = int(told.get(f"{METADATA_PREFIX}schema_version".encode(), b"0"))
+    told = footer_of(metadata.metadata, "strict")
+    version = int(told.get("schema_version", "0"))
     if version == 0:
         return "its footer does not say rsocket_broker.schema_version: no broker wrote it"
     if version > SCHEMA_VERSION:
         return f"it is of schema version {version} and this program knows {SCHEMA_VERSION}: install a newer one"
-    if told.get(f"{METADATA_PREFIX}source".encode(), b"").decode() != source:
-        return f"its footer says that it is of {told.get(f'{METADATA_PREFIX}source'.encode(), b'').decode()!r}"
+    if told.get("source", "") != source:
+        return f"its footer says that it is of {told.get('source', '')!r}"
     schema = metadata.schema.to_arrow_schema()
     for field in ARROW_SCHEMAS[source]:
         place = schema.get_field_index(field.name)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.filesystems import Place, unescaped
+from spark_sink.pipeline.filesystems import FileSystem, unescaped
 
 _VERSION: Final = "v1"
 _COMPACT: Final = ".compact"
@@ -49,7 +49,7 @@ class Found:
 class SourceLog:
     """The log of one checkpoint. Every method raises OSError, and SinkError when the log is not understood."""
 
-    def __init__(self, place: Place, checkpoint: str) -> None:
+    def __init__(self, place: FileSystem, checkpoint: str) -> None:
         """`checkpoint`: its folder in the place."""
         self._place: Final = place
         self._checkpoint: Final = checkpoint

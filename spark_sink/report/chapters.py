@@ -3,7 +3,29 @@
 from dataclasses import replace
 
 from spark_sink.report.facts import Facts
-from spark_sink.report.request_sections import (
+from spark_sink.report.routes.sections import (
+    brokers_section,
+    events_section,
+    flapping_section,
+    gaps_section,
+    lifetimes_section,
+    links_section,
+    routes_over_time_section,
+    service_lifetimes_section,
+)
+from spark_sink.report.section import Chapter, Figure
+from spark_sink.report.texts import (
+    NO_NAME,
+    count_of,
+    duration_of,
+    latency_of,
+    named,
+    number_of,
+    plain,
+    share_of,
+    span_of,
+)
+from spark_sink.report.traffic.sections import (
     balance_section,
     by_tag_section,
     by_word_section,
@@ -20,28 +42,6 @@ from spark_sink.report.request_sections import (
     services_section,
     traffic_section,
     volume_section,
-)
-from spark_sink.report.route_sections import (
-    brokers_section,
-    events_section,
-    flapping_section,
-    gaps_section,
-    links_section,
-    routes_over_time_section,
-    service_stays_section,
-    stays_section,
-)
-from spark_sink.report.section import Chapter, Figure
-from spark_sink.report.texts import (
-    NO_NAME,
-    count_of,
-    duration_of,
-    latency_of,
-    named,
-    number_of,
-    plain,
-    share_of,
-    span_of,
 )
 
 
@@ -103,7 +103,9 @@ def chapters(facts: Facts) -> list[Chapter]:
         Chapter("latency", "Latency", latency),
         Chapter("balance", "Balance", [balance_section(facts)]),
         Chapter("fanout", "Multicast", [fanout_section(facts), fanout_counts_section(facts)]),
-        Chapter("routes", "Routes", [stays_section(facts), flapping_section(facts), service_stays_section(facts)]),
+        Chapter(
+            "routes", "Routes", [lifetimes_section(facts), flapping_section(facts), service_lifetimes_section(facts)]
+        ),
         Chapter("callers", "Callers", [callers_section(facts)]),
         Chapter("rejections", "Rejections", [by_tag_section(facts), by_word_section(facts), rejections_section(facts)]),
         Chapter("cluster", "Cluster", cluster),

@@ -25,21 +25,21 @@ from broker.events import (
     TABLE_DIGEST,
 )
 from spark_sink.errors import BadFolder
-from spark_sink.report.balance import MULTICAST, Balances, balances_of
-from spark_sink.report.callers import Callers, Rejections, callers_of, rejections_of
-from spark_sink.report.cluster import Cluster, cluster_of
-from spark_sink.report.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
-from spark_sink.report.gaps import COLUMNS as GAP_COLUMNS
-from spark_sink.report.gaps import Gaps, gaps_of
+from spark_sink.report.cluster.facts import Cluster, cluster_of
+from spark_sink.report.cluster.gaps import COLUMNS as GAP_COLUMNS
+from spark_sink.report.cluster.gaps import Gaps, gaps_of
+from spark_sink.report.cluster.losses import with_losses
+from spark_sink.report.cluster.runs import RunFacts, RunKey, runs_of
 from spark_sink.report.groups import group, micros, numbers
-from spark_sink.report.losses import with_losses
-from spark_sink.report.reading import Reader
-from spark_sink.report.route_lifetimes import Stays, stays_of
-from spark_sink.report.runs import Run, RunKey, runs_of
-from spark_sink.report.snapshots import COLUMNS as SNAPSHOT_COLUMNS
-from spark_sink.report.snapshots import PAIR, Snapshots, snapshots_of
+from spark_sink.report.reading import TableReader
+from spark_sink.report.routes.lifetimes import Lifetimes, lifetimes_of
+from spark_sink.report.routes.snapshots import COLUMNS as SNAPSHOT_COLUMNS
+from spark_sink.report.routes.snapshots import PAIR, Snapshots, snapshots_of
 from spark_sink.report.times import MINUTE_US, moment
-from spark_sink.report.traffic import Traffic, traffic_of
+from spark_sink.report.traffic.balance import MULTICAST, Balances, balances_of
+from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, rejections_of
+from spark_sink.report.traffic.facts import Traffic, traffic_of
+from spark_sink.report.traffic.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
 from spark_sink.tables import (
     CALLERS,
     FAILED_OUTCOMES,
@@ -115,7 +115,7 @@ class Facts:
     traffic: Traffic
     balances: Balances
     fanouts: Fanouts
-    stays: Stays
+    lifetimes: Lifetimes
     callers: Callers
     rejections: Rejections
     cluster: Cluster
@@ -135,7 +135,7 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     if not has_tables(tables):
         raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
     since = None if since is None else since.astimezone(UTC).replace(second=0, microsecond=0)
-    reader = Reader(tables, since)
+    reader = TableReader(tables, since)
     traffic = reader.table(TRAFFIC, table_schema(TRAFFIC).names)
     callers = reader.table(
         CALLERS, ("caller_service", "caller_route", "service", "outcome", "requests", "bytes_in", "bytes_out")
@@ -163,7 +163,7 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
         traffic=traffic_of(traffic),
         balances=balances_of(traffic, there),
         fanouts=fanouts_of(traffic, singles),
-        stays=stays_of(sessions, told, snapshots.last, runs),
+        lifetimes=lifetimes_of(sessions, told, snapshots.last, runs),
         callers=callers_of(callers),
         rejections=rejections_of(rejections),
         cluster=cluster_of(traffic, told, runs, FAILED_OUTCOMES),
@@ -173,8 +173,8 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
 
 
 def _snapshots(
-    reader: Reader, told: pa.Table, heard: dict[RunKey, tuple[str, int]]
-) -> tuple[Snapshots, dict[RunKey, Run]]:
+    reader: TableReader, told: pa.Table, heard: dict[RunKey, tuple[str, int]]
+) -> tuple[Snapshots, dict[RunKey, RunFacts]]:
     """`heard`: runs that tables told of; those of the snapshots are added."""
     digests = {key: run.digest_us for key, run in runs_of(told, heard).items() if run.digest_us is not None}
     snapshots = reader.scan(ROUTES, SNAPSHOT_COLUMNS, lambda pieces: snapshots_of(pieces, digests))
@@ -196,14 +196,14 @@ def _heard(table: pa.Table, time: str) -> dict[RunKey, tuple[str, int]]:
     return heard
 
 
-def _traffic_times(traffic: pa.Table, runs: dict[RunKey, Run]) -> Any:
+def _traffic_times(traffic: pa.Table, runs: dict[RunKey, RunFacts]) -> Any:
     """Moments (µs) between which the requests came, int64 array: a minute in which a broker's first known run began
     does so with that run."""
     minutes = micros(traffic, "minute")
     brokers = group(traffic, ["broker_id"])
     first = np.full(brokers.count, np.iinfo(np.int64).max)
     np.minimum.at(first, brokers.of_row, minutes)
-    known: dict[str, Run] = {}
+    known: dict[str, RunFacts] = {}
     for run in sorted(runs.values(), key=lambda run: run.epoch, reverse=True):
         known[run.broker_id] = run
     for number in range(brokers.count):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from spark_sink.report.gaps import Gap
+from spark_sink.report.cluster.gaps import Gap
 from spark_sink.report.texts import NO_NAME, latency_of, number_of, plain, shortened
 from spark_sink.report.times import Bins, moment
 

@@ -11,12 +11,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from spark_sink.pages import plotly_script, policy_of
+from spark_sink.pages import html_page, plotly_script
 from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import Plot
-from spark_sink.report.printers import nothing_of
-from spark_sink.report.request_plots import (
+from spark_sink.report.printers import TITLE, nothing_of
+from spark_sink.report.routes.plots import cluster_plot, flapping_plot, lifetimes_plot, routes_plot
+from spark_sink.report.section import Chapter, Figure, Section
+from spark_sink.report.texts import moment_of, span_of
+from spark_sink.report.traffic.plots import (
     balance_plot,
     callers_plot,
     fanout_counts_plot,
@@ -29,9 +32,6 @@ from spark_sink.report.request_plots import (
     tags_plot,
     words_plot,
 )
-from spark_sink.report.route_plots import cluster_plot, flapping_plot, routes_plot, stays_plot
-from spark_sink.report.section import Chapter, Figure, Section
-from spark_sink.report.texts import moment_of, span_of
 
 PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "services": services_plot,
@@ -42,7 +42,7 @@ PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "balance": balance_plot,
     "fanouts": fanouts_plot,
     "fanout-counts": fanout_counts_plot,
-    "stays": stays_plot,
+    "stays": lifetimes_plot,
     "flapping": flapping_plot,
     "callers": callers_plot,
     "tags": tags_plot,
@@ -50,7 +50,6 @@ PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "cluster": cluster_plot,
     "routes": routes_plot,
 }
-TITLE: Final = "What the brokers did"
 LONG_ROWS: Final = 12  # a table with more may go over several pages of paper
 SHORT_CELL: Final = 36  # characters that stand in one line; ids and times do
 
@@ -63,29 +62,13 @@ def html_report(facts: Facts, made_at: datetime) -> str:
     plots = {} if facts.is_empty else {name: made for name, make in PLOTS.items() if (made := make(facts)) is not None}
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     style = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    policy = policy_of((plotly, script))
-    head = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_text(policy)}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>{TITLE}</title>",
-        f"<style>{style}</style>",
-        "</head>",
-        "<body>",
-    ]
     tail = [
         f"<footer>Made {moment_of(made_at)} UTC with <code>rsocket-broker report</code>. All times are UTC.</footer>",
         f'<script type="application/json" id="plots">{plots_json(plots)}</script>',
         f"<script>{plotly}</script>",
         f"<script>{script}</script>",
-        "</body>",
-        "</html>",
     ]
-    return "\n".join([*head, *_body(facts, plots), *tail]) + "\n"
+    return html_page(TITLE, style, "\n".join([*_body(facts, plots), *tail]), (plotly, script))
 
 
 def plots_json(plots: dict[str, Plot]) -> str:

@@ -13,6 +13,7 @@ from spark_sink.report.facts import Facts
 from spark_sink.report.section import BRIEF_ROWS, SPARK_WIDTH, Section
 from spark_sink.report.texts import length_of, moment_of, shortened, sparkline
 
+TITLE: Final = "Broker report"
 WIDTH: Final = 100  # columns that the terminal form needs
 MAX_NAME: Final = 26  # characters of a cell that is no number
 MAX_LAST: Final = 40  # of the last one
@@ -79,7 +80,7 @@ def _short_cells(section: Section, row: Sequence[str]) -> list[str]:
 
 def markdown_report(facts: Facts) -> str:
     """The same as a Markdown file, every row of every table."""
-    lines = ["# What the brokers did"]
+    lines = [f"# {TITLE}"]
     if facts.is_empty:
         return "\n".join([*lines, "", nothing_of(facts)]) + "\n"
     said = warning(facts)

@@ -18,7 +18,7 @@ NAMES: Final = pa.dictionary(pa.int32(), pa.string())
 T = TypeVar("T")
 
 
-class Reader:
+class TableReader:
     """Reads the tables of one folder, from a moment on."""
 
     __slots__ = ("_since", "_tables")

@@ -1,4 +1,4 @@
-"""Time travel: the routing table of any broker at any time, from its events (docs/time-travel.md)."""
+"""Time travel: the routing table of any broker at any time, from its events (docs/spark/time-travel.md)."""
 
 from spark_sink.time_travel.differences import diff
 from spark_sink.time_travel.rebuild import table_at

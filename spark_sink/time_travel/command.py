@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 
 from spark_sink.errors import SinkError
+from spark_sink.history.records import RecordReader
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.time_travel.differences import diff
 from spark_sink.time_travel.rebuild import table_at
-from spark_sink.time_travel.records import Reader
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.show import filtered, print_difference, print_table_at
 from spark_sink.time_travel.spark_reader import SparkReader
@@ -27,7 +27,7 @@ from spark_sink.time_travel.values import Change, Difference, SeenRoute, TableAt
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
     for text in values:
         if "=" not in text:
-            raise click.BadParameter(f"{text!r} is no tag: write it as name=value, for example zone=b")
+            raise click.BadParameter(f"{text!r} is not a tag: write it as name=value, for example zone=b")
     return [(name, value) for name, _, value in (text.partition("=") for text in values)]
 
 
@@ -38,28 +38,30 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     default="now",
     show_default=True,
     callback=moment_option,
-    help='The moment: ISO (UTC without a zone), "10 minutes ago", "now".',
+    help='The time: ISO (UTC without a zone), "10 minutes ago" or "now".',
 )
 @click.option(
-    "--broker", metavar="NAME-OR-ID", help="Whose table; of an id its beginning will do. Needed if several are there."
+    "--broker",
+    metavar="NAME-OR-ID",
+    help="The broker: its name, id or the beginning of its id. Required if there are several.",
 )
-@click.option("--epoch", type=int, metavar="N", help="Which run of it; by default the one that the moment is in.")
+@click.option("--epoch", type=int, metavar="N", help="The run of the broker; default: the one that includes the time.")
 @click.option(
     "--diff",
     "other",
     metavar="TIME2",
     callback=moment_option,
-    help="Show instead what changed from --at to this moment.",
+    help="Show what changed from --at to this time instead.",
 )
 @click.option("--service", metavar="NAME", help="Show only routes of this service.")
 @click.option(
-    "--tag", "tags", multiple=True, metavar="K=V", callback=_pairs, help="Only with this tag; again for more."
+    "--tag", "tags", multiple=True, metavar="K=V", callback=_pairs, help="Show only routes with this tag; repeatable."
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--events", type=click.Path(path_type=Path), help="Folder that the broker writes events to.")
 @click.option("--tables", type=click.Path(path_type=Path), help="Folder of tables that the pipeline made.")
-@click.option("--spark", "with_spark", is_flag=True, help="Let Spark read: for long spans and big folders.")
-@click.option("--master", help=f"Where Spark runs, and use it; {NEAR_MASTER} by default.")
+@click.option("--spark", "with_spark", is_flag=True, help="Read with Spark: for long time spans and large folders.")
+@click.option("--master", help=f"Where Spark runs; implies --spark. Default: {NEAR_MASTER}.")
 def table(
     at: datetime,
     broker: str | None,
@@ -73,11 +75,11 @@ def table(
     with_spark: bool,
     master: str | None,
 ) -> None:
-    """The routing table of a broker at a moment, made again from its events."""
+    """Show the routing table of a broker at a given time, rebuilt from its events."""
     if (events is None) == (tables is None):
-        raise click.UsageError("say either --events DIR or --tables DIR")
+        raise click.UsageError("give either --events DIR or --tables DIR")
     try:
-        near: Reader
+        near: RecordReader
         if events is not None:
             near = SegmentReader(events)
         else:
@@ -94,7 +96,7 @@ def table(
 
 
 @contextlib.contextmanager
-def _reader(near: Reader, master: str, with_spark: bool) -> Iterator[Reader]:
+def _reader(near: RecordReader, master: str, with_spark: bool) -> Iterator[RecordReader]:
     if not with_spark:
         yield near
         return

@@ -12,8 +12,8 @@ from typing import Final
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
+from spark_sink.history.records import Position, Record, RecordReader, Run, Start, State, Window, dropped_range
 from spark_sink.time_travel.errors import NotKnown
-from spark_sink.time_travel.records import Place, Reader, Record, Run, Start, State, Window, dropped_range
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import (
     BROKER_START,
@@ -35,14 +35,16 @@ JITTER_US: Final = 1_000_000  # records that were told together; a clock that wa
 MAX_GAPS: Final = 1000  # that are named; the last then covers all the others
 
 
-def table_at(events: Path | Reader, at: datetime | str, broker: str | None = None, epoch: int | None = None) -> TableAt:
+def table_at(
+    events: Path | RecordReader, at: datetime | str, broker: str | None = None, epoch: int | None = None
+) -> TableAt:
     """The table of `broker` (its name, its id or the beginning of it; None: the only one) at an instant.
 
     `events`: an events folder, or a reader of another kind. `at`: a moment, UTC if it has no zone, or a text as on the
     command line. `epoch`: of that run; None: of the run that the instant is in.
     NotKnown: no such broker, or nothing is known of the instant. BadMoment: the text is none. BadFolder: no events.
     """
-    reader = events if isinstance(events, Reader) else SegmentReader(Path(events))
+    reader = events if isinstance(events, RecordReader) else SegmentReader(Path(events))
     moment = moment_of(at, datetime.now(UTC)) if isinstance(at, str) else at
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return _Journey(reader, moment, broker, epoch).table()
@@ -51,7 +53,7 @@ def table_at(events: Path | Reader, at: datetime | str, broker: str | None = Non
 class _Journey:
     """One question."""
 
-    def __init__(self, reader: Reader, at: datetime, broker: str | None, epoch: int | None) -> None:
+    def __init__(self, reader: RecordReader, at: datetime, broker: str | None, epoch: int | None) -> None:
         self._reader: Final = reader
         self._at: Final = at
         self._at_us: Final = micros_of(at)
@@ -126,10 +128,10 @@ class _Journey:
             f"{moment_text(moment_at(first.at_us))}, {span_text(first.at_us - self._at_us)} later"
         )
 
-    def _next_digest(self, last: Place) -> Record | None:
+    def _next_digest(self, last: Position) -> Record | None:
         return self._reader.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
 
-    def _rebuilt(self, start: Start, last: Place, after: Record | None) -> tuple[list[Check], State, str]:
+    def _rebuilt(self, start: Start, last: Position, after: Record | None) -> tuple[list[Check], State, str]:
         """The checks, the table at the instant, its digest."""
         before = start.digest
         if before is not None and self._at_us - before.at_us > NEAR_S * 1_000_000:
@@ -220,7 +222,7 @@ class _Journey:
         return gaps
 
 
-def runs_of(reader: Reader, broker: str | None) -> list[Run]:
+def runs_of(reader: RecordReader, broker: str | None) -> list[Run]:
     """All runs of one broker, in the order of their epochs. NotKnown: there is no such broker, or which is meant is not
     clear; the text lists those that are there."""
     runs = list(reader.runs())

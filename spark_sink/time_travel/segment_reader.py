@@ -17,14 +17,13 @@ from typing import Any, Final
 import numpy as np
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
-from spark_sink.event_files.logs import LATE, Logs
-from spark_sink.schema import COLUMNS, LIFECYCLES
-from spark_sink.time_travel.records import (
+from spark_sink.history.logs import LATE, Logs
+from spark_sink.history.records import (
     Missing,
     Numbers,
-    Place,
-    Reader,
+    Position,
     Record,
+    RecordReader,
     Run,
     Start,
     State,
@@ -32,6 +31,7 @@ from spark_sink.time_travel.records import (
     fold,
     overlaps,
 )
+from spark_sink.schema import COLUMNS, LIFECYCLES
 
 # Records of one moment come to the log within so long, and a clock that is put back by less is not seen in the files.
 NEAR_US: Final = 10_000_000
@@ -43,7 +43,7 @@ MAX_LAG_US: Final = 3_600_000_000  # by which the times between a record and its
 NEAR_LOGS: Final = 2  # records that were told at one moment can stand in neighbouring logs
 
 
-class SegmentReader(Reader):
+class SegmentReader(RecordReader):
     """One events folder, as it was when this was made."""
 
     def __init__(self, events: Path) -> None:
@@ -51,26 +51,26 @@ class SegmentReader(Reader):
         self.logs: Final = Logs(events)
         super().__init__(self.logs.problems)
         self._runs: Final = self.logs.runs()
-        self._firsts: Final[dict[Run, Place | None]] = {}
+        self._firsts: Final[dict[Run, Position | None]] = {}
         self._pieces_of: Final[dict[Run, list[tuple[int, int]]]] = {}
 
     def runs(self) -> list[Run]:
         """By broker and epoch."""
         return self._runs
 
-    def first(self, run: Run) -> Place | None:
+    def first(self, run: Run) -> Position | None:
         """Of the first log that can be read."""
         if run not in self._firsts:
             found = (self.logs.places(run, number) for number in self.logs.known(run).tolist())
-            self._firsts[run] = next((Place(*places[0]) for places in found if places), None)
+            self._firsts[run] = next((Position(*places[0]) for places in found if places), None)
         return self._firsts[run]
 
-    def ended(self, run: Run, kind: int) -> Place | None:
+    def ended(self, run: Run, kind: int) -> Position | None:
         """The last lifecycle event is of no other kind, once it is there."""
         for number in reversed(self.logs.numbers(LIFECYCLES, run)[-NEAR_LOGS:].tolist()):
             for record in reversed(self.logs.records(run, number)):
                 if record.kind == kind:
-                    return Place(record.seq, record.at_us)
+                    return Position(record.seq, record.at_us)
         return None
 
     def window(self, run: Run, at_us: int) -> Window:
@@ -86,7 +86,7 @@ class SegmentReader(Reader):
                 digests = (each for each in self.logs.records(run, number) if each.kind == TABLE_DIGEST)
                 places += [(digest.seq, digest.at_us) for digest in digests if digest.at_us <= at_us]
             if places:
-                last = Place(*max(places))
+                last = Position(*max(places))
                 return Window(last, self._first_behind(run, numbers[place:], last.seq))
         return Window(None, self.first(run))
 
@@ -220,11 +220,11 @@ class SegmentReader(Reader):
             place -= 1
         return first if seen == routes else None
 
-    def _first_behind(self, run: Run, numbers: Any, seq: int) -> Place | None:
+    def _first_behind(self, run: Run, numbers: Any, seq: int) -> Position | None:
         for number in numbers.tolist():
             behind = [each for each in self.logs.places(run, number) if each[0] > seq]
             if behind:
-                return Place(*behind[0])
+                return Position(*behind[0])
         return None
 
     def _last_not_later(self, run: Run, numbers: Any, begin: int, end: int, at_us: int) -> int:

@@ -14,19 +14,15 @@ from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGE
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import SUFFIX, paths_for_spark, segment_name
-from spark_sink.schema import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
-from spark_sink.session import nothing, reason_of
-from spark_sink.tables import COLUMNS as TABLE_COLUMNS
-from spark_sink.tables import LIFECYCLE, ROUTES
-from spark_sink.time_travel.records import (
+from spark_sink.history.records import (
     PUTS,
     RECORD_COLUMNS,
     TAKES,
     Missing,
     Numbers,
-    Place,
-    Reader,
+    Position,
     Record,
+    RecordReader,
     Run,
     Start,
     State,
@@ -34,6 +30,10 @@ from spark_sink.time_travel.records import (
     overlaps,
     records_of,
 )
+from spark_sink.schema import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
+from spark_sink.session import nothing, reason_of
+from spark_sink.tables import COLUMNS as TABLE_COLUMNS
+from spark_sink.tables import LIFECYCLE, ROUTES
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.table_reader import TableReader
 
@@ -41,10 +41,10 @@ TRIED_TOGETHER: Final = 8  # snapshots; the first is whole nearly always
 BUCKET: Final = 65_536  # numbers that are counted together; only where some are missing they are looked at one by one
 
 
-class SparkReader(Reader):
+class SparkReader(RecordReader):
     """On a session; `near` reads the same folder without Spark."""
 
-    def __init__(self, session: Any, near: Reader) -> None:
+    def __init__(self, session: Any, near: RecordReader) -> None:
         super().__init__(near.problems)  # one list of both
         self._session: Final = session
         self._near: Final = near
@@ -53,11 +53,11 @@ class SparkReader(Reader):
         """As without Spark."""
         return self._near.runs()
 
-    def first(self, run: Run) -> Place | None:
+    def first(self, run: Run) -> Position | None:
         """As without Spark."""
         return self._near.first(run)
 
-    def ended(self, run: Run, kind: int) -> Place | None:
+    def ended(self, run: Run, kind: int) -> Position | None:
         """As without Spark."""
         return self._near.ended(run, kind)
 

@@ -15,13 +15,12 @@ import pyarrow.dataset as ds
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
-from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
-from spark_sink.time_travel.records import (
+from spark_sink.history.records import (
     RECORD_COLUMNS,
     Missing,
-    Place,
-    Reader,
+    Position,
     Record,
+    RecordReader,
     Run,
     Start,
     State,
@@ -31,11 +30,12 @@ from spark_sink.time_travel.records import (
     overlaps,
     records_of,
 )
+from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
 
 BAD_FILE: Final = "bad-file"  # reason of a gap: a segment that the pipeline could not read
 
 
-class TableReader(Reader):
+class TableReader(RecordReader):
     """One folder of tables."""
 
     def __init__(self, tables: Path) -> None:
@@ -54,11 +54,11 @@ class TableReader(Reader):
         """By broker and epoch."""
         return self._runs
 
-    def first(self, run: Run) -> Place | None:
+    def first(self, run: Run) -> Position | None:
         """Of the lifecycle events."""
         return self._end(run, "min", None)
 
-    def ended(self, run: Run, kind: int) -> Place | None:
+    def ended(self, run: Run, kind: int) -> Position | None:
         """Its last event of this kind."""
         return self._end(run, "max", ds.field("kind") == kind)
 
@@ -136,14 +136,14 @@ class TableReader(Reader):
             rows = rows.append_column(name, pa.repeat(pa.scalar(""), len(rows)))
         return records_of(rows)
 
-    def _end(self, run: Run, which: str, only: Any | None) -> Place | None:
+    def _end(self, run: Run, which: str, only: Any | None) -> Position | None:
         """The record with the smallest (`min`) or largest (`max`) number."""
         rows = self._rows(LIFECYCLE, ["seq", "at"], _of(run) if only is None else _of(run) & only)
         if not len(rows):
             return None
         seq = pc.min_max(rows["seq"])[which]
         row = rows.filter(pc.equal(rows["seq"], seq))
-        return Place(seq.as_py(), int(micros(row["at"])[0]))
+        return Position(seq.as_py(), int(micros(row["at"])[0]))
 
     def _rows(self, table: str, names: Sequence[str], only: Any | None = None) -> pa.Table:
         """Of all files that can be read. BadFolder: they vanish again and again."""

@@ -11,39 +11,49 @@ from spark_sink.errors import SinkError
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.timestamps import micros_of
-from spark_sink.what_if.local import Here, check_folder
+from spark_sink.what_if.local import LocalEngine, check_folder
 from spark_sink.what_if.output import as_json, print_simulation
 from spark_sink.what_if.page import write_page
 from spark_sink.what_if.question import MAX_COPIES, Question, check_chooser, check_shard, parse_tag
 from spark_sink.what_if.simulation import Simulation
 from spark_sink.what_if.simulation import simulate as ask
-from spark_sink.what_if.spark import OnSpark
+from spark_sink.what_if.spark import SparkEngine
 
 
 @click.command()
-@click.option("--events", default="", metavar="DIR", help="Folder that brokers write events to; or a URI for Spark.")
-@click.option("--tables", default="", metavar="DIR", help="Folder of the tables, in place of --events; or a URI.")
-@click.option("--chooser", help="What if all unicast requests were chosen so: round_robin, p2c, random, least_busy, …")
-@click.option("--shard", help="What if all shard requests were: rendezvous, maglev, ring, jump, modulo.")
-@click.option("--without", multiple=True, metavar="TAG=VALUE", help="What if no route had this tag; repeatable.")
-@click.option("--with-copies-of", "copies_of", multiple=True, metavar="TAG=VALUE", help="What if there were more of …")
+@click.option("--events", default="", metavar="DIR", help="Folder that brokers write events to, or a URI for Spark.")
+@click.option("--tables", default="", metavar="DIR", help="Folder of tables, or a URI; instead of --events.")
 @click.option(
-    "--copies", type=click.IntRange(1, MAX_COPIES), default=1, show_default=True, help="How many more of each."
+    "--chooser", help="Choose the routes of unicast requests by this method: round_robin, p2c, random, least_busy, …"
 )
-@click.option("--seed", type=int, help="Other dice: see how much is chance.")
+@click.option(
+    "--shard", help="Choose the routes of shard requests by this method: rendezvous, maglev, ring, jump, modulo."
+)
+@click.option("--without", multiple=True, metavar="TAG=VALUE", help="Remove the routes with this tag; repeatable.")
+@click.option(
+    "--with-copies-of",
+    "copies_of",
+    multiple=True,
+    metavar="TAG=VALUE",
+    help="Add copies of the routes with this tag; repeatable.",
+)
+@click.option(
+    "--copies", type=click.IntRange(1, MAX_COPIES), default=1, show_default=True, help="Copies of each such route."
+)
+@click.option("--seed", type=int, help="Seed of random choices: another one shows how much is chance.")
 @click.option(
     "--since",
     metavar="TIME",
     callback=moment_option,
     help='Count only requests that began then or later: ISO (UTC without a zone), "10 minutes ago".',
 )
-@click.option("--until", metavar="TIME", callback=moment_option, help="Read only requests that began before.")
-@click.option("--broker", default="", help="Only this broker, by id or name.")
+@click.option("--until", metavar="TIME", callback=moment_option, help="Read only requests that began before this time.")
+@click.option("--broker", default="", help="Replay only this broker: its id or name.")
 @click.option("--service", default="", help="Count only the requests of this service.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
-@click.option("--json", "is_json", is_flag=True, help="Print JSON in place of tables.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--master", default=NEAR_MASTER, show_default=True, help="Where Spark runs.")
-@click.option("--no-spark", is_flag=True, help="Replay in this process: for small folders, needs no Java.")
+@click.option("--no-spark", is_flag=True, help="Replay in this process, without Java: for small folders.")
 def simulate(
     events: str,
     tables: str,
@@ -62,7 +72,10 @@ def simulate(
     master: str,
     no_spark: bool,
 ) -> None:
-    """What would another balancer have done with the requests that were? Nothing changed: is the replay exact?"""
+    """Replay recorded requests with another load balancer, and compare.
+
+    Without a change the replay shows how many of the real choices it reproduces.
+    """
     if bool(events) == bool(tables):
         raise click.UsageError("give either --events or --tables")
     try:
@@ -94,7 +107,7 @@ def simulate(
 
 
 def _here(events: str, tables: str, question: Question) -> Simulation:
-    return ask(Here(events=_path(events), tables=_path(tables), question=question), question)
+    return ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
 
 
 def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:
@@ -102,7 +115,7 @@ def _on_spark(events: str, tables: str, question: Question, master: str) -> Simu
         check_folder(_path(events), _path(tables))
     session = open_session(master, is_short=True, name="rsocket-broker simulate")
     try:
-        return ask(OnSpark(session, events=events, tables=tables, question=question), question)
+        return ask(SparkEngine(session, events=events, tables=tables, question=question), question)
     finally:
         session.stop()
 

@@ -136,15 +136,15 @@ class Epoch:
             return self.changes
         return [each for each in self.changes if each.kind in _FOR_ALL or self._find(each.service) == unit]
 
-    def stays(self) -> dict[str, list[tuple[int, int]]]:
+    def lifetimes(self) -> dict[str, list[tuple[int, int]]]:
         """Route Id -> when it came and when it went, microseconds; without an end: for ever."""
         found: dict[str, list[tuple[int, int]]] = {}
         for change in self.changes:
-            stays = found.setdefault(change.route_id, [])
-            if change.kind in COMES | GOES and stays and stays[-1][1] == FOR_EVER:
-                stays[-1] = (stays[-1][0], change.at_us)
+            lifetimes = found.setdefault(change.route_id, [])
+            if change.kind in COMES | GOES and lifetimes and lifetimes[-1][1] == FOR_EVER:
+                lifetimes[-1] = (lifetimes[-1][0], change.at_us)
             if change.kind in COMES:
-                stays.append((change.at_us + 1, FOR_EVER))
+                lifetimes.append((change.at_us + 1, FOR_EVER))
         return found
 
     def _find(self, service: str) -> str:

@@ -45,7 +45,7 @@ LIFECYCLE_NAMES: Final = (
 )
 
 
-class Here:
+class LocalEngine:
     """Events or tables, read and replayed here."""
 
     def __init__(self, *, events: Path | None, tables: Path | None, question: Question) -> None:

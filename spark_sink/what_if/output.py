@@ -152,7 +152,7 @@ def compared_in_all(simulation: Simulation) -> Compared:
 
 
 def as_json(simulation: Simulation) -> dict[str, Any]:
-    """One plain value; docs/what-if.md says what is in it."""
+    """One plain value; docs/spark/what-if.md says what is in it."""
     result = simulation.result
     total = compared_in_all(simulation)
     return {

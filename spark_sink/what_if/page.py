@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.routing.balance import gini, max_over_mean
-from spark_sink.pages import plotly_script, policy_of, scripts_in
+from spark_sink.pages import html_page, plotly_script, scripts_in
 from spark_sink.terminal import short_ids
 from spark_sink.what_if.output import ServiceLoads, percent, services_of, trust_text
 from spark_sink.what_if.simulation import Simulation
@@ -32,14 +32,10 @@ def write_page(simulation: Simulation, path: Path) -> None:
     """MissingPart: plotly is not installed. OSError: it cannot be written."""
     plotly = plotly_script()
     parts = "".join(_parts(simulation))
-    title = html.escape(f"What if: {simulation.question.as_text()}")
-    policy = html.escape(policy_of((plotly, *scripts_in(parts))))
-    head = "<!doctype html><html lang=en><meta charset=utf-8>"
-    head += f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    head += f"<title>{title}</title><style>{_STYLE}</style>"
-    path.write_text(
-        f"{head}<body><h1>{title}</h1><script>{plotly}</script>{parts}</body></html>\n", encoding="utf-8", newline="\n"
-    )
+    title = f"What if: {simulation.question.as_text()}"
+    body = f"<h1>{html.escape(title)}</h1><script>{plotly}</script>{parts}"
+    page = html_page(title, _STYLE, body, (plotly, *scripts_in(parts)))
+    path.write_text(page, encoding="utf-8", newline="\n")
 
 
 def _parts(simulation: Simulation) -> list[str]:

@@ -1,7 +1,7 @@
 """The parts of a simulation: what can be replayed apart from all else, and so on several cores.
 
-    real settings   all of an epoch is one part: the choosers of a broker share one Dice
-    as asked        one part for each unit of services, each with a Dice of its own; all of an epoch where the question
+    real settings   all of an epoch is one part: the choosers of a broker share one Rng
+    as asked        one part for each unit of services, each with a Rng of its own; all of an epoch where the question
                     asks for what ran (then nothing may come out differently), or where some request names no service
 
 Knows no files and no Spark.
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from spark_sink.what_if.history import NOBODY, WHOLE, Epoch
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.records import RESULT_SCHEMA, Places
+from spark_sink.what_if.records import RESULT_SCHEMA, PartNumbers
 from spark_sink.what_if.replay import Replay, Row, Speeds
 from spark_sink.what_if.settings import RunSettings
 
@@ -53,7 +53,7 @@ class Plan:
         self.epochs: Final = list(epochs)
         self.rows: Final = sum(each.rows for each in summaries)  # records; a flow becomes more than one
         self.parts: Final[list[Part]] = []
-        self.places: Final[dict[tuple[str, int], Places]] = {}
+        self.places: Final[dict[tuple[str, int], PartNumbers]] = {}
         self.speeds: dict[tuple[str, int], dict[tuple[str, str], float]] = {}  # see `Speeds`
         self._by_time: Final = {(each.broker_id, each.epoch) for each in summaries if each.is_flows}
         known = {(epoch.broker_id, epoch.epoch): number for number, epoch in enumerate(self.epochs)}
@@ -62,9 +62,9 @@ class Plan:
             if key in known and self.epochs[known[key]].can_begin:
                 self.places[key] = self._place(known[key], summary)
 
-    def _place(self, number: int, summary: Summary) -> Places:
+    def _place(self, number: int, summary: Summary) -> PartNumbers:
         epoch = self.epochs[number]
-        place = Places(stays=epoch.stays() if summary.is_flows else {})
+        place = PartNumbers(lifetimes=epoch.lifetimes() if summary.is_flows else {})
         is_as_it_was = RunSettings(epoch.tags).is_asked_for(self.question)
         if is_as_it_was or summary.has_unnamed:
             place.asked = self._add(number, WHOLE, is_asked=True, compares=is_as_it_was and not summary.is_flows)

@@ -61,14 +61,14 @@ FLOW_SQL: Final = {
 }
 
 
-class Places(Struct):
+class PartNumbers(Struct):
     """Where the records of one epoch go."""
 
     checks: int = -1  # part that replays all of it with the real settings; -1: none
     asked: int = -1  # part of what no service in `by_service` is; -1: none
     by_service: dict[str, int] = {}  # service -> part
     # Of an epoch of flows: Route Id -> when it came and when it went, microseconds.
-    stays: dict[str, list[tuple[int, int]]] = {}
+    lifetimes: dict[str, list[tuple[int, int]]] = {}
 
 
 def records_sql(source_sql: Mapping[str, str]) -> list[str]:
@@ -106,7 +106,7 @@ def flow_records(table: pa.Table) -> pa.Table:
     return _records(table, columns)
 
 
-def rows_of(records: pa.Table, places: Mapping[tuple[str, int], Places]) -> Iterator[pa.Table]:
+def rows_of(records: pa.Table, places: Mapping[tuple[str, int], PartNumbers]) -> Iterator[pa.Table]:
     """The rows that records become, each for one part; records of epochs without a place become none."""
     brokers = pc.unique(records["broker_id"]).to_pylist()
     epochs = pc.unique(records["epoch"]).to_pylist()
@@ -117,7 +117,7 @@ def rows_of(records: pa.Table, places: Mapping[tuple[str, int], Places]) -> Iter
         mine = records.filter(pc.and_(pc.equal(records["broker_id"], key[0]), pc.equal(records["epoch"], key[1])))
         if not len(mine):
             continue
-        rows = _expanded(mine, place.stays)
+        rows = _expanded(mine, place.lifetimes)
         if place.checks >= 0:
             yield _placed(rows, pa.repeat(pa.scalar(place.checks, pa.int64()), len(rows)))
         if place.asked >= 0:
@@ -146,7 +146,7 @@ def _or_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.coalesce(column, pa.scalar(0, pa.int64()))
 
 
-def _expanded(records: pa.Table, stays: Mapping[str, list[tuple[int, int]]]) -> pa.Table:
+def _expanded(records: pa.Table, lifetimes: Mapping[str, list[tuple[int, int]]]) -> pa.Table:
     """Requests as they are; of a flow one row for each of its requests, evenly over that part of its interval in which
     its route was there.
 
@@ -159,7 +159,7 @@ def _expanded(records: pa.Table, stays: Mapping[str, list[tuple[int, int]]]) -> 
     place = np.repeat(np.arange(len(records)), rows_n)
     number = np.arange(len(place)) - np.repeat(np.cumsum(rows_n) - rows_n, rows_n)
     share, rest = np.divmod(weight, np.maximum(rows_n, 1))
-    begins_us, spans_us = _spans(records, interval_us, stays)
+    begins_us, spans_us = _spans(records, interval_us, lifetimes)
     started_us = begins_us[place] + ((2 * number + 1) * spans_us[place]) // (2 * rows_n[place])
     duration_us = records["duration_us"].to_numpy()[place]
     is_routed = pc.or_(pc.not_equal(records["route_id"], ""), pc.equal(records["routing"], "multicast")).to_numpy(
@@ -179,14 +179,14 @@ def _expanded(records: pa.Table, stays: Mapping[str, list[tuple[int, int]]]) -> 
     return rows
 
 
-def _spans(records: pa.Table, interval_us: Any, stays: Mapping[str, list[tuple[int, int]]]) -> tuple[Any, Any]:
+def _spans(records: pa.Table, interval_us: Any, lifetimes: Mapping[str, list[tuple[int, int]]]) -> tuple[Any, Any]:
     """When the requests of each flow began at the earliest, and over how long: within its interval and a stay of its
     route."""
     begins_us = records["started_us"].to_numpy().copy()
     spans_us = interval_us.copy()
     for number, route_id in enumerate(records["route_id"].to_pylist()):
         first, last = int(begins_us[number]), int(begins_us[number] + spans_us[number])
-        for came, went in stays.get(route_id, ()):
+        for came, went in lifetimes.get(route_id, ()):
             if max(first, came) < min(last, went):
                 begins_us[number] = max(first, came)
                 spans_us[number] = min(last, went) - begins_us[number]
@@ -194,7 +194,7 @@ def _spans(records: pa.Table, interval_us: Any, stays: Mapping[str, list[tuple[i
     return begins_us, spans_us
 
 
-def _parts(services: pa.ChunkedArray, place: Places) -> pa.Array:
+def _parts(services: pa.ChunkedArray, place: PartNumbers) -> pa.Array:
     if not place.by_service:
         return pa.repeat(pa.scalar(place.asked, pa.int64()), len(services))
     encoded = services.combine_chunks().dictionary_encode()

@@ -24,7 +24,7 @@ from spark_sink.what_if.addresses import Addresses
 from spark_sink.what_if.history import COMES, WHOLE, Change, Epoch
 from spark_sink.what_if.question import Question, TagValues, copy_id
 from spark_sink.what_if.results import Compared, RouteLoad, ShardMoves, UnitResult
-from spark_sink.what_if.routing_model import World, method_name
+from spark_sink.what_if.routing_model import RoutingModel, method_name
 from spark_sink.what_if.settings import RunSettings
 
 NO_ADDRESS: Final = "no ADDRESS: it was longer than 2048 bytes, or could not be read"
@@ -118,7 +118,7 @@ class Replay:
         `compares`: every choice is compared with the real one."""
         settings = RunSettings(epoch.tags)
         self._question: Final = question
-        self._world: Final = World(settings, question, unit)
+        self._world: Final = RoutingModel(settings, question, unit)
         self._changes: Final = epoch.changes_of(unit)
         if unit != WHOLE:
             self._world.know_zones(epoch.changes)

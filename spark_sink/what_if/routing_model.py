@@ -25,7 +25,7 @@ from broker.events import (
 )
 from broker.routing.choosers.chooser import Chooser
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError
@@ -42,7 +42,7 @@ MAX_SLOT: Final = 1_000_000  # of a snapshot; a broker has no more routes than c
 _LOCAL: Final = object()  # owner of a route: routing does not look into it
 _REMOTE: Final = "broker "  # begins the `peer` of a route of another broker
 _CHANGED: Final = "changed"  # why a route was replaced whose connection goes on with other tags
-_HOLE: Final = "hole "  # service of a route that only holds a slot until the snapshot is whole
+_FILLER: Final = "filler "  # service of a route that only holds a slot until the snapshot is whole
 
 # class of a chooser -> the name that a policy says
 _METHODS: Final = {
@@ -56,7 +56,7 @@ _METHODS: Final = {
 }
 
 
-class World:
+class RoutingModel:
     """The routing of one unit of an epoch."""
 
     __slots__ = (
@@ -81,7 +81,7 @@ class World:
         seed = question.seed if question.seed is not None else settings.seed
         if unit != WHOLE:
             seed ^= zlib.crc32(unit.encode())  # parts of a broker shall not all roll the same
-        self.query: Final = Query(self.table, Dice(seed), settings.strict_hints, settings.lookup_cache)
+        self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.lookup_cache)
         self.query.prefers_local = settings.prefers_local
         self._default_zone: Final = settings.zone.encode()
         self._mates: Final = settings.mates
@@ -91,7 +91,7 @@ class World:
         self._changing: Final[dict[str, Route]] = {}  # Route Id -> its old route, until the new one comes
         self._drained: Final[dict[str, list[bytes]]] = {}  # name of a drain -> tokens, or one Route Id
         self._redirects: Final[dict[str, str]] = {}
-        self._seen: Final[list[Change]] = []  # of a snapshot that is not whole yet
+        self._seen: Final[list[Change]] = []  # of a snapshot that is not wfiller yet
         self._names: Final[dict[str, bytes]] = {}
 
     def know_zones(self, changes: list[Change]) -> None:
@@ -137,17 +137,17 @@ class World:
             # Tables of routes do not tell slots: then in the order of the snapshot.
             by_slot = dict(enumerate(self._seen))
         self._seen.clear()
-        holes: list[Route] = []
+        fillers: list[Route] = []
         for slot in range(max(by_slot) + 1):
             change = by_slot.get(slot)
             if change is not None and not self._question.is_without(TagValues(change.tags)):
                 self._come(change)
             else:
-                hole = Route(slot.to_bytes(16, "big"), _HOLE, [], None)
-                self.table.join(hole, 0, self._now)
-                holes.append(hole)
-        for hole in reversed(holes):
-            self.table.leave(hole)
+                filler = Route(slot.to_bytes(16, "big"), _FILLER, [], None)
+                self.table.join(filler, 0, self._now)
+                fillers.append(filler)
+        for filler in reversed(fillers):
+            self.table.leave(filler)
 
     def zone_of(self, caller_route: str) -> bytes:
         """Where a caller is; the broker's zone when it has no route."""

@@ -46,7 +46,7 @@ _SEEN_SQL: Final = {
 }
 
 
-class OnSpark:
+class SparkEngine:
     """Events or tables, read and replayed by a Spark session."""
 
     def __init__(self, session: Any, *, events: str, tables: str, question: Question) -> None:
@@ -78,10 +78,10 @@ class OnSpark:
 
     def replay(self, plan: Plan) -> pa.Table:
         places = plan.places
-        rows = self._records().mapInArrow(Prepare(places), _ddl(ROW_SCHEMA))
+        rows = self._records().mapInArrow(PrepareTask(places), _ddl(ROW_SCHEMA))
         tasks = min(MAX_TASKS, len(plan.parts), 1 + plan.rows // ROWS_PER_TASK)
         shuffled = rows.repartition(tasks, "part").sortWithinPartitions("part", "position", "seq")
-        return self._collected(shuffled.mapInArrow(Run(plan), _ddl(RESULT_SCHEMA)))
+        return self._collected(shuffled.mapInArrow(ReplayTask(plan), _ddl(RESULT_SCHEMA)))
 
     def _records(self) -> Any:
         """The requests of all epochs that have some, and the flows of the others."""
@@ -149,7 +149,7 @@ class OnSpark:
             raise SinkError(f"Spark could not replay: {reason_of(error)}") from error
 
 
-class Prepare:
+class PrepareTask:
     """What a task does with records: `rows_of`."""
 
     def __init__(self, places: Any) -> None:
@@ -161,7 +161,7 @@ class Prepare:
                 yield from rows.to_batches()
 
 
-class Run:
+class ReplayTask:
     """What a task does with the rows of its parts: `replay_batches`."""
 
     def __init__(self, plan: Plan) -> None:

@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from broker.events import BROKER_DIED, BROKER_STOPPED, LifecycleEvent
+from broker.events import BROKER_DIED, LifecycleEvent
 
 MS_PER_S: Final = 1000
-ENDS: Final = (BROKER_STOPPED, BROKER_DIED)  # one of them is the last event of a run
 
 _DETAIL: Final = "the broker ended and had not said BrokerStopped; what it had not handed over is missing"
 

@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from broker.events import EVENTS_DROPPED, LifecycleEvent
-from spark_sink.writer.batches import FrameRows
-from spark_sink.writer.frames import decode_rows
+from broker.events import events_dropped
+from spark_sink.event_files.batches import FrameRows
+from spark_sink.event_files.frames import decode_rows
 
 SECONDS_PER_HOUR: Final = 3600
 
 
-class HeldFrame:
+class BufferedFrame:
     """A frame that came, and what is in it."""
 
     __slots__ = ("frame", "hour", "number", "records", "rows")
@@ -41,40 +41,40 @@ class Gap:
         self.last_seq = first_seq
         self.last_number = 0
 
-    def add(self, dropped: HeldFrame) -> None:
+    def add(self, dropped: BufferedFrame) -> None:
         """One more frame of them."""
         self.records += dropped.records
         self.requests += dropped.rows.requests
         self.last_seq = max(self.last_seq, dropped.rows.last_seq)
         self.last_number = dropped.number
 
-    def told(self, wall_s: float) -> HeldFrame:
+    def told(self, wall_s: float) -> BufferedFrame:
         """One EventsDropped event in a frame; it takes the place, and the number, of the last record that it tells."""
-        event = LifecycleEvent(
-            EVENTS_DROPPED,
-            self.last_seq,
+        event = events_dropped(
             int(wall_s * 1000),
-            tags=[("records", str(self.records)), ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))],
-            reason="folder-unwritable",
-            detail=f"{self.records} records did not fit into memory while the events folder could not be written",
-            requests=self.requests,
+            self.records,
+            self.requests,
+            self.first_seq,
+            self.last_seq,
+            "folder-unwritable",
+            "did not fit into memory while the events folder could not be written",
         )
         frame = msgspec.msgpack.encode([event.row()])
-        return HeldFrame(self.last_number, frame, 0, FrameRows(decode_rows(frame), {}), wall_s)
+        return BufferedFrame(self.last_number, frame, 0, FrameRows(decode_rows(frame), {}), wall_s)
 
 
-class Held:
+class FrameBuffer:
     """In the order in which they came."""
 
     __slots__ = ("_frames", "_max_bytes", "bytes", "gap")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes: Final = max_bytes
-        self._frames: Final[deque[HeldFrame]] = deque()
+        self._frames: Final[deque[BufferedFrame]] = deque()
         self.bytes = 0  # of the frames
         self.gap: Gap | None = None  # behind the frames, since the bound was reached; None: nothing was dropped
 
-    def add(self, frame: HeldFrame) -> None:
+    def add(self, frame: BufferedFrame) -> None:
         """It is the newest. While a gap is open everything is dropped, so that one event tells one gap."""
         if self.gap is None and self.bytes + len(frame.frame) <= self._max_bytes:
             self._frames.append(frame)
@@ -84,7 +84,7 @@ class Held:
             self.gap = Gap(frame.rows.first_seq)
         self.gap.add(frame)
 
-    def oldest(self) -> HeldFrame | None:
+    def oldest(self) -> BufferedFrame | None:
         """The one that goes into the log next."""
         return self._frames[0] if self._frames else None
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_sink.errors import BadFrame, NoFile
+from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import (
     LOG_FOLDER,
     LOG_SUFFIX,
@@ -26,8 +29,6 @@ from spark_sink.event_files.layout import (
 )
 from spark_sink.event_files.wal import Ledger, WalContent
 from spark_sink.schema import COLUMNS
-from spark_sink.writer.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
-from spark_sink.writer.frames import Header
 
 _HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
 

@@ -22,17 +22,17 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import BROKER_STOPPED
+from broker.events import BROKER_STOPPED, WriterState
+from spark_sink.event_files.batches import FrameRows
+from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, next_number, recover
 from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 from spark_sink.schema import COLUMNS
-from spark_sink.writer.batches import FrameRows
 from spark_sink.writer.broker_died import died_frame
-from spark_sink.writer.buffer import Held, HeldFrame
+from spark_sink.writer.buffer import BufferedFrame, FrameBuffer
 from spark_sink.writer.closed_logs import ClosedLog, foreign_files, foreign_logs, found_logs, own_logs
-from spark_sink.writer.frames import Header, decode_rows
 from spark_sink.writer.retention import Keep, Retention
-from spark_sink.writer.state import MAX_ERROR_TEXT, Settings, WriterState
+from spark_sink.writer.state import MAX_ERROR_TEXT, Settings
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
@@ -87,7 +87,7 @@ class Writer:
         self._came = header.first_frame - 1  # number of the last frame that came
         self._known: Final[dict[int, Any]] = {}  # definitions by flow number, the longest unused first
         self._forget_above = 2 * MAX_DEFINITIONS  # of them, where no log can be closed
-        self._held: Final = Held(settings.max_held_bytes)
+        self._held: Final = FrameBuffer(settings.max_held_bytes)
         self._has_stopped = False  # the broker has said BrokerStopped
         self._ended_at_s: float | None = None  # when the input ended without it, wall clock; None: it has not
         self._wal: Wal | None = None  # None: there is no open log
@@ -152,7 +152,7 @@ class Writer:
         self._came += 1
         if self._came <= self._total.frames:
             return
-        self._held.add(HeldFrame(self._came, frame, rows.records, rows, wall_s))
+        self._held.add(BufferedFrame(self._came, frame, rows.records, rows, wall_s))
         if self._appending.at == NEVER:
             self._append_all(now, wall_s)
 
@@ -214,7 +214,7 @@ class Writer:
                 self._held.gap = None
             if self._ended_at_s is not None and self._total.seq and not self._total.is_over:
                 told = died_frame(self._total.seq + 1, self._ended_at_s)
-                self._append(HeldFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
+                self._append(BufferedFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
         except OSError as error:
             self._appending.failed(now)
             self._failed(error, now)
@@ -223,7 +223,7 @@ class Writer:
         self._healed(now)
         return True
 
-    def _append(self, frame: HeldFrame, now: float) -> None:
+    def _append(self, frame: BufferedFrame, now: float) -> None:
         if self._frames and (frame.hour != self._hour or self._ledger_bytes() >= self._settings.roll_bytes):
             self._roll()
             if self._sealing.at == NEVER:

@@ -29,14 +29,15 @@ from typing import Final
 import click
 import msgspec
 
+from broker.events import WriterState
 from broker.log import setup as setup_log
 from spark_sink.errors import BadFrame
+from spark_sink.event_files.batches import warm_up
+from spark_sink.event_files.frames import FrameSplitter, decode_header
 from spark_sink.event_files.layout import Disk
-from spark_sink.writer.batches import warm_up
-from spark_sink.writer.frames import FrameSplitter, decode_header
 from spark_sink.writer.machine import FIRST_RETRY_S, NEVER, Writer
 from spark_sink.writer.retention import Keep
-from spark_sink.writer.state import ROLL_BYTES, ROLL_S, Settings, WriterState
+from spark_sink.writer.state import ROLL_BYTES, ROLL_S, Settings
 
 LAST_TRIES_S: Final = 30.0  # at the end of the input: how long to insist on a folder that cannot be written
 READ_BYTES: Final = 1 << 20

@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
+from broker.events import WriterState
 from spark_sink.errors import NoFile
 from spark_sink.event_files.layout import Disk, archived_folders, open_file, parts_of, seal
 from spark_sink.schema import COLUMNS
-from spark_sink.writer.state import WriterState
 
 READERS: Final = "_readers"
 READER_SUFFIX: Final = ".json"
@@ -45,7 +45,7 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
     read: dict[str, int] = {}  # "<source>/<broker>-<epoch>" -> all segments up to this number
 
 
-class Reader:
+class DeclaredReader:
     """A declared reader."""
 
     __slots__ = ("heard_s", "name", "reading")
@@ -123,7 +123,7 @@ class Retention:
                 state.unread_bytes += segment.size
         state.silent_readers = len(self._silent)
 
-    def _respected(self, wall_s: float) -> list[Reader]:
+    def _respected(self, wall_s: float) -> list[DeclaredReader]:
         readers = list(self._readers())
         silent = {one.name for one in readers if wall_s - one.heard_s > self._keep.reader_timeout_s}
         for name in sorted(silent - self._silent):
@@ -134,7 +134,7 @@ class Retention:
         self._silent = silent
         return [one for one in readers if not (self._keep.ignores_silent and one.name in silent)]
 
-    def _readers(self) -> Iterator[Reader]:
+    def _readers(self) -> Iterator[DeclaredReader]:
         for path in sorted((self._events / READERS).glob(f"[!.]*{READER_SUFFIX}")):
             try:
                 with open_file(path) as opened:
@@ -147,7 +147,7 @@ class Retention:
                 if path.name not in self._bad:
                     self._say(f"{path} does not say what is read, so all is kept for it: {error}")
                     self._bad.add(path.name)
-            yield Reader(path.stem, reading, heard_s)
+            yield DeclaredReader(path.stem, reading, heard_s)
 
     def _segments(self) -> Iterator[Segment]:
         for source in COLUMNS:

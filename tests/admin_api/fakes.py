@@ -1,6 +1,7 @@
 """A process without a process: a fake wire's core, and what an admin API wants to know besides."""
 
-from broker.config.options import BrokerOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import BrokerOptions
 from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.views.schemas import DialView, EdgeView, Moment

@@ -18,7 +18,9 @@ from admin_api.app import make_app, start_admin
 from admin_api.endpoints import ENDPOINTS, EVENTS
 from admin_api.errors import PROBLEMS
 from broker import VERSION
-from broker.config.options import SERVICE_KEYS, BrokerOptions, Config, LimitOptions, ServerOptions
+from broker.config.options import SERVICE_KEYS, Config
+from broker.config.sections.limits import LimitOptions
+from broker.config.sections.process import BrokerOptions, ServerOptions
 from broker.edge.event_pipe import PipeState
 from broker.routing.policies import Policy
 from broker.views import queries

@@ -11,7 +11,8 @@ from admin_api.app import make_app
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import CHANGES, is_local
 from admin_api.errors import PROBLEMS
-from broker.config.options import AdminOptions, Config, ServerOptions
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions, ServerOptions
 from broker.connections.drains import MAX_DRAINS
 from broker.routing.table import Route
 from rsocket_wire.errors import CONNECTION_CLOSE

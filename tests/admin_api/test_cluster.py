@@ -15,7 +15,8 @@ from admin_api.ctl.commands import ctl
 from admin_api.errors import PROBLEMS
 from admin_api.metrics import HOP_BOUNDS
 from broker.cluster.redirects import MAX_REDIRECTS
-from broker.config.options import AdminOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions
 from broker.forwarding.interbroker.annotations import MAX_PATHS
 from broker.views.schemas import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
@@ -72,7 +73,7 @@ async def say(net: Net, name: str, *arguments: str) -> list[str]:
 def came(net: Net, name: str, *trace: str, times: int = 1) -> None:
     """Requests came by way of these brokers."""
     world = net.worlds[name]
-    hops = world.core.engine.hops
+    hops = world.core.engine.annotations
     section = hops.read(Annotations(0, None, trace[0], list(trace)).encode())
     for _ in range(times):
         section.path.requests += 1
@@ -491,7 +492,7 @@ async def test_redirects_are_changes_and_guarded_as_these_are(net: Net) -> None:
 
 async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
     world = net.worlds["b3"]
-    cluster, hops = world.core.cluster, world.core.engine.hops
+    cluster, hops = world.core.cluster, world.core.engine.annotations
     came(net, "b3", "b1", "b2", times=3)
     came(net, "b3", "b2", times=2)
     came(net, "b3", *(f"x{number}" for number in range(20)))
@@ -500,7 +501,7 @@ async def test_what_is_between_brokers_in_numbers(net: Net) -> None:
     hops.refuse("from-client", "tcp 127.0.0.1:1", "")
     hops.retried_n = 7
     cluster.digest_mismatches = 4
-    cluster.replica.unsaid_n = 6
+    cluster.replication.unsaid_n = 6
     cluster.refused["bad-broker"] = 5
     link = net.link("b3", "b2").peer.link
     assert link is not None

@@ -12,7 +12,8 @@ from admin_api import event_files
 from admin_api.app import make_app, make_workers_app
 from admin_api.endpoints import EVENTS
 from admin_api.event_files import CHUNK_BYTES, MAX_SENDS
-from broker.config.options import Config, EventOptions
+from broker.config.options import Config
+from broker.config.sections.events import EventOptions
 from spark_sink.event_files.layout import segment_name
 from tests.admin_api.backends.test_workers import FakeSupervisor
 from tests.admin_api.fakes import FakeAdmin, shop

@@ -16,7 +16,7 @@ from broker.edge.descriptors import DESCRIPTORS
 from broker.limited_log import STRANGERS
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import World
-from tests.system.waits import soon, until
+from tests.system.support.waits import soon, until
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 ASKING = HALF + b"\r\n"

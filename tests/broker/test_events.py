@@ -16,12 +16,14 @@ from broker.events import (
     LIFECYCLE,
     LIFECYCLE_FIELDS,
     MAX_BUCKET,
+    OUTCOME_NAMES,
     FlowRecord,
     LifecycleEvent,
     bucket_high_us,
     bucket_low_us,
     bucket_of,
 )
+from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, REJECTED, ROUTE_LOST
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import START_MS, World, address, composite, route_id, tags_of
@@ -95,7 +97,7 @@ def lifecycle(
         START_MS + at,
         ID.format(route) if route else "",
         service,
-        told,
+        told or (),
         peer,
         reason,
         detail,
@@ -270,6 +272,12 @@ def test_rows_have_the_record_type_and_then_the_fields_of_their_table() -> None:
         name: getattr(record, name) for name in FLOW_FIELDS
     }
     assert record.row()[0] == FLOW
+
+
+def test_the_numbers_of_outcomes_are_places_among_their_names() -> None:
+    numbers = (COMPLETED, FAILED, CANCELLED, REJECTED, ROUTE_LOST, CALLER_LOST)
+    names = ["completed", "error", "cancelled", "rejected", "route_lost", "caller_lost"]
+    assert [OUTCOME_NAMES[number] for number in numbers] == names
 
 
 def test_the_names_of_events_are_nouns_and_past_verbs() -> None:

@@ -19,7 +19,7 @@ from broker.events import (
 )
 from broker.limited_log import LINES_PER_S, MAX_ADDRESSES, MAX_LINES_PER_S, NUMBERS_PER_S, OTHERS, LimitedLog
 from broker.log import OF_STRANGERS, level_of, line_kind
-from tests.system.waits import until
+from tests.system.support.waits import until
 
 KIND = "PeerClosed (bad-frame)"
 

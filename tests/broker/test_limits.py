@@ -12,9 +12,9 @@ import pytest
 
 from broker.build_hook import compiled_modules
 from broker.config.options import OPTIONS
-from broker.connections.rate_limits import BURST_S, SPENT, Census, Rate
+from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, TokenBucket
 from broker.core import CoreSettings
-from broker.event_log.histogram import Durations
+from broker.event_log.histogram import Histogram
 from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.routing.choosers.sticky import MAX_CHOICES
 from broker.routing.policies import Policy
@@ -67,7 +67,7 @@ def modules() -> list[str]:
         "admin_api/shared.py",
         "broker/limited_log.py",
     ]
-    paths += [f"client_sdk/{name}.py" for name in ("connect", "metadata", "spans", "tracing")]
+    paths += [f"client_sdk/{name}.py" for name in ("connecting", "metadata", "spans", "tracing")]
     for room in ("calls", "reconnect", "services", "rsocket_py"):
         paths += [str(path.relative_to(ROOT)) for path in (ROOT / "client_sdk" / room).glob("*.py")]
     return [path.removeprefix("broker/").removesuffix(".py").replace("/", ".") for path in paths]
@@ -142,7 +142,7 @@ def test_the_list_says_the_defaults_as_they_are() -> None:
     "heading, rooms",
     [
         ("Bounds of what-if", ["what_if"]),
-        ("Bounds of who reads event files", ["event_files", "data_source", "time_travel"]),
+        ("Bounds of readers of event files", ["event_files", "data_source", "history", "time_travel"]),
     ],
 )
 def test_every_bound_of_a_room_of_spark_sink_has_a_row_with_its_number(heading: str, rooms: list[str]) -> None:
@@ -167,7 +167,7 @@ def test_every_bound_has_a_unit_and_says_what_happens() -> None:
 # Buckets
 
 
-def spent(rate: Rate, moments: list[float]) -> list[bool]:
+def spent(rate: TokenBucket, moments: list[float]) -> list[bool]:
     """Which of the tokens at these moments were there."""
     full_at, found = 0.0, []
     for now in moments:
@@ -179,7 +179,7 @@ def spent(rate: Rate, moments: list[float]) -> list[bool]:
 
 @pytest.mark.parametrize("per_s", [1, 3, 10, 1000, 7919])
 def test_a_full_bucket_gives_its_burst_at_once_and_then_one_token_in_its_time(per_s: int) -> None:
-    rate = Rate(per_s)
+    rate = TokenBucket(per_s)
     burst = int(per_s * BURST_S)
     assert spent(rate, [500.0] * (burst + 1)) == [True] * burst + [False]
     moments = [500.0] * burst + [500.0 + 0.8 / per_s, 500.0 + 1.1 / per_s, 500.0 + 1.2 / per_s]
@@ -187,21 +187,21 @@ def test_a_full_bucket_gives_its_burst_at_once_and_then_one_token_in_its_time(pe
 
 
 def test_a_bucket_is_full_again_after_its_time_and_never_fuller() -> None:
-    rate = Rate(10)
+    rate = TokenBucket(10)
     assert spent(rate, [500.0] * 100 + [510.0] * 101)[100:] == [True] * 100 + [False]
     assert spent(rate, [500.0] * 100 + [9999.0] * 101)[100:] == [True] * 100 + [False]
 
 
 def test_who_keeps_to_the_rate_is_never_refused() -> None:
-    assert all(spent(Rate(10), [500.0 + number / 10 for number in range(5000)]))
+    assert all(spent(TokenBucket(10), [500.0 + number / 10 for number in range(5000)]))
 
 
 def test_a_rate_of_none_is_no_bound() -> None:
-    assert all(spent(Rate(0), [500.0] * 1000))
+    assert all(spent(TokenBucket(0), [500.0] * 1000))
 
 
 def test_a_census_counts_until_they_leave_and_forgets_who_has_nobody() -> None:
-    census = Census(2)
+    census = ConnectionCounter(2)
     assert [census.enter("a"), census.enter("a"), census.enter("a"), census.enter("b")] == [True, True, False, True]
     census.leave("a")
     census.leave("a")
@@ -213,15 +213,15 @@ def test_a_census_counts_until_they_leave_and_forgets_who_has_nobody() -> None:
 
 
 def test_a_census_without_a_limit_and_an_origin_without_a_name_have_no_bound() -> None:
-    assert all(Census(0).enter("a") for _ in range(100))
-    census = Census(1)
+    assert all(ConnectionCounter(0).enter("a") for _ in range(100))
+    census = ConnectionCounter(1)
     assert all(census.enter("") for _ in range(100))
     census.leave("")
     assert census.size() == 0
 
 
 def test_durations_are_counted_by_bucket() -> None:
-    durations = Durations()
+    durations = Histogram()
     for seconds, times in ((0.0, 1), (0.000_031, 2), (-5.0, 3), (1e9, 4)):
         durations.add(seconds, times)
     found = {bucket: times for bucket, times in enumerate(durations.numbers) if times}
@@ -494,7 +494,7 @@ def test_origins_of_lost_connections_are_forgotten() -> None:
     world = World(CoreSettings(max_connections=1))
     for number in range(100):
         connect(world, f"10.0.0.{number}", f"uid {number}").lose()
-    assert world.core.crowd.origins() == (0, 0)
+    assert world.core.limits.origins() == (0, 0)
 
 
 # What waits, of all connections together
@@ -507,7 +507,7 @@ def half_a_frame(size: int) -> bytes:
 
 def weighed(world: World) -> list[Wire]:
     """Who is closed because of what waits."""
-    given = [world.wires[peer.id] for peer in world.core.crowd.weigh(world.now)]
+    given = [world.wires[peer.id] for peer in world.core.limits.weigh(world.now)]
     world.pump()
     return given
 
@@ -518,14 +518,14 @@ def test_at_the_bound_of_all_bytes_nobody_is_ended_and_beyond_it_who_holds_most(
     for wire, size in zip(wires, (100, 200, 300, 400), strict=True):
         wire.send_bytes(half_a_frame(size))
     assert weighed(world) == []
-    assert world.core.crowd.buffered_bytes == 1000
+    assert world.core.limits.buffered_bytes == 1000
     wires[0].send_bytes(b"x")
     assert weighed(world) == [wires[3]]
     text = "over-limit: 1001 bytes wait in the broker, 400 of them for this connection, the limit is 1000"
     text += " (limits.max_buffered_bytes)"
     assert wires[3].received() == ended(text)
     assert weighed(world) == []
-    assert world.core.crowd.buffered_bytes == 601
+    assert world.core.limits.buffered_bytes == 601
     assert [wire.is_closed for wire in wires] == [False, False, False, True]
 
 
@@ -536,13 +536,13 @@ def test_part_by_part_the_weight_is_the_same_and_told_after_the_last_one(parts: 
     for wire, size in zip(wires, (100, 200, 300, 400, 500), strict=True):
         wire.send_bytes(half_a_frame(size))
     told: list[bool] = []
-    while not told or (world.core.crowd.buffered_bytes == 0 and len(told) < 50):
-        told.append(world.core.crowd.weigh_part(parts))
-    assert (told, world.core.crowd.buffered_bytes) == ([False] * (len(told) - 1) + [True], 1500)
+    while not told or (world.core.limits.buffered_bytes == 0 and len(told) < 50):
+        told.append(world.core.limits.weigh_part(parts))
+    assert (told, world.core.limits.buffered_bytes) == ([False] * (len(told) - 1) + [True], 1500)
     assert len(told) <= parts
     wires[4].lose()
-    again = [world.core.crowd.weigh_part(parts) for _ in range(len(told) + 1)]
-    assert (any(again), world.core.crowd.buffered_bytes) == (False, 1000)
+    again = [world.core.limits.weigh_part(parts) for _ in range(len(told) + 1)]
+    assert (any(again), world.core.limits.buffered_bytes) == (False, 1000)
 
 
 def test_as_many_are_ended_as_it_takes() -> None:

@@ -95,7 +95,7 @@ def test_decoders_are_kept_up_to_a_bound_and_made_anew_beyond() -> None:
 
 def test_bytes_stay_as_they_are_and_nothing_else_is_taken() -> None:
     assert BYTES.decode(b"\x00", bytes) == BYTES.encode(bytearray(b"\x00")) == b"\x00"
-    with pytest.raises(ValueError, match="bytes do not become int"):
+    with pytest.raises(ValueError, match="bytes cannot be decoded as int"):
         BYTES.decode(b"1", int)
     with pytest.raises(TypeError, match="str is not bytes"):
         BYTES.encode("1")

@@ -21,7 +21,7 @@ async def test_a_channel_ends_though_the_connection_is_lost_before_its_items_are
         answers = client.request_channel(address("x"), items(), timeout_s=5)
         reading = asyncio.ensure_future(anext(answers))
         await asyncio.sleep(0)  # the channel is about to fetch its first item
-        client._keeper.connected().lost(None)
+        client._manager.connected().lost(None)
         async with asyncio.timeout(1):
             with pytest.raises(ConnectionLost):
                 await reading
@@ -109,7 +109,7 @@ async def test_a_call_ends_whose_session_breaks_while_its_client_is_on_the_way_t
         successor = await other.peer(0)
         await successor.expect(SETUP)
         peer.abort()
-        while not client._keeper.connected().is_suspended:
+        while not client._manager.connected().is_suspended:
             await asyncio.sleep(0)
         other.is_silent = False
         successor.send(header(0, KEEPALIVE) + bytes(8))  # accepted
@@ -123,7 +123,7 @@ async def test_a_client_comes_back_though_connecting_fails_in_a_way_that_nobody_
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connect(broker.url) as client:
-        brokers = client._keeper.brokers
+        brokers = client._manager.brokers
         look_up, failures = brokers._look_up, [RuntimeError("a resolver of its own"), KeyError("likewise")]
 
         async def fails_at_first(host: str, port: int) -> list[str]:
@@ -146,7 +146,7 @@ async def test_a_client_comes_back_though_moving_fails_in_a_way_that_nobody_thou
         async def fails() -> Connection:
             raise RuntimeError("nobody thought of it")
 
-        monkeypatch.setattr(client._keeper.brokers, "dial_elsewhere", fails)
+        monkeypatch.setattr(client._manager.brokers, "dial_elsewhere", fails)
         (await broker.peer(0)).tell(broker.url, state="draining", move_within_ms="0")
         await broker.peer(1)
         await client.wait_connected(5)
@@ -155,7 +155,7 @@ async def test_a_client_comes_back_though_moving_fails_in_a_way_that_nobody_thou
 
 async def test_a_session_that_ends_while_its_new_socket_is_opened_is_not_waited_for(broker: FakeBroker) -> None:
     async with connect(broker.url, resume=True) as client:
-        connection = client._keeper.connected()
+        connection = client._manager.connected()
         (await broker.peer(0)).abort()
         while not connection.is_suspended:
             await asyncio.sleep(0)

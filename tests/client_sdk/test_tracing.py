@@ -10,8 +10,8 @@ from client_sdk import ApplicationError, Client, NoRoute, Payload, Request, Serv
 from client_sdk.metadata import read_entries
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
 from tests.client_sdk.calls.test_call import items_of
+from tests.client_sdk.calls.test_callers import TO, Script
 from tests.client_sdk.fake_broker import PUSH, REQUESTS, RESPONSE, STREAM, FakeBroker
-from tests.client_sdk.test_callers import TO, Script
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -234,7 +234,7 @@ class SpanClient:
 
     def __init__(self, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recorded = Recorded()
-        monkeypatch.setattr(sys.modules["client_sdk.connect"], "find_spans", lambda: self.recorded.spans)
+        monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: self.recorded.spans)
         self._connecting = connect(broker.url)
 
     async def __aenter__(self) -> tuple[Client, Recorded]:
@@ -295,7 +295,7 @@ async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkey
 
 async def test_who_wants_no_spans_has_none(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = Recorded()
-    monkeypatch.setattr(sys.modules["client_sdk.connect"], "find_spans", lambda: recorded.spans)
+    monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: recorded.spans)
     Script(broker, b"1")
     async with connect(broker.url, tracing=False) as client:
         await client.request_response(TO)

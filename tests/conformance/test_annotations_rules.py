@@ -179,7 +179,7 @@ def test_who_is_in_the_trace_already_refuses_the_request_with_the_whole_path(kin
     other.wire.send(request(kind, 1, front + MIMES + ORDERS))
     refused = [error(1, REJECTED, "loop: b3>b1>b9>b1")] if kind != REQUEST_FNF else []
     assert (heard(other.wire), heard(orders), other.wire.is_closed) == (refused, [], False)
-    assert (world.core.engine.hops.loops_refused, world.core.engine.hops.refused) == (1, {"loop": 1})
+    assert (world.core.engine.annotations.loops_refused, world.core.engine.annotations.refused) == (1, {"loop": 1})
     other.wire.send(request(kind, 3, stamped(section(0, TO, "b3", ["b3", "b9"])) + MIMES + ORDERS))
     assert heard(orders) == [request(kind, 2, ORDERS)]
 
@@ -327,7 +327,7 @@ def test_a_section_from_a_client_is_rejected(kind: int, place: int) -> None:
     said, got, net = of_client("reject", kind, [front + ORDERS, ORDERS + front][place])
     text = "bad-annotations: router annotations are not accepted from clients"
     assert (said, got) == ([error(1, REJECTED, text)] if kind != REQUEST_FNF else [], [])
-    assert net.worlds["b1"].core.engine.hops.refused == {"from-client": 1}
+    assert net.worlds["b1"].core.engine.annotations.refused == {"from-client": 1}
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -336,7 +336,7 @@ def test_a_section_from_a_client_is_taken_out_where_that_is_configured(kind: int
     front = stamped(section(0, f"route:{uuid(9)}", "b3", ["b3"]))
     said, got, net = of_client("strip", kind, [front + ORDERS, ORDERS + front][place])
     assert (said, got) == ([], [request(kind, 2, ORDERS, b"data")])
-    assert net.worlds["b1"].core.engine.hops.stripped_n == 1
+    assert net.worlds["b1"].core.engine.annotations.stripped_n == 1
     (raw,) = requests(net, "b1", "b2")
     flags = int(kind >= REQUEST_STREAM)
     assert raw == request(kind, 1, stamped(section(flags, TO, "b1", ["b1"])) + MIMES + ORDERS, b"data")
@@ -382,7 +382,7 @@ def test_names_of_brokers_stand_in_the_trace_of_every_length_of_way() -> None:
     caller(net.worlds["b1"]).send(request(REQUEST_RESPONSE, 1, ORDERS))
     net.pump()
     assert heard(orders) == [request(REQUEST_RESPONSE, 2, ORDERS)]
-    hops = net.worlds["b5"].core.engine.hops
+    hops = net.worlds["b5"].core.engine.annotations
     assert ([path.way for path in hops.paths.values()], hops.hop_counts) == (["b1>b2>b3>b4>b5"], [0, 0, 0, 0, 1])
     front = stamped(section(0, TO, "b1", ["b1", "b2", "b3", "b4"]))
     assert requests(net, "b4", "b5") == [request(REQUEST_RESPONSE, 1, front + MIMES + ORDERS)]

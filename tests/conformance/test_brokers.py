@@ -480,7 +480,7 @@ def test_timestamps_that_could_never_be_outdone_are_not_taken(place: int, at_ms:
     other.wire.send(push(composite(absurd(other, at_ms)[place])))
     is_news = world.core.cluster.digest(world.now) != digest
     assert (is_news, other.wire.is_closed, third.wire.is_closed) == (at_ms == LATEST_MS, False, False)
-    assert (world.core.cluster.replica.ignored_n == 0, bool(heard(third.wire))) == (is_news, is_news)
+    assert (world.core.cluster.replication.ignored_n == 0, bool(heard(third.wire))) == (is_news, is_news)
     destination(world, 1, "orders")
     world.core.cluster.set_redirect("stock", "orders", world.now)
     assert (kept(world)[0][:2], orders.is_closed) == ((ident(1), "orders"), True)

@@ -190,7 +190,7 @@ def test_route_id_is_found_in_every_way_to_write_it() -> None:
 
 
 def test_load_balancing_method_chooses_the_algorithm() -> None:
-    """The default takes turns; "random" by the dice does not."""
+    """The default takes turns; "random" by the rng does not."""
     found: list[list[int]] = []
     for hint in ("round_robin", "random"):
         world = World(seed=3)

@@ -67,12 +67,12 @@ class SlowNet(Net):
         """From now on nothing arrives by itself."""
         self.is_slow = True
 
-    def let_one_go(self, dice: random.Random) -> None:
+    def let_one_go(self, rng: random.Random) -> None:
         """The oldest frame of one link arrives."""
         ends = [end for end, frames in self.under_way.items() if frames]
         if not ends:
             return
-        end = dice.choice(ends)
+        end = rng.choice(ends)
         raw = self.under_way[end].popleft()
         if raw is None:
             self._close(end)
@@ -112,7 +112,7 @@ class FarHistory(History):
     def __init__(self, net: SlowNet, seed: str) -> None:
         super().__init__(world=net.worlds[net.names[0]])
         self.net = net
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.raws: dict[int, tuple[bytes, bytes]] = {}  # request -> its metadata, and the ADDRESS in it
         self.broken_n = 0
         self.sending: tuple[Wire, int] | None = None  # who is in the middle of an item, and on which stream
@@ -129,7 +129,7 @@ class FarHistory(History):
         self.members_n += 1
         number = self.members_n
         world = self.some_world()
-        pair = self.dice.choice(PAIRS[:4])
+        pair = self.rng.choice(PAIRS[:4])
         raw = RouteSetup(route_id(number), service, tags_of({"region": region})).encode()
         wire = world.connect(framed=number % 3 > 0)
         wire.send(
@@ -140,12 +140,12 @@ class FarHistory(History):
 
     def some_world(self) -> World:
         """A broker that is there."""
-        return self.net.worlds[self.dice.choice(list(self.net.worlds))]
+        return self.net.worlds[self.rng.choice(list(self.net.worlds))]
 
     def reconnect(self, member: Member) -> None:
         """The service goes, and its route comes at another broker, perhaps before the old one is gone."""
         assert isinstance(member, FarMember)
-        if self.dice.random() < 0.5:
+        if self.rng.random() < 0.5:
             self.lose_member(member)
         world = self.some_world()
         self.members_n += 1
@@ -172,8 +172,8 @@ class FarHistory(History):
     def rename(self, member: Member) -> None:
         """The same connection says another Route Id, or two: that nobody had, or somebody has or had anywhere."""
         assert isinstance(member, FarMember)
-        for _ in range(self.dice.choice((1, 2))):
-            member.route = self.dice.randrange(1, self.members_n + 2)
+        for _ in range(self.rng.choice((1, 2))):
+            member.route = self.rng.randrange(1, self.members_n + 2)
             raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
             pair = setup_of(member.wire)
             member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
@@ -181,7 +181,7 @@ class FarHistory(History):
 
     def come(self) -> None:
         world = self.some_world()
-        pair = self.dice.choice(PAIRS[:4])
+        pair = self.rng.choice(PAIRS[:4])
         self.callers.append(Caller(world.caller(len(self.callers) % 2 == 0, *pair)))
 
     def ask(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
@@ -201,14 +201,14 @@ class FarHistory(History):
         raw = address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
         is_composite = setup_of(caller.wire)[0] == COMPOSITE_MIME
         metadata = addressed(raw, ("text/plain", b"m%d" % ask.number)) if is_composite else raw
-        if is_composite and self.dice.random() < 0.2:
-            metadata = composite(caller_mimes(*self.dice.choice(PAIRS))) + metadata  # what only brokers mean
+        if is_composite and self.rng.random() < 0.2:
+            metadata = composite(caller_mimes(*self.rng.choice(PAIRS))) + metadata  # what only brokers mean
         self.raws[ask.number] = metadata, raw
         named = b"%d" % ask.number
         data = ask.text(1, 9) if model == REQUEST_CHANNEL else named + b"." * 9
         ask.sent_n = 1 if model == REQUEST_CHANNEL else 0
         to = len(metadata)
-        places = sorted(self.dice.sample([*range(1, to + 1), *range(to + len(named), to + len(data))], cuts))
+        places = sorted(self.rng.sample([*range(1, to + 1), *range(to + len(named), to + len(data))], cuts))
         frames = fragments(model, ask.stream_id, metadata, data, places, n)
         if model == REQUEST_FNF:
             ask.end = "sent"
@@ -221,7 +221,7 @@ class FarHistory(History):
         ends = [end for end in self.net.ends if not end.is_lost]
         if not ends:
             return
-        end = self.dice.choice(ends)
+        end = self.rng.choice(ends)
         if is_congested:
             end.world.core.congested(end.peer)
         else:
@@ -235,7 +235,7 @@ class FarHistory(History):
 
     def break_some_link(self) -> None:
         """It is dialled again when time passes."""
-        a, b = self.dice.choice(self.net.edges)
+        a, b = self.rng.choice(self.net.edges)
         self.net.break_link(a, b)
         self.broken_n += 1
         self.look()
@@ -262,7 +262,7 @@ class FarHistory(History):
         alive = list(self.net.worlds)
         if len(alive) < 2:
             return
-        name = self.dice.choice(alive)
+        name = self.rng.choice(alive)
         world = self.net.worlds[name]
         if in_order:
             world.core.stop("a restart", self.net.now)
@@ -293,8 +293,8 @@ class FarHistory(History):
 
     def look(self) -> None:
         self.net.pump()
-        while self.dice.random() < 0.6:
-            self.net.let_one_go(self.dice)
+        while self.rng.random() < 0.6:
+            self.net.let_one_go(self.rng)
         super().look()
 
     def relieve_all(self) -> None:
@@ -310,7 +310,7 @@ class FarHistory(History):
         self.wait(6.0)
         for name, world in self.net.worlds.items():
             assert world.left_over() == [], name
-            assert world.core.engine.waiting.size == 0
+            assert world.core.engine.pending.size == 0
             assert world.core.engine.timers.take_due(1e12) is None
             kept = [
                 (wire.peer.name, wire.peer.waiting_bytes) for wire in world.wires.values() if wire.peer.waiting_bytes

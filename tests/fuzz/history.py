@@ -379,7 +379,7 @@ class History:
         """Nothing is left of any request."""
         self.wait(6.0)  # a fire-and-forget may still wait for a route
         assert self.world.left_over() == []
-        assert self.world.core.engine.waiting.size == 0
+        assert self.world.core.engine.pending.size == 0
         assert self.world.core.engine.timers.take_due(1e12) is None
 
     def _send(self, wire: Wire, stream_id: int, text: bytes, is_cut: bool, flags: int = 0) -> None:

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord
-from broker.forwarding.multicast.branch import Branch
-from broker.forwarding.multicast.call import Multicast
-from broker.forwarding.reassembly import Gathering
+from broker.forwarding.multicast.call import Branch, MulticastCall
+from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.unicast import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
@@ -473,9 +472,9 @@ class Play:
             for stream_id, stream in peer.streams.items():
                 if stream_id & 1:
                     begun += 1
-                    assert isinstance(stream, Splice | Multicast | Gathering)
+                    assert isinstance(stream, Splice | MulticastCall | Reassembly)
                     assert stream.caller is peer
-                    held += stream.held_bytes if isinstance(stream, Gathering) else 0
+                    held += stream.held_bytes if isinstance(stream, Reassembly) else 0
                 else:
                     assert isinstance(stream, Splice | Branch)
                     assert stream.server is peer
@@ -483,7 +482,7 @@ class Play:
                     assert stream.caller.streams[stream.caller_id] is stream
                     assert stream.server.streams[stream.route_id] is stream
                 routes = [stream.route] if isinstance(stream, Splice) and stream_id & 1 else []
-                if isinstance(stream, Multicast):
+                if isinstance(stream, MulticastCall):
                     routes = [branch.route for branch in stream.branches.values() if branch.route is not None]
                 for route in routes:
                     in_flight[id(route.load)] = in_flight.get(id(route.load), 0) + 1

@@ -32,21 +32,21 @@ def net_of(policy: str, shape: str) -> SlowNet:
     return SlowNet(names, edges, {name: CoreSettings(broker_name=name, **POLICIES[policy]) for name in names})
 
 
-def go_far(history: FarHistory, dice: random.Random, steps: int, troubles: float) -> None:
+def go_far(history: FarHistory, rng: random.Random, steps: int, troubles: float) -> None:
     """`play`, with what only happens between brokers in between."""
     for _ in range(steps):
-        play(history, dice, 10)
-        roll = dice.random()
+        play(history, rng, 10)
+        roll = rng.random()
         if roll < 0.07 and history.members:
-            history.reconnect(dice.choice(history.members))
+            history.reconnect(rng.choice(history.members))
         elif roll < 0.12 and history.members:
-            history.rename(dice.choice(history.members))
+            history.rename(rng.choice(history.members))
         elif roll < 0.2:
-            history.congest_link(dice.random() < 0.4)
+            history.congest_link(rng.random() < 0.4)
         elif roll < 0.2 + troubles:
             history.break_some_link()
         elif roll < 0.22 + troubles and troubles:
-            history.end_broker(dice.random() < 0.5)
+            history.end_broker(rng.random() < 0.5)
         elif roll < 0.25 + troubles:
             history.start_brokers()
             history.wait(1.0)
@@ -61,10 +61,10 @@ def go_far(history: FarHistory, dice: random.Random, steps: int, troubles: float
 def test_a_long_history_at_several_brokers_holds(policy: str, shape: str, troubles: float, seed: int) -> None:
     name = f"{policy} {shape} {troubles} {seed}"
     history = FarHistory(net_of(policy, shape), name)
-    dice = random.Random(name)
+    rng = random.Random(name)
     for _ in range(3):
-        history.join(dice.choice(SERVICES), dice.choice(REGIONS))
+        history.join(rng.choice(SERVICES), rng.choice(REGIONS))
         history.come()
-    go_far(history, dice, 40, troubles)
+    go_far(history, rng, 40, troubles)
     assert len(history.asks) > 20
     history.settle()

@@ -58,19 +58,19 @@ DEADLINE = Key.text("deadline_ms")
 class Actor:
     """One connection, that may come back."""
 
-    def __init__(self, world: World, number: int, dice: random.Random, is_service: bool) -> None:
+    def __init__(self, world: World, number: int, rng: random.Random, is_service: bool) -> None:
         self.world = world
         self.number = number
-        self.pair = dice.choice(PAIRS[:3] if is_service else PAIRS)
-        self.token = b"%d" % number if dice.random() < 0.4 else b""
+        self.pair = rng.choice(PAIRS[:3] if is_service else PAIRS)
+        self.token = b"%d" % number if rng.random() < 0.4 else b""
         self.route = number if is_service else 0
-        self.service = dice.choice(["orders", "stock"])
+        self.service = rng.choice(["orders", "stock"])
         self.next_id = 1
         self.begun: list[int] = []
         self.served: dict[int, Life] = {}
         self.position = 0
         self.sent_bytes = 0
-        self.wire = world.connect(framed=dice.random() < 0.7)
+        self.wire = world.connect(framed=rng.random() < 0.7)
         metadata = self.setup_metadata("eu") if is_service else None
         token = self.token
         self.wire.send(
@@ -109,8 +109,8 @@ class Actor:
 class Stage:
     """Everybody, and what they do."""
 
-    def __init__(self, dice: random.Random, brokers_n: int, is_ring: bool) -> None:
-        self.dice = dice
+    def __init__(self, rng: random.Random, brokers_n: int, is_ring: bool) -> None:
+        self.rng = rng
         names = [f"b{number + 1}" for number in range(brokers_n)]
         edges = list(pairwise(names))
         if is_ring:
@@ -124,74 +124,73 @@ class Stage:
             self.come(at < 4)
 
     def settings(self, name: str) -> CoreSettings:
-        dice = self.dice
+        rng = self.rng
         return CoreSettings(
             broker_name=name,
-            annotations_from_clients=dice.choice(["reject", "strip", "accept"]),
-            no_route=dice.choice(["reject", "wait"]),
+            annotations_from_clients=rng.choice(["reject", "strip", "accept"]),
+            no_route=rng.choice(["reject", "wait"]),
             no_route_timeout_s=1.0,
-            locality=dice.choice(["local", "even", "even"]),
-            multicast_on_leave=dice.choice(["ignore", "error"]),
-            max_waiting_bytes=dice.choice([300, 4 << 20]),
+            locality=rng.choice(["local", "even", "even"]),
+            multicast_on_leave=rng.choice(["ignore", "error"]),
+            max_waiting_bytes=rng.choice([300, 4 << 20]),
             max_streams_per_connection=30,
-            max_metadata_bytes=dice.choice([300, 4 << 20]),
-            multicast_prefetch_n=dice.choice([1, 3]),
+            max_metadata_bytes=rng.choice([300, 4 << 20]),
+            multicast_prefetch_n=rng.choice([1, 3]),
             max_frame_bytes=3000,
             resume_ttl_s=5.0,
-            resume_buffer_bytes=dice.choice([500, 10_000]),
+            resume_buffer_bytes=rng.choice([500, 10_000]),
         )
 
     def come(self, is_service: bool) -> None:
         self.made_n += 1
-        world = self.net.worlds[self.dice.choice(self.net.names)]
-        self.actors.append(Actor(world, self.made_n, self.dice, is_service))
+        world = self.net.worlds[self.rng.choice(self.net.names)]
+        self.actors.append(Actor(world, self.made_n, self.rng, is_service))
         self.look()
 
     def address(self) -> bytes:
-        dice = self.dice
-        kind = dice.choice([UNICAST, UNICAST, MULTICAST, SHARD])
+        rng = self.rng
+        kind = rng.choice([UNICAST, UNICAST, MULTICAST, SHARD])
         hints: list[tuple[Key, str]] = [(SHARD_KEY, "customer")] if kind == SHARD else []
-        if kind == UNICAST and dice.random() < 0.2:
+        if kind == UNICAST and rng.random() < 0.2:
             hints.append((STICKY_ROUTE_KEY, "yes"))
-        if dice.random() < 0.2:
-            hints.append((DEADLINE, dice.choice(["50", "900"])))
-        service = dice.choice(["orders", "stock", "moved", "nobody"])
-        wrapped = dice.choice([b"", b"", b"wrapped"])
+        if rng.random() < 0.2:
+            hints.append((DEADLINE, rng.choice(["50", "900"])))
+        service = rng.choice(["orders", "stock", "moved", "nobody"])
+        wrapped = rng.choice([b"", b"", b"wrapped"])
         if kind == SHARD:
-            return address(kind, hints, wrapped, service=service, customer=str(dice.randrange(9)))
+            return address(kind, hints, wrapped, service=service, customer=str(rng.randrange(9)))
         return address(kind, hints, wrapped, service=service)
 
     def metadata(self, actor: Actor) -> bytes:
-        dice = self.dice
+        rng = self.rng
         raw = self.address()
         if actor.pair[0] != COMPOSITE_MIME:
             return raw
         found = addressed(raw, ("text/plain", b"more"))
-        if dice.random() < 0.1:
-            to = dice.choice([None, "service:orders", "broker:b1,b2", "broker:b3", "route:" + "0" * 8 + "-0000-" * 2])
-            way = dice.choice([["b1"], ["x"], ["b2", "b1"], list("abcdefghij")])
+        if rng.random() < 0.1:
+            to = rng.choice([None, "service:orders", "broker:b1,b2", "broker:b3", "route:" + "0" * 8 + "-0000-" * 2])
+            way = rng.choice([["b1"], ["x"], ["b2", "b1"], list("abcdefghij")])
             found = composite((SECTION, section(to, *way))) + found
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             found = (
-                composite(caller_mimes(dice.choice(["", "a/b", "x" * 200, MIME_TYPE]), dice.choice(["", "c/d"])))
-                + found
+                composite(caller_mimes(rng.choice(["", "a/b", "x" * 200, MIME_TYPE]), rng.choice(["", "c/d"]))) + found
             )
-        if dice.random() < 0.1:
-            at = dice.randrange(len(found))
-            found = found[:at] + dice.choice([b"", bytes([dice.randrange(256)]) + found[at + 1 :]])
+        if rng.random() < 0.1:
+            at = rng.randrange(len(found))
+            found = found[:at] + rng.choice([b"", bytes([rng.randrange(256)]) + found[at + 1 :]])
         return found
 
     def begin(self, actor: Actor) -> None:
-        dice = self.dice
+        rng = self.rng
         stream_id = actor.next_id
         actor.next_id += 2
         actor.begun.append(stream_id)
-        kind, metadata, n = dice.choice(MODELS), self.metadata(actor), dice.randrange(1, 9)
-        data = bytes(dice.choice([0, 9, 9, 2800]))
+        kind, metadata, n = rng.choice(MODELS), self.metadata(actor), rng.randrange(1, 9)
+        data = bytes(rng.choice([0, 9, 9, 2800]))
         size = len(metadata) + len(data)
-        cuts = sorted(dice.sample(range(1, size), min(size - 1, dice.choice([0, 0, 1, 2, 4])))) if size > 1 else []
-        frames = fragments(kind, stream_id, metadata, data, cuts, n, dice.choice([0, 0, COMPLETE if kind == 7 else 0]))
-        for raw in frames[: dice.choice([len(frames)] * 3 + [1])]:
+        cuts = sorted(rng.sample(range(1, size), min(size - 1, rng.choice([0, 0, 1, 2, 4])))) if size > 1 else []
+        frames = fragments(kind, stream_id, metadata, data, cuts, n, rng.choice([0, 0, COMPLETE if kind == 7 else 0]))
+        for raw in frames[: rng.choice([len(frames)] * 3 + [1])]:
             if len(raw) <= 3000:
                 actor.send(raw)
                 self.look()
@@ -205,14 +204,14 @@ class Stage:
         frames += [encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")]
         frames += [encode_error(stream_id, APPLICATION_ERROR, "text")]
         frames += [stream_id.to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4)]
-        return self.dice.choice(frames)
+        return self.rng.choice(frames)
 
     def go_on(self, actor: Actor) -> None:
         open_ids = list(actor.wire.peer.streams)
-        if open_ids and self.dice.random() < 0.8:
-            stream_id = self.dice.choice(open_ids)
+        if open_ids and self.rng.random() < 0.8:
+            stream_id = self.rng.choice(open_ids)
         elif actor.begun:
-            stream_id = self.dice.choice(actor.begun)
+            stream_id = self.rng.choice(actor.begun)
         else:
             return
         raw = self.frame_on(stream_id)
@@ -222,14 +221,14 @@ class Stage:
         actor.send(raw)
 
     def happen(self) -> None:
-        dice = self.dice
-        roll = dice.random()
+        rng = self.rng
+        roll = rng.random()
         if roll < 0.02 or not self.actors:
-            self.come(dice.random() < 0.5)
+            self.come(rng.random() < 0.5)
             return
-        actor = dice.choice(self.actors)
+        actor = rng.choice(self.actors)
         if actor.wire.is_lost:
-            if dice.random() < 0.3:
+            if rng.random() < 0.3:
                 actor.come_back()
                 self.look()
         elif roll < 0.4:
@@ -237,7 +236,7 @@ class Stage:
         elif roll < 0.43:
             actor.send(encode_metadata_push(self.metadata(actor)))
         elif roll < 0.45 and actor.route:
-            actor.send(encode_metadata_push(actor.setup_metadata(dice.choice(["eu", "us"]))))
+            actor.send(encode_metadata_push(actor.setup_metadata(rng.choice(["eu", "us"]))))
         elif roll < 0.46:
             actor.wire.lose()
         elif roll < 0.48:
@@ -245,23 +244,23 @@ class Stage:
                 if not end.is_lost:
                     end.world.core.relieved(end.peer, self.net.now)  # or it ends: no KEEPALIVE passes
             self.net.hurry()
-            self.net.advance(dice.choice([0.1, 1.0]))
+            self.net.advance(rng.choice([0.1, 1.0]))
             self.net.slow_down()
         elif roll < 0.49:
-            cluster = self.net.worlds[dice.choice(self.net.names)].core.cluster
-            cluster.set_redirect("moved", dice.choice(["orders", "stock", "nobody"]), self.net.now)
+            cluster = self.net.worlds[rng.choice(self.net.names)].core.cluster
+            cluster.set_redirect("moved", rng.choice(["orders", "stock", "nobody"]), self.net.now)
         elif roll < 0.5:
-            self.congest(dice.random() < 0.4)
+            self.congest(rng.random() < 0.4)
         else:
             self.go_on(actor)
         self.look()
 
     def congest(self, is_congested: bool) -> None:
-        world = self.net.worlds[self.dice.choice(self.net.names)]
+        world = self.net.worlds[self.rng.choice(self.net.names)]
         wires = [wire for wire in world.wires.values() if not wire.is_lost]
         if not wires:
             return
-        peer = self.dice.choice(wires).peer
+        peer = self.rng.choice(wires).peer
         if is_congested:
             world.core.congested(peer)
         else:
@@ -269,8 +268,8 @@ class Stage:
 
     def look(self) -> None:
         self.net.pump()
-        while self.dice.random() < 0.6:
-            self.net.let_one_go(self.dice)
+        while self.rng.random() < 0.6:
+            self.net.let_one_go(self.rng)
         for world in self.net.worlds.values():
             check_masks(world.core)
         for actor in list(self.actors):
@@ -291,7 +290,7 @@ class Stage:
         self.net.advance(7.0)
         for name, world in self.net.worlds.items():
             assert world.left_over() == [], name
-            assert world.core.engine.waiting.size == 0
+            assert world.core.engine.pending.size == 0
             assert world.core.engine.timers.take_due(1e12) is None
             assert [peer.name for peer in world.core.peers() if peer.link is None] == []
             assert sum(wire.peer.waiting_bytes for wire in world.wires.values()) == 0

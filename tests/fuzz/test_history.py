@@ -21,53 +21,53 @@ POLICIES = {
 }
 
 
-def play(history: History, dice: random.Random, steps: int) -> None:
+def play(history: History, rng: random.Random, steps: int) -> None:
     """So many random steps; most of them are about what is open."""
     for _ in range(steps):
-        roll = dice.random()
+        roll = rng.random()
         if roll < 0.02 and len(history.members) < 8:
-            history.join(dice.choice(SERVICES), dice.choice(REGIONS))
+            history.join(rng.choice(SERVICES), rng.choice(REGIONS))
         elif roll < 0.03 and len(history.callers) < 6:
             history.come()
         elif roll < 0.035 and len(history.members) > 1:
-            history.lose_member(dice.choice(history.members))
+            history.lose_member(rng.choice(history.members))
         elif roll < 0.038 and len(history.callers) > 1:
-            history.lose_caller(dice.choice(history.callers))
+            history.lose_caller(rng.choice(history.callers))
         elif roll < 0.045 and history.members:
-            history.move(dice.choice(history.members), dice.choice(REGIONS))
+            history.move(rng.choice(history.members), rng.choice(REGIONS))
         elif roll < 0.06:
             if history.wires:
-                history.congest(dice.choice(history.wires), dice.random() < 0.4)
+                history.congest(rng.choice(history.wires), rng.random() < 0.4)
         elif roll < 0.07:
-            history.wait(dice.choice((0.1, 1.0, 3.0)))
+            history.wait(rng.choice((0.1, 1.0, 3.0)))
         elif roll < 0.35 and history.callers:
             history.ask(
-                dice.choice(history.callers),
-                dice.choice(MODELS),
-                dice.choice(ROUTINGS),
-                dice.choice(SERVICES),
-                dice.choice(("", "", *REGIONS)),
-                dice.choice((1, 2, 5, 100)),
-                dice.choice((0, 0, 0, 1, 3)),
+                rng.choice(history.callers),
+                rng.choice(MODELS),
+                rng.choice(ROUTINGS),
+                rng.choice(SERVICES),
+                rng.choice(("", "", *REGIONS)),
+                rng.choice((1, 2, 5, 100)),
+                rng.choice((0, 0, 0, 1, 3)),
             )
         elif roll < 0.5 and history.open_asks:
-            ask = dice.choice(history.open_asks)
-            what = dice.random()
+            ask = rng.choice(history.open_asks)
+            what = rng.random()
             if what < 0.4:
-                history.send_item(ask, dice.choice((0, 50)), dice.random() < 0.3)
+                history.send_item(ask, rng.choice((0, 50)), rng.random() < 0.3)
             elif what < 0.7:
-                history.want(ask, dice.choice((1, 3, 0x7FFFFFFF)))
+                history.want(ask, rng.choice((1, 3, 0x7FFFFFFF)))
             elif what < 0.85:
-                history.finish_asking(ask, dice.random() < 0.2)
+                history.finish_asking(ask, rng.random() < 0.2)
             else:
                 history.cancel(ask)
         elif history.open_servings:
-            serving = dice.choice(history.open_servings)
-            what = dice.random()
+            serving = rng.choice(history.open_servings)
+            what = rng.random()
             if what < 0.65:
-                history.answer(serving, dice.choice((0, 50)), dice.random() < 0.3)
+                history.answer(serving, rng.choice((0, 50)), rng.random() < 0.3)
             elif what < 0.8:
-                history.listen(serving, dice.choice((1, 2, 10)))
+                history.listen(serving, rng.choice((1, 2, 10)))
             elif what < 0.92:
                 history.complete(serving)
             elif what < 0.96:
@@ -80,11 +80,11 @@ def play(history: History, dice: random.Random, steps: int) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_long_history_holds(name: str, seed: int) -> None:
     history = History(POLICIES[name])
-    dice = random.Random(f"{name} {seed}")
+    rng = random.Random(f"{name} {seed}")
     for _ in range(2):
-        history.join(dice.choice(SERVICES), dice.choice(REGIONS))
+        history.join(rng.choice(SERVICES), rng.choice(REGIONS))
         history.come()
-    play(history, dice, 2000)
+    play(history, rng, 2000)
     assert len(history.asks) > 100
     history.settle()
 

@@ -71,7 +71,7 @@ class Twin:
         """Nothing is remembered of any request, and ids are looked up."""
         if not self.forgets:
             return
-        hops = self.broker.hops
+        hops = self.broker.annotations
         hops.near = hops.latest = None
         hops.latest_entry = b""
         self.broker.core.query._decided.clear()
@@ -131,7 +131,7 @@ class Twin:
 
     def state(self) -> object:
         """Everything that anybody could see or count."""
-        core, hops = self.broker.core, self.broker.hops
+        core, hops = self.broker.core, self.broker.annotations
         return (
             [(path.ingress, path.way, path.hops_n, path.requests, path.last_at) for path in hops.paths.values()],
             (hops.hop_counts, hops.loops_refused, hops.refused, hops.retried_n, hops.stripped_n, core.engine.ignored),
@@ -141,7 +141,7 @@ class Twin:
                 for one in core.table.routes()
             ],
             [(one.load.ejected_until, one.load.ewma_us, one.load.lease is None) for one in core.table.routes()],
-            (core.engine.waiting.size, core.frames_in, core.closed_by_reason),
+            (core.engine.pending.size, core.frames_in, core.closed_by_reason),
         )
 
     def _of(self, peer: Peer) -> object:
@@ -160,7 +160,7 @@ class Story:
     """What happens to both."""
 
     def __init__(self, settings: CoreSettings, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.twins = [Twin(settings, False), Twin(settings, True)]
         self.kinds: list[str] = []  # of each connection
         self.next_ids: list[int] = []
@@ -182,21 +182,21 @@ class Story:
         self._entered("link")
 
     def serve(self, number: int, pair: tuple[str, str]) -> None:
-        token = b"t%d" % len(self.kinds) if self.dice.random() < 0.3 else b""
-        service = self.dice.choice(["orders", "orders", "orders", "stock"]) if self.kinds else "orders"
-        self.both("serve", number, service, pair, self.dice.random() < 0.7, self.dice.random() < 0.2, token)
+        token = b"t%d" % len(self.kinds) if self.rng.random() < 0.3 else b""
+        service = self.rng.choice(["orders", "orders", "orders", "stock"]) if self.kinds else "orders"
+        self.both("serve", number, service, pair, self.rng.random() < 0.7, self.rng.random() < 0.2, token)
         self._entered(f"service {token.decode()}")
 
     def call(self) -> None:
-        self.both("call", self.dice.choice(PAIRS))
+        self.both("call", self.rng.choice(PAIRS))
         self._entered("caller")
 
     def step(self) -> None:
         """One thing, and what comes of it."""
         self.both("tidy")
         self.both("forget")
-        near_n = self.twins[0].broker.hops.near_n if self.twins[0].broker.hops.near is not None else -1
-        roll = self.dice.random()
+        near_n = self.twins[0].broker.annotations.near_n if self.twins[0].broker.annotations.near is not None else -1
+        roll = self.rng.random()
         if roll < 0.55:
             self._ask_over_link()
         elif roll < 0.63:
@@ -207,7 +207,7 @@ class Story:
             self._go_on()
         else:
             self._trouble()
-        self.joined_at_once_n += near_n >= 0 and self.twins[0].broker.hops.near_n > near_n
+        self.joined_at_once_n += near_n >= 0 and self.twins[0].broker.annotations.near_n > near_n
         told = [twin.told() for twin in self.twins]
         assert told[0] == told[1]
         for place, frames, _ in told[0]:
@@ -247,104 +247,100 @@ class Story:
         ]
 
     def _section(self) -> bytes:
-        dice = self.dice
-        roll = dice.random()
+        rng = self.rng
+        roll = rng.random()
         if roll < 0.7:
             return annotated(section(to_route(7), *(["b1"] if roll < 0.6 else ["b5", "b1"])))
-        to = dice.choice([to_route(7), to_route(7), to_route(8), to_route(99), to_route(21), to_route(24), None])
-        to = dice.choice(
-            [to, to, f"service:stock {to}" if to else "service:stock", "broker:b2,b3", "broker:b2", "what"]
-        )
-        trace = dice.choice([["b1"], ["b1"], ["b3"], ["b5", "b1"], ["b1", "b2"], ["b1", "b6"], ["b2"]])
-        extra = dice.choice([(b"", 0), (b"", 0), (b"\x40", 1), (b"\x53\x07\x41", 2)])
-        ingress = dice.choice(["", "", "b5", "b2"])
+        to = rng.choice([to_route(7), to_route(7), to_route(8), to_route(99), to_route(21), to_route(24), None])
+        to = rng.choice([to, to, f"service:stock {to}" if to else "service:stock", "broker:b2,b3", "broker:b2", "what"])
+        trace = rng.choice([["b1"], ["b1"], ["b3"], ["b5", "b1"], ["b1", "b2"], ["b1", "b6"], ["b2"]])
+        extra = rng.choice([(b"", 0), (b"", 0), (b"\x40", 1), (b"\x53\x07\x41", 2)])
+        ingress = rng.choice(["", "", "b5", "b2"])
         return annotated(
-            section(
-                to, *trace, ingress=ingress, flags=dice.choice([0, 0, 1, 2, 0x83]), extra=extra[0], extra_n=extra[1]
-            )
+            section(to, *trace, ingress=ingress, flags=rng.choice([0, 0, 1, 2, 0x83]), extra=extra[0], extra_n=extra[1])
         )
 
     def _metadata(self) -> bytes:
-        dice = self.dice
-        metadata = self._section() if dice.random() < 0.97 else b""
-        while dice.random() < 0.2:
-            metadata += composite(caller_mimes(*dice.choice([*PAIRS, ("", ""), ("x/y", "z")])))
-        routing = dice.choice([UNICAST, UNICAST, SHARD, MULTICAST])
+        rng = self.rng
+        metadata = self._section() if rng.random() < 0.97 else b""
+        while rng.random() < 0.2:
+            metadata += composite(caller_mimes(*rng.choice([*PAIRS, ("", ""), ("x/y", "z")])))
+        routing = rng.choice([UNICAST, UNICAST, SHARD, MULTICAST])
         hints = [(SHARD_KEY, "RouteId")] if routing == SHARD else []
-        raw = address(routing, hints, service=dice.choice(["orders", "orders", "stock", "none"]))
-        metadata += dice.choice(
+        raw = address(routing, hints, service=rng.choice(["orders", "orders", "stock", "none"]))
+        metadata += rng.choice(
             [addressed(raw), addressed(raw, ("text/plain", b"more")), addressed(raw), b"", raw, b"\x1b"]
         )
-        if dice.random() < 0.1:
-            metadata += addressed(address(service=dice.choice(["orders", "stock"])))
-        return metadata if dice.random() < 0.95 else metadata[: dice.randrange(len(metadata) + 1)]
+        if rng.random() < 0.1:
+            metadata += addressed(address(service=rng.choice(["orders", "stock"])))
+        return metadata if rng.random() < 0.95 else metadata[: rng.randrange(len(metadata) + 1)]
 
     def _ask_over_link(self) -> None:
-        dice = self.dice
+        rng = self.rng
         links = self._places("link")
         if not links:
             self.link("b1", 1)
             return
-        place = dice.choice(links)
-        model = dice.choice(MODELS) if dice.random() < 0.9 else dice.randrange(20)
-        flags = dice.choice([0, 0, 0, 0, 0, FOLLOWS, COMPLETE, IGNORE, FOLLOWS | COMPLETE])
+        place = rng.choice(links)
+        model = rng.choice(MODELS) if rng.random() < 0.9 else rng.randrange(20)
+        flags = rng.choice([0, 0, 0, 0, 0, FOLLOWS, COMPLETE, IGNORE, FOLLOWS | COMPLETE])
         metadata = self._metadata()
-        if self.latest is not None and dice.random() < 0.5:
+        if self.latest is not None and rng.random() < 0.5:
             model, flags, metadata = self.latest
         self.latest = model, flags, metadata
         self._ask(place, model, flags, metadata)
 
     def _ask_as_client(self) -> None:
-        dice = self.dice
+        rng = self.rng
         places = self._places("caller")
         if not places:
             self.call()
             return
-        place = dice.choice(places)
+        place = rng.choice(places)
         setup = self.twins[0].wires[place].peer.connection.setup
         assert setup is not None
-        hints = [(DEADLINE, "900")] if dice.random() < 0.3 else []
-        routing = dice.choice([UNICAST, UNICAST, UNICAST, MULTICAST])
-        raw = address(routing, hints, service=dice.choice(["orders", "stock", "stock"]))
+        hints = [(DEADLINE, "900")] if rng.random() < 0.3 else []
+        routing = rng.choice([UNICAST, UNICAST, UNICAST, MULTICAST])
+        raw = address(routing, hints, service=rng.choice(["orders", "stock", "stock"]))
         metadata = raw
         if setup.metadata_mime == COMPOSITE_MIME:
-            metadata = self._metadata() if dice.random() < 0.3 else addressed(raw)
-        self._ask(place, dice.choice(MODELS), dice.choice([0, 0, FOLLOWS]), metadata)
+            metadata = self._metadata() if rng.random() < 0.3 else addressed(raw)
+        self._ask(place, rng.choice(MODELS), rng.choice([0, 0, FOLLOWS]), metadata)
 
     def _ask(self, place: int, model: int, flags: int, metadata: bytes) -> None:
-        dice = self.dice
+        rng = self.rng
         stream_id = self.next_ids[place]
-        if dice.random() < 0.05:
-            stream_id = dice.randrange(1, stream_id + 3)
+        if rng.random() < 0.05:
+            stream_id = rng.randrange(1, stream_id + 3)
         else:
             self.next_ids[place] += 2
-        n = dice.choice([8, 8, 1, 0])
+        n = rng.choice([8, 8, 1, 0])
         raw = bytearray(
             encode_request(REQUEST_STREAM if model not in MODELS else model, stream_id, b"data", metadata, n, flags)
         )
         raw[4] = model << 2 | raw[4] & 3
-        if dice.random() < 0.02:
+        if rng.random() < 0.02:
             raw[4] &= 0xFE  # no metadata, only data that looks like it
-        if dice.random() < 0.02:
-            del raw[dice.randrange(6, len(raw)) :]
+        if rng.random() < 0.02:
+            del raw[rng.randrange(6, len(raw)) :]
         self.asking.append((place, stream_id))
         self._send(place, bytes(raw))
-        if model == REQUEST_FNF and dice.random() < 0.1:
+        if model == REQUEST_FNF and rng.random() < 0.1:
             self._send(place, encode_metadata_push(metadata))
 
     def _answer(self) -> None:
-        dice = self.dice
+        rng = self.rng
         if not self.asked:
             return
-        place, stream_id = dice.choice(self.asked[-8:])
-        raw = dice.choice(
+        place, stream_id = rng.choice(self.asked[-8:])
+        raw = rng.choice(
             [
                 encode_payload(stream_id, NEXT | COMPLETE, b"answer"),
                 encode_payload(stream_id, NEXT | COMPLETE, b"answer"),
                 encode_payload(stream_id, NEXT, b"item"),
                 encode_payload(stream_id, NEXT | FOLLOWS, b"it"),
-                encode_error(stream_id, *dice.choice(CODES)),
-                encode_request_n(stream_id, dice.choice([0, 3])),
+                encode_error(stream_id, *rng.choice(CODES)),
+                encode_request_n(stream_id, rng.choice([0, 3])),
                 encode_cancel(stream_id),
                 stream_id.to_bytes(4, "big") + bytes([EXT << 2 | 2, 0, 0, 0, 0, 9]),
             ]
@@ -352,13 +348,13 @@ class Story:
         self._send(place, raw)
 
     def _go_on(self) -> None:
-        dice = self.dice
+        rng = self.rng
         if not self.asking:
             return
-        place, stream_id = dice.choice(self.asking[-8:])
+        place, stream_id = rng.choice(self.asking[-8:])
         self._send(
             place,
-            dice.choice(
+            rng.choice(
                 [
                     encode_payload(stream_id, NEXT, b"next"),
                     encode_payload(stream_id, NEXT | COMPLETE, b"last"),
@@ -372,8 +368,8 @@ class Story:
         )
 
     def _trouble(self) -> None:
-        dice = self.dice
-        what = dice.choice(
+        rng = self.rng
+        what = rng.choice(
             [
                 "lose",
                 "serve",
@@ -393,43 +389,43 @@ class Story:
         )
         services = self._places("service")
         if what == "serve":
-            self.serve(dice.choice([7, 7, 8]), dice.choice(PAIRS))
+            self.serve(rng.choice([7, 7, 8]), rng.choice(PAIRS))
         elif what == "link":
             links = self._places("link")
-            if links and dice.random() < 0.7:
-                self.both("unlink", dice.choice(links))
-            self.link(dice.choice(NEIGHBOURS), dice.choice([1, 1, 0]))
+            if links and rng.random() < 0.7:
+                self.both("unlink", rng.choice(links))
+            self.link(rng.choice(NEIGHBOURS), rng.choice([1, 1, 0]))
         elif what == "time":
-            seconds = dice.choice([0.1, 1.0, 4.0])
+            seconds = rng.choice([0.1, 1.0, 4.0])
             for twin in self.twins:
                 twin.broker.advance(seconds)
         elif what == "rename":
-            name = dice.choice(["b2", "b2", "b2", "b1", "b7"])
+            name = rng.choice(["b2", "b2", "b2", "b1", "b7"])
             for twin in self.twins:
-                twin.broker.hops.rename(name)
+                twin.broker.annotations.rename(name)
         elif what == "redirect":
-            redirects = dice.choice([{}, {"orders": "stock"}, {"stock": "orders"}])
+            redirects = rng.choice([{}, {"orders": "stock"}, {"stock": "orders"}])
             for twin in self.twins:
                 twin.broker.core.engine.query.set_redirects(redirects)
         elif what == "wrap":
-            place = dice.randrange(len(self.kinds))
+            place = rng.randrange(len(self.kinds))
             for twin in self.twins:
                 peer = twin.wires[place].peer
                 peer._next_id = MAX_STREAM_ID - peer.begins  # the last one before they wrap
         elif what == "resume":
             gone = [kind for place, kind in enumerate(self.kinds) if kind.startswith("service t")]
             if gone:
-                self.both("resume", dice.choice(gone)[8:].encode())
+                self.both("resume", rng.choice(gone)[8:].encode())
                 self._entered("resumed")
         elif services:
-            place = dice.choice(services)
-            for_lease = encode_lease(5000, dice.choice([0, 1, 3]))
-            is_on = dice.random() < 0.5
+            place = rng.choice(services)
+            for_lease = encode_lease(5000, rng.choice([0, 1, 3]))
+            is_on = rng.random() < 0.5
             if what == "lease":
                 self._send(place, for_lease)
             elif what == "say":
-                tags = tags_of({"region": "eu"} if dice.random() < 0.5 else {})
-                raw = RouteSetup(route_id(dice.choice([7, 7, 7, 8])), dice.choice(["orders", "stock"]), tags)
+                tags = tags_of({"region": "eu"} if rng.random() < 0.5 else {})
+                raw = RouteSetup(route_id(rng.choice([7, 7, 7, 8])), rng.choice(["orders", "stock"]), tags)
                 setup = self.twins[0].wires[place].peer.connection.setup
                 assert setup is not None
                 said = raw.encode()

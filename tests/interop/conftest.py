@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.system.waits import bound_tests_of
+from tests.system.support.waits import bound_tests_of
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

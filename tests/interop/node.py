@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.system.processes import ROOT
-from tests.system.waits import WAIT_S, until_now
+from tests.system.support.processes import ROOT
+from tests.system.support.waits import WAIT_S, until_now
 
 HERE = Path(__file__).parent
 FOLDER = ROOT / "build" / "node"  # outside of the tree that is kept

@@ -23,7 +23,7 @@ from rsocket.transports.tcp import TransportTCP
 
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import route_id, tags_of
-from tests.system.waits import until
+from tests.system.support.waits import until
 
 COMPOSITE = "message/x.rsocket.composite-metadata.v0"
 

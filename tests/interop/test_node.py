@@ -7,7 +7,7 @@ import pytest
 
 from tests import conftest
 from tests.interop import node
-from tests.system.processes import ROOT
+from tests.system.support.processes import ROOT
 
 
 def test_without_node_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

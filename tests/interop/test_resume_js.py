@@ -12,8 +12,8 @@ import pytest
 
 from tests.interop.node import JsPeer, Node, Said
 from tests.interop.test_rsocket_js import ask, uuid
-from tests.system.processes import BrokerProcess
-from tests.system.relay import Relay
+from tests.system.support.processes import BrokerProcess
+from tests.system.support.relay import Relay
 
 pytestmark = pytest.mark.interop
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.interop.node import JsPeer, Node, Said
-from tests.system.processes import BrokerProcess
+from tests.system.support.processes import BrokerProcess
 
 pytestmark = pytest.mark.interop
 

@@ -31,8 +31,8 @@ from tests.interop.rsocket_py import (
     request_metadata,
     text,
 )
-from tests.system.waits import soon, until
-from tests.system.wires import Wire
+from tests.system.support.waits import soon, until
+from tests.system.support.wires import Wire
 
 pytestmark = pytest.mark.interop
 

@@ -20,8 +20,8 @@ from broker.server import Server
 from client_sdk import address, connect
 from tests.conftest import missing
 from tests.interop.tutorial import CHATS, Tutorial, TutorialMissing, get
-from tests.system.processes import ROOT
-from tests.system.waits import until
+from tests.system.support.processes import ROOT
+from tests.system.support.waits import until
 
 pytestmark = pytest.mark.interop
 

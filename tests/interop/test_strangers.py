@@ -9,7 +9,7 @@ from broker.server import Server
 from tests.fakes import address
 from tests.interop.node import JsPeer, Node
 from tests.interop.rsocket_py import Inbox, dial, offer, payload, text
-from tests.system.waits import soon, until
+from tests.system.support.waits import soon, until
 
 pytestmark = pytest.mark.interop
 

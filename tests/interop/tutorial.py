@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tests.system.processes import ROOT
+from tests.system.support.processes import ROOT
 
 FOLDER: Final = ROOT / "build" / "rsocket-py"  # outside of the tree that is kept
 WANTED: Final = "rsocket==0.4.9"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.forwarding.lease_grants import Granting
+from broker.forwarding.lease_grants import LeaseGrants
 from broker.routing.health.masks import Masks
 from rsocket_wire.timers import NEVER, Timed, Timers
 
@@ -48,7 +48,7 @@ def test_cancelled_timers_are_swept_out_when_most_are() -> None:
 
 def test_a_connection_that_grants_again_and_again_has_one_timer() -> None:
     timers = Timers()
-    granting = Granting(Masks(), timers, 0.0)
+    granting = LeaseGrants(Masks(), timers, 0.0)
     for second in range(10_000):
         granting.granted(5, 1_000_000, float(second))
     assert timers.size() < 200

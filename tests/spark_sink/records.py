@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 import spark_sink
 from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
-from spark_sink.writer.batches import FrameRows, tables_of
-from spark_sink.writer.frames import Header, decode_rows
+from spark_sink.event_files.batches import FrameRows, tables_of
+from spark_sink.event_files.frames import Header, decode_rows
 
 Event = FlowRecord | LifecycleEvent
 RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]

@@ -10,7 +10,7 @@ from spark_sink.cli import pipeline, report
 from spark_sink.errors import MissingPart
 from spark_sink.pipeline.folders import locked
 from spark_sink.pipeline.pipeline import Pipeline
-from tests.spark_sink.pipeline_folders import seal
+from tests.spark_sink.pipeline.folders import seal
 from tests.spark_sink.records import events
 from tests.spark_sink.report.tables import traffic_row, write
 
@@ -83,7 +83,7 @@ def test_report_prints_and_writes_markdown_and_the_page(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Requests per service and model" in result.output
     assert result.output.endswith(f"written to {markdown}\nwritten to {page}\n")
-    assert markdown.read_text(encoding="utf-8").startswith("# What the brokers did\n")
+    assert markdown.read_text(encoding="utf-8").startswith("# Broker report\n")
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>\n")
 
 
@@ -113,7 +113,7 @@ def test_report_since_a_moment_leaves_out_what_was_before(tmp_path: Path) -> Non
 def test_since_that_is_no_time_is_refused_with_examples(tmp_path: Path) -> None:
     result = CliRunner().invoke(report, [str(tmp_path), "--since", "noon"])
     assert result.exit_code == 2
-    assert "'noon' is no moment; write " in result.stderr
+    assert "'noon' is not a time; write " in result.stderr
 
 
 def test_page_without_plotly_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from broker.events import DEFINITION_FIELDS, FLOW_FIELDS, KIND_NAMES, LIFECYCLE_FIELDS, REQUEST_FIELDS
+from broker.events import (
+    DEFINITION_FIELDS,
+    FLOW_FIELDS,
+    FLOW_MEANINGS,
+    KIND_NAMES,
+    LIFECYCLE_FIELDS,
+    LIFECYCLE_MEANINGS,
+    REQUEST_FIELDS,
+)
 from spark_sink import schema, tables
 from spark_sink.columns import Column, markdown_table
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "spark" / "events.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("columns", [*schema.COLUMNS.values(), *tables.COLUMNS.values()])
@@ -20,18 +28,17 @@ def test_document_names_every_kind_of_event() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields, columns_of, columns",
+    "fields, meanings, columns",
     [
-        (FLOW_FIELDS, schema.FLOW_FIELD_COLUMNS, schema.FLOW_COLUMNS),
-        (LIFECYCLE_FIELDS, schema.LIFECYCLE_FIELD_COLUMNS, schema.LIFECYCLE_COLUMNS),
+        (FLOW_FIELDS, FLOW_MEANINGS, schema.FLOW_COLUMNS),
+        (LIFECYCLE_FIELDS, LIFECYCLE_MEANINGS, schema.LIFECYCLE_COLUMNS),
     ],
 )
-def test_every_field_of_a_record_has_its_columns_once(
-    fields: tuple[str, ...],
-    columns_of: dict[str, tuple[Column, ...]],
-    columns: tuple[Column, ...],
+def test_every_field_of_a_record_has_a_meaning_and_its_columns_once(
+    fields: tuple[str, ...], meanings: dict[str, str], columns: tuple[Column, ...]
 ) -> None:
-    expected = [column.name for name in fields for column in columns_of[name]]
+    assert set(fields) == set(meanings)
+    expected = [column.name for name in fields for column in schema.field_columns(name, meanings)]
     assert sorted(column.name for column in columns) == sorted(["broker_id", "broker_name", "epoch", *expected])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_sink.java import ensure_java
-from tests.spark_sink.pipeline_folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, seal
+from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, seal
 from tests.spark_sink.records import PROJECT, events
 
 
@@ -19,7 +19,7 @@ def test_spark_submit_with_py_files_makes_the_tables(tmp_path: Path) -> None:
     pyspark = pytest.importorskip("pyspark")
     records = events(1, 120, BEFORE_MIDNIGHT_MS)
     seal(tmp_path / "events", records)
-    for package in ("broker", "spark_sink"):
+    for package in ("rsocket_wire", "broker", "spark_sink"):
         shutil.copytree(PROJECT / package, tmp_path / "packed" / package)
     packed = shutil.make_archive(str(tmp_path / "rsocket_broker"), "zip", tmp_path / "packed")
     program = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")

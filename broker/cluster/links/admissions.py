@@ -14,7 +14,7 @@ Wrong proofs slow their address down: what comes from there is answered SLOW_S l
 from typing import Final
 
 from broker.cluster.links.neighbour import Neighbour
-from broker.connections.rate_limits import SPENT, Rate
+from broker.connections.rate_limits import SPENT, TokenBucket
 
 MAX_GREETING: Final = 64  # connections that have said they are brokers and not proved it
 MAX_STRANGERS: Final = 32  # of them from addresses of which no broker is known; the others are kept for known ones
@@ -46,7 +46,7 @@ class Admissions:
     def __init__(self) -> None:
         self._places: Final[dict[int, Neighbour]] = {}  # by number of the connection, oldest first
         self._known: Final[dict[str, bool]] = {}  # addresses of brokers; first that which was not met for longest
-        self._wrong: Final = Rate(WRONG_PER_S)
+        self._wrong: Final = TokenBucket(WRONG_PER_S)
         self._wrong_until: Final[dict[str, float]] = {}  # by address: when its bucket is full again; oldest first
 
     def size(self) -> int:

@@ -16,7 +16,7 @@ from broker.cluster.settings import ClusterSettings
 from rsocket_wire.errors import Refusal
 
 
-class Greetings:
+class Authentication:
     """What one broker demands of others."""
 
     __slots__ = ("_id", "_name", "_requires_annotations", "_settings")

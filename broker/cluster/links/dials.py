@@ -14,7 +14,7 @@ Knows no sockets: whoever takes a URL dials it and says what became of it.
 
 from typing import Final
 
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 
 MAX_TARGETS: Final = 1000  # URLs; later ones are not dialled
 FIRST_REDIAL_S: Final = 0.1  # before the second attempt
@@ -46,7 +46,7 @@ class Dials:
 
     __slots__ = ("_dials", "_dice", "_linked_ids", "_redial_max_s", "refused_n")
 
-    def __init__(self, dice: Dice, redial_max_s: float) -> None:
+    def __init__(self, dice: Rng, redial_max_s: float) -> None:
         self._dice: Final = dice
         self._redial_max_s: Final = redial_max_s
         self._dials: dict[str, Dial] = {}  # by URL, in the order in which they were first named

@@ -7,7 +7,7 @@ goes.
 from typing import Final
 
 from broker.cluster.links.admissions import Admissions
-from broker.cluster.links.authentication import Greetings
+from broker.cluster.links.authentication import Authentication
 from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.dials import Dials
 from broker.cluster.links.neighbour import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
@@ -18,7 +18,7 @@ from broker.connections.ends import Ends
 from broker.connections.heralds import Herald
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
@@ -49,7 +49,7 @@ class Handshakes:
     __slots__ = (
         "_ends",
         "_entropy",
-        "_greetings",
+        "_authentication",
         "_id",
         "_members",
         "_nonces_n",
@@ -70,7 +70,7 @@ class Handshakes:
         requires_annotations: bool,
         members: dict[bytes, Member],
         ends: Ends,
-        dice: Dice,
+        dice: Rng,
         entropy: bytes,
         watcher: Watcher,
     ) -> None:
@@ -85,14 +85,14 @@ class Handshakes:
         self._ends: Final = ends
         self._entropy: Final = entropy
         self._nonces_n = 0
-        self._greetings: Final = Greetings(settings, broker_id, name, requires_annotations)
+        self._authentication: Final = Authentication(settings, broker_id, name, requires_annotations)
         self._watcher: Final = watcher
         self.dials.set_targets("config", settings.peers)
 
     @property
     def is_open(self) -> bool:
         """There can be links."""
-        return self._greetings.is_open
+        return self._authentication.is_open
 
     def setup(self, metadata: bytes) -> Setup:
         """What this broker says first on a connection that it has dialled."""
@@ -128,11 +128,11 @@ class Handshakes:
             return
         if info.id == self._id:
             self._meet_self(info)
-        refusal = self._greetings.refusal_of(info, self._members, self.up)
+        refusal = self._authentication.refusal_of(info, self._members, self.up)
         if refusal is None:
-            refusal = self._greetings.refusal_of_nonce(info)
+            refusal = self._authentication.refusal_of_nonce(info)
         if refusal is None:
-            refusal = self._greetings.refusal_of_principal(peer.principal)
+            refusal = self._authentication.refusal_of_principal(peer.principal)
         if refusal is not None:
             self.refuse(peer, refusal, now)
             return
@@ -152,34 +152,38 @@ class Handshakes:
     def go_on(self, neighbour: Neighbour, info: Info, now: float) -> None:
         """The next BROKER_INFO of a connection that is no link yet."""
         peer = neighbour.peer
-        greetings = self._greetings
+        authentication = self._authentication
         if neighbour.stage == ASKED:
-            refusal = greetings.refusal_of(info, self._members, self.up)
+            refusal = authentication.refusal_of(info, self._members, self.up)
             if refusal is None:
-                refusal = greetings.refusal_of_nonce(info)
+                refusal = authentication.refusal_of_nonce(info)
             if refusal is not None:
                 self.refuse(peer, refusal, now)
                 return
             neighbour.info = info
             neighbour.name = info.name
             neighbour.go_on(PROVING, now)
-            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, greetings.own_proof(neighbour, info)))])
+            neighbour.push(
+                [broker_entry(MIME_TYPE, self._greeting(neighbour, authentication.own_proof(neighbour, info)))]
+            )
             return
         first = neighbour.info
         if first is None:
             return  # it was refused
-        refusal = greetings.refusal_of_proof(neighbour, first, info.proof)
+        refusal = authentication.refusal_of_proof(neighbour, first, info.proof)
         if refusal is not None and neighbour.stage == GREETED:
             self.admissions.proved_wrong(peer.address, now)
         if refusal is None and (info.id, info.name, info.version) != (first.id, first.name, first.version):
             refusal = Refusal("bad-broker", "it has changed its id, name or version while it greeted")
         if refusal is None:
-            refusal = greetings.refusal_of(first, self._members, self.up)
+            refusal = authentication.refusal_of(first, self._members, self.up)
         if refusal is not None:
             self.refuse(peer, refusal, now)
             return
         if not neighbour.url:
-            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, greetings.own_proof(neighbour, first)))])
+            neighbour.push(
+                [broker_entry(MIME_TYPE, self._greeting(neighbour, authentication.own_proof(neighbour, first)))]
+            )
         self._link(neighbour, first, info, now)
 
     def lost(self, peer: Peer, now: float) -> None:
@@ -207,7 +211,7 @@ class Handshakes:
         self.refused[word] = self.refused.get(word, 0) + 1
 
     def tick(self, now: float) -> None:
-        """Answers those that had to wait, and refuses those that have not proved who they are in time."""
+        """Contradictions those that had to wait, and refuses those that have not proved who they are in time."""
         for neighbour in list(self.neighbours.values()):
             if neighbour.is_up:
                 continue

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from broker.config.cluster import NO_NAME, is_in_cluster
-from broker.config.cluster_options import ClusterOptions
 from broker.config.options import Config
 from broker.config.principal import Principal
+from broker.config.sections.cluster import ClusterOptions
 from broker.config.urls import PeerUrl
 
 LENGTH_BYTES: Final = 4  # in front of what a worker is told

@@ -7,7 +7,7 @@
     └─ the prefix: made once ─┘
 
 Decides the bytes of the prefix, whether a section may come in here (loops, too many hops), and what its to-override
-asks for. Does not know streams, and chooses no route: `relays` does with it what it says.
+asks for. Does not know streams, and chooses no route: `ingress` does with it what it says.
 
     to-override   [service:<name> ]route:<route id>                  this route, and no other decision
                   [service:<name> ]broker:<name>[,<name> …]          your own routes, and a copy towards the others
@@ -128,7 +128,7 @@ class Refused:
         self.detail = ""  # and the sentence
 
 
-class Hops:
+class RouterAnnotations:
     """Everything about hops that one broker keeps."""
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Hops:
         "_max_hops",
         "_names_prefixes",
         "_naming",
-        "_news",
+        "_refused_since",
         "_paths_rest",
         "_prefixes",
         "brokers_n",
@@ -175,7 +175,7 @@ class Hops:
         self.refused: dict[str, int] = {}  # requests, by reason: half a dozen
         self.retried_n = 0  # requests that were decided upon a second time (D-50)
         self.stripped_n = 0  # sections of clients that were taken out
-        self._news: dict[str, Refused] = {}  # by reason
+        self._refused_since: dict[str, Refused] = {}  # by reason
 
     def rename(self, name: str) -> None:
         """The name of this broker from now on: before the first request, or all that was made with the old one ends."""
@@ -324,18 +324,18 @@ class Hops:
         if reason == "loop":
             self.loops_refused += 1
         self.refused[reason] = self.refused.get(reason, 0) + 1
-        news = self._news.get(reason)
-        if news is None:
-            news = self._news[reason] = Refused(reason)
-        news.requests += 1
-        news.peer = peer
-        news.detail = detail
+        refused = self._refused_since.get(reason)
+        if refused is None:
+            refused = self._refused_since[reason] = Refused(reason)
+        refused.requests += 1
+        refused.peer = peer
+        refused.detail = detail
 
-    def take_news(self) -> list[Refused]:
+    def take_refused(self) -> list[Refused]:
         """What was refused since the last call, by reason."""
-        news = list(self._news.values())
-        self._news.clear()
-        return news
+        refused = list(self._refused_since.values())
+        self._refused_since.clear()
+        return refused
 
 
 def copy_override(brokers: list[str], redirected: str) -> str:

@@ -1,14 +1,14 @@
-"""Where requests leave for other brokers: stamped with what was decided here, decided once more if need be (D-50)."""
+"""Requests that leave for other brokers: annotated with what was decided here, decided once more if need be (D-50)."""
 
 from typing import Final
 
-from broker.forwarding.interbroker.annotations import Hops, entry_head, is_like_ours
+from broker.forwarding.interbroker.annotations import RouterAnnotations, entry_head, is_like_ours
 from broker.forwarding.interbroker.remote import Remote
-from broker.forwarding.interbroker.retry import Retriable, Tries
-from broker.forwarding.interbroker.rewrite import restamped
+from broker.forwarding.interbroker.retry import RetryableSplice
+from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_translation import COMPOSITE
 from broker.forwarding.peer import Peer
-from broker.forwarding.request import Desk, Feeding, Request, deadline_at
+from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
@@ -17,14 +17,12 @@ from broker.routing.targets import Target
 from rsocket_wire.errors import Refusal
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
-    MAX_N,
     METADATA,
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    encode_request_n,
     request_parts,
 )
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
@@ -32,15 +30,15 @@ from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.wire.frames import SHARD
 
 
-class Departures(Tries):
+class Egress:
     """The requests of one broker's clients that go to other brokers."""
 
-    __slots__ = ("_again", "_desk", "_hops", "_max_waiting_bytes")
+    __slots__ = ("_again", "_context", "_annotations", "_max_waiting_bytes")
 
-    def __init__(self, desk: Desk, hops: Hops) -> None:
-        self._desk: Final = desk
-        self._hops: Final = hops
-        self._max_waiting_bytes: Final = desk.settings.max_waiting_bytes
+    def __init__(self, context: RequestContext, annotations: RouterAnnotations) -> None:
+        self._context: Final = context
+        self._annotations: Final = annotations
+        self._max_waiting_bytes: Final = context.settings.max_waiting_bytes
         self._again: Final = Request()  # that is decided upon once more
         self._again.is_second = True
 
@@ -50,31 +48,33 @@ class Departures(Tries):
         """A client's request for a route of another broker goes out. The peer to send it to as it is, without a stamp:
         only where the link carries none; None: it is dealt with.
         """
-        desk = self._desk
+        context = self._context
         server = remote.via
         link = server.link if server is not None else None
         if server is None or link is None or (not link.version and link.id != remote.id):
             # It does not wait: nobody would tell it that there is a way, the route has been there all the time.
             text = f"no way leads to the broker {remote.name}, which has the route"
-            desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
+            context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
         if route.load.is_behind or remote.id in link.behind:
-            desk.feedings.append(Feeding(peer, route))
+            context.congested_requests.append(CongestedRequest(peer, route))
         if not link.version:
             return server
-        mimes = desk.mimes[request.mimes]
+        mimes = context.mimes[request.mimes]
         at = request.metadata_at
         to = request.metadata_to
-        gathering = request.gathering
-        if gathering is not None:
-            if mimes.kind != COMPOSITE and not desk.merge(peer, request, gathering.metadata, target):
+        reassembly = request.reassembly
+        if reassembly is not None:
+            if mimes.kind != COMPOSITE and not context.merge(peer, request, reassembly.metadata, target):
                 return None
-            frame = desk.cursor(gathering.frames[0], frame.now)
+            frame = context.cursor(reassembly.frames[0], frame.now)
             at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         kind = frame.kind
         flags = frame.flags
         is_streaming = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL or flags & FOLLOWS != 0
-        prefix = self._hops.prefix(route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to))
+        prefix = self._annotations.prefix(
+            route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to)
+        )
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start
@@ -83,22 +83,22 @@ class Departures(Tries):
         if kind == REQUEST_FNF or kind == METADATA_PUSH:
             self._send_only(peer, frame, request, target, route, server, prefix, at, to)
             return None
-        flow = desk.flow(peer, target, route, kind)
+        flow = context.flow(peer, target, route, kind)
         rest = frame.data[at : frame.end]
         splice: Splice
         if flags & FOLLOWS or request.is_second or peer.waiting_bytes + size + FRAME_COST > self._max_waiting_bytes:
             began_at = request.began_at or frame.now
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, began_at)
         else:
-            kept = Retriable(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            kept.keep(frame, rest, to - at, target, self)
+            kept = RetryableSplice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
+            kept.keep(frame, rest, to - at, target, context.retries)
             splice = kept
-        splice.order = desk.order
-        splice.open_stamped(frame, prefix, rest, to - at)
+        splice.order = context.order
+        splice.open_rewritten(frame, prefix, rest, to - at)
         if target.deadline_ms > 0:
-            splice.timer = desk.timers.put(deadline_at(target, request, frame.now), splice)
-        if gathering is not None:
-            desk.replay(peer, frame.stream_id, gathering, False, frame.now)
+            splice.timer = context.timers.put(deadline_at(target, request, frame.now), splice)
+        if reassembly is not None:
+            context.replay(peer, frame.stream_id, reassembly, False, frame.now)
         return None
 
     def _is_too_large(self, peer: Peer, frame: FrameCursor, target: Target, size: int) -> bool:
@@ -106,7 +106,7 @@ class Departures(Tries):
         grown = size + (0 if frame.flags & METADATA else 3)
         if grown <= MAX_FRAME_BYTES:
             return False
-        self._desk.refuse_large(peer, frame, target, grown)
+        self._context.refuse_large(peer, frame, target, grown)
         return True
 
     def _send_only(
@@ -122,58 +122,56 @@ class Departures(Tries):
         to: int,
     ) -> None:
         """Sends a fire-and-forget or a push."""
-        desk = self._desk
-        flow = desk.flow(peer, target, route, frame.kind)
+        context = self._context
+        flow = context.flow(peer, target, route, frame.kind)
         if frame.kind == METADATA_PUSH:
-            server.request(restamped(frame, 0, to, prefix + frame.data[at:to]))
+            server.request(rewritten(frame, 0, to, prefix + frame.data[at:to]))
             route.load.requests += 1  # no lease speaks of pushes
         elif frame.flags & FOLLOWS:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, REQUEST_FNF, frame.now)
-            splice.order = desk.order
-            splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
-            if request.gathering is not None:
-                desk.replay(peer, frame.stream_id, request.gathering, False, frame.now)
+            splice.order = context.order
+            splice.open_rewritten(frame, prefix, frame.data[at : frame.end], to - at)
+            if request.reassembly is not None:
+                context.replay(peer, frame.stream_id, request.reassembly, False, frame.now)
             return
         else:
-            server.forward_stamped(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
+            server.forward_rewritten(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
             route.load.take()
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, desk.order, 1)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.order, 1)
 
-    def try_again(self, splice: Retriable, now: float) -> bool:
-        """A decision of ours did not hold: another one, without the route that it fell on. D-50"""
-        desk = self._desk
+    def choose_again(self, splice: RetryableSplice, now: float) -> Route | None:
+        """Another route for a request of which the first one did not hold (D-50); None: there is none."""
+        context = self._context
         target = splice.target
         peer = splice.caller
-        desk.query.refresh(target)
+        context.query.refresh(target)
         if target.refusal is not None:
-            return False
+            return None
         if target.routing == SHARD and target.generation == splice.generation:
-            return False  # nobody else owns the key, as far as this broker knows
+            return None  # nobody else owns the key, as far as this broker knows
         barred = Slots()
         if splice.route.slot >= 0:
             barred.add(splice.route.slot)
-        route = desk.query.choose_besides(target, barred, peer.zone, peer.origin, now)
+        route = context.query.choose_besides(target, barred, peer.zone, peer.origin, now)
         if route is None:
-            return False
+            return None
         is_watched = splice.model == REQUEST_RESPONSE and route.load.is_watched
-        if is_watched and desk.monopoly_of(peer, route.load, now) is not None:
-            return False
-        desk.order = desk.query.choices
-        caller_id = splice.caller_id
-        more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
-        frame = desk.cursor(splice.give_up(now), now)
-        self._hops.retried_n += 1
+        if is_watched and context.monopoly_of(peer, route.load, now) is not None:
+            return None
+        return route
+
+    def request_again(self, splice: RetryableSplice, frame: FrameCursor) -> Request:
+        """The request of a splice that was given up, in its frame."""
+        context = self._context
+        self._annotations.retried_n += 1
         request = self._again
-        request.mimes = peer.mimes
-        desk.locate(frame, request)
+        request.mimes = splice.caller.mimes
+        context.locate(frame, request)
         # It was found before, so it is found again.
-        request.address_at, request.address_to = desk.find_address(
-            peer, frame.data, request.metadata_at, request.metadata_to, False
+        request.address_at, request.address_to = context.find_address(
+            splice.caller, frame.data, request.metadata_at, request.metadata_to, False
         )
         timer = splice.timer
-        request.began_at = timer.at - target.deadline_ms / 1000.0 if timer is not None else splice.opened_at
-        desk.give(peer, frame, request, target, route)
-        stream = peer.streams.get(caller_id)
-        if more_n and stream is not None:
-            stream.from_caller(desk.cursor(encode_request_n(caller_id, more_n), now))
-        return True
+        deadline_s = splice.target.deadline_ms / 1000.0
+        request.began_at = timer.at - deadline_s if timer is not None else splice.opened_at
+        return request

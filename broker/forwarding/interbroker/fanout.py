@@ -1,4 +1,4 @@
-"""Multicast across brokers: who gets a branch, who a copy, and what stands in front of it (D-51).
+"""Multicast over links: which routes get a branch, which links one for many routes, and its annotations (D-51).
 
     b1: caller, route 1     to-override                    b1 ──► route 1
     b2: route 2             broker:b2,b3 on the link       b1 ──► b2 ──► route 2
@@ -9,20 +9,28 @@ One copy per next hop, that parts as late as it can. Does not know what becomes 
 
 from typing import Final
 
-from broker.forwarding.interbroker.annotations import Hops, Section, copy_override, entry_head, is_like_ours
+from broker.forwarding.interbroker.annotations import (
+    RouterAnnotations,
+    Section,
+    copy_override,
+    entry_head,
+    is_like_ours,
+)
 from broker.forwarding.interbroker.remote import Remote, is_behind
-from broker.forwarding.interbroker.rewrite import is_streaming, restamped
+from broker.forwarding.interbroker.retry import STALE, is_refused
+from broker.forwarding.interbroker.rewrite import is_streaming, rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.models import open_multicast
-from broker.forwarding.multicast.openings import Opening, Part, Pushing
-from broker.forwarding.multicast.steps import Fanout
+from broker.forwarding.multicast.call import Branch, MulticastCall
+from broker.forwarding.multicast.opening import BranchRequest, Opening, Pushing, open_multicast
+from broker.forwarding.multicast.steps import CallSteps
 from broker.forwarding.peer import Peer
-from broker.forwarding.request import Desk, Feeding, Request, deadline_at
+from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at
 from broker.forwarding.traffic.flows import COMPLETED, Flow
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import (
+    ERROR,
     METADATA_PUSH,
     REQUEST_CHANNEL,
     REQUEST_FNF,
@@ -31,6 +39,45 @@ from rsocket_wire.rsocket.frames import (
     request_parts,
 )
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+
+
+class LinkBranch(Branch):
+    """The one branch of a multicast that stands for all its routes behind one link (D-51).
+
+    The broker at the other end makes one stream of what its routes, and those behind it, answer. That it has no such
+    route (any more) is no answer: then the branch has left.
+    """
+
+    __slots__ = ("_broker", "_is_heard")
+
+    def __init__(self, call: MulticastCall, server: Peer) -> None:
+        super().__init__(call, server, None)
+        self._broker: Final = server.link.name if server.link is not None else ""  # no address: callers get to see it
+        self._is_heard = False
+
+    @property
+    def service(self) -> str:
+        return self._broker
+
+    def from_route(self, frame: FrameCursor) -> None:
+        if not self._is_heard:
+            self._is_heard = True
+            if frame.kind == ERROR and is_refused(frame, STALE):
+                self.lost(frame.now)
+                return
+        super().from_route(frame)
+
+
+class LinkRequest(BranchRequest):
+    """What is sent over a link."""
+
+    __slots__ = ()
+
+    def __init__(self, link: Peer, raw: bytes) -> None:
+        super().__init__(link, None, raw)
+
+    def open(self, call: MulticastCall, frame: FrameCursor) -> None:
+        call.enter_branch(LinkBranch(call, self.server), frame)
 
 
 class Group:
@@ -67,20 +114,20 @@ class Groups:
         return list(self._by_hop.values())
 
 
-class Spreads:
+class LinkFanout:
     """The multicasts of one broker that go to other brokers, or come from them."""
 
-    __slots__ = ("_desk", "_hops")
+    __slots__ = ("_context", "_annotations")
 
-    def __init__(self, desk: Desk, hops: Hops) -> None:
-        self._desk: Final = desk
-        self._hops: Final = hops
+    def __init__(self, context: RequestContext, annotations: RouterAnnotations) -> None:
+        self._context: Final = context
+        self._annotations: Final = annotations
 
     # Ingress
 
     def spread(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, routes: list[Route]) -> None:
         """A client's request for all these routes, some of which other brokers have."""
-        desk = self._desk
+        context = self._context
         local: list[Route] = []
         groups = Groups()
         routes_n = 0
@@ -92,59 +139,61 @@ class Spreads:
             elif isinstance(owner, Remote) and goes(owner):
                 groups.add(owner)
                 if is_behind(route):
-                    desk.feedings.append(Feeding(peer, route))
+                    context.congested_requests.append(CongestedRequest(peer, route))
                 routes_n += 1
         far = groups.all()
         if not local and not far:
             text = "no way leads to any of the brokers that have the routes"
-            desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
+            context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return
-        mimes = desk.mimes[request.mimes]
+        mimes = context.mimes[request.mimes]
         needs_whole = len(far) > 0 and mimes.kind != COMPOSITE
         for route in local:
             owner = route.owner
             assert isinstance(owner, Peer)  # see above
-            needs_whole = needs_whole or not passes(mimes, desk.mimes[owner.mimes])
+            needs_whole = needs_whole or not passes(mimes, context.mimes[owner.mimes])
         is_push = frame.kind == METADATA_PUSH
-        if needs_whole and not is_push and desk.must_wait(peer, frame, request, target):
+        if needs_whole and not is_push and context.must_wait(peer, frame, request, target):
             return
         raw_address = request.data[request.address_at : request.address_to]
-        if request.gathering is not None and needs_whole:
-            request.gathering.collapse(request.gathering.metadata)
-        if request.gathering is not None:
-            frame = desk.cursor(request.gathering.frames[0], frame.now)
+        if request.reassembly is not None and needs_whole:
+            request.reassembly.collapse(request.reassembly.metadata)
+        if request.reassembly is not None:
+            frame = context.cursor(request.reassembly.frames[0], frame.now)
             request.data = frame.data
             request.metadata_at, request.metadata_to = request_parts(
                 frame.data, frame.start, frame.end, frame.kind, frame.flags
             )
         metadata = request.data[request.metadata_at : request.metadata_to]
-        parts: list[Part] = []
+        parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
             owner = route.owner
             assert isinstance(owner, Peer)
             if owner.mimes not in raws:
                 try:
-                    translated = desk.translated(request.mimes, owner, metadata, raw_address, not is_push)
+                    translated = context.translated(request.mimes, owner, metadata, raw_address, not is_push)
                 except BrokerError as error:
                     if not is_push:  # which has no answer
-                        desk.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
+                        context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
                         return
                     continue
-                raws[owner.mimes] = restamped(frame, frame.stream_id, request.metadata_to, translated)
-            parts.append(Part(owner, route, raws[owner.mimes]))
+                raws[owner.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, translated)
+            parts.append(BranchRequest(owner, route, raws[owner.mimes]))
         for group in far:
             link = group.hop.link
             if link is not None and link.version:
                 is_odd = is_like_ours(metadata, 0, len(metadata))
-                prefix = self._hops.copy_prefix(group.names, is_streaming(frame), mimes, target.redirected, is_odd)
+                prefix = self._annotations.copy_prefix(
+                    group.names, is_streaming(frame), mimes, target.redirected, is_odd
+                )
                 if mimes.kind != COMPOSITE:
                     prefix += entry_head(mimes, len(metadata))
-                stamped = prefix + metadata
+                annotated = prefix + metadata
             else:
-                stamped = desk.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
-            parts.append(Part(group.hop, None, restamped(frame, frame.stream_id, request.metadata_to, stamped)))
-        flow = desk.flow(peer, target, None, frame.kind)
+                annotated = context.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
+            parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, annotated)))
+        flow = context.flow(peer, target, None, frame.kind)
         self._open(peer, frame, request, target, flow, parts, routes_n)
 
     # From other brokers
@@ -156,7 +205,7 @@ class Spreads:
         request: Request,
         section: Section | None,
         service: str,
-        parts: list[Part],
+        parts: list[BranchRequest],
         groups: Groups,
     ) -> None:
         """A link's request for these parts of ours, and for brokers behind us; at least one of both."""
@@ -164,11 +213,11 @@ class Spreads:
         for group in groups.all():
             assert section is not None  # without one a request goes no further
             try:
-                entry = self._hops.redirected(section, copy_override(group.names, service))
+                entry = self._annotations.redirected(section, copy_override(group.names, service))
             except BrokerError:
                 continue  # no room for one more name: too many hops for this copy
-            parts.append(Part(group.hop, None, restamped(frame, frame.stream_id, request.metadata_to, entry + rest)))
-        self._open(peer, frame, request, None, self._desk.flows.relayed, parts, 0)
+            parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, entry + rest)))
+        self._open(peer, frame, request, None, self._context.flows.relayed, parts, 0)
 
     # Parts
 
@@ -179,37 +228,37 @@ class Spreads:
         request: Request,
         target: Target | None,
         flow: Flow,
-        parts: list[Part],
+        parts: list[BranchRequest],
         routes_n: int,
     ) -> None:
-        desk = self._desk
+        context = self._context
         kind = frame.kind
         now = frame.now
         stream_id = frame.stream_id
         size = frame.end - frame.start
         for part in parts:
             if len(part.raw) > MAX_FRAME_BYTES:
-                desk.refuse_large(peer, frame, target, len(part.raw))
+                context.refuse_large(peer, frame, target, len(part.raw))
                 return
         if kind == METADATA_PUSH:
             pushing = Pushing(parts)
-            if desk.fanouts.may(len(parts), now):
+            if context.steps.may(len(parts), now):
                 pushing.advance(len(parts), now)
             else:
-                desk.fanouts.add(Fanout(peer), pushing)
-            flow.count(COMPLETED, 0, 1, 0, size, 0, now, desk.order, routes_n)
+                context.steps.add(CallSteps(peer), pushing)
+            flow.count(COMPLETED, 0, 1, 0, size, 0, now, context.order, routes_n)
             return
         has_credit = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL
         credit_n = initial_n(frame.data, frame.start) if has_credit else 0
-        if desk.refuse_wide(peer, frame, target, len(parts)):
+        if context.refuse_wide(peer, frame, target, len(parts)):
             return
-        call = open_multicast(desk.fanouts, peer, stream_id, flow, kind, now, credit_n, len(parts))
-        call.order = desk.order
+        call = open_multicast(context.steps, peer, stream_id, flow, kind, now, credit_n, len(parts))
+        call.order = context.order
         call.routes_n = routes_n
         call.enter(frame.flags, size)
         if target is not None and target.deadline_ms > 0 and kind != REQUEST_FNF:
-            call.timer = desk.timers.put(deadline_at(target, request, now), call)
-        opening = Opening(desk, call, parts, request.gathering, False)
+            call.timer = context.timers.put(deadline_at(target, request, now), call)
+        opening = Opening(context, call, parts, request.reassembly, False)
         if not call.may_at_once(len(parts), now):
             call.add_step(opening)
         elif opening.advance(len(parts), now):

@@ -1,6 +1,6 @@
 """Requests between brokers: what goes out to another one, and what comes in from one (D-49, D-50).
 
-    ingress    a client's request whose route another broker has     `send`: stamped, passed on to the next hop
+    ingress    a client's request whose route another broker has     annotated, passed on to the next hop
     transit    a link's request whose route yet another one has      its name added to the trace, passed on
     last hop   a link's request whose route is here                  stripped, then as if the caller were connected here
 
@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING, Final
 
 from broker.forwarding.interbroker.annotations import (
     ANNOTATIONS_HEAD,
-    CALLER_MIMES_HEAD,
-    DATA_MIME,
-    MAX_NEAR_BYTES,
     MAX_SECTION_KEPT,
     ORIGIN_BYTES,
     WORD,
-    Hops,
+    RouterAnnotations,
     Section,
-    decode_caller_mimes,
     find_section,
     without_sections,
 )
-from broker.forwarding.interbroker.fanout import Groups, Spreads
-from broker.forwarding.interbroker.remote import Remote, is_behind
-from broker.forwarding.interbroker.rewrite import restamped
-from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.openings import Part
+from broker.forwarding.interbroker.delivery import BREAKS_OFF, Delivery, no_address
+from broker.forwarding.interbroker.fanout import Groups, LinkFanout
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.interbroker.rewrite import rewritten
+from broker.forwarding.mime_translation import COMPOSITE
+from broker.forwarding.multicast.opening import BranchRequest
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import Gathering
-from broker.forwarding.request import Desk, Feeding, Request, blocked_of, is_cut
+from broker.forwarding.reassembly import Reassembly
+from broker.forwarding.request import CongestedRequest, Request, RequestContext, blocked_of
 from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
-from broker.routing.targets import ORIGIN_AT, Target
+from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
@@ -46,92 +43,67 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    encode_metadata_push,
     initial_n,
 )
-from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from rsocket_wire.rsocket.metadata import ABSENT, COMPOSITE_MIME, CUT, find_broker_frame
+from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT, find_broker_frame
 from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.ints import u24_at
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs
     from mypy_extensions import i64
 
-MAX_CALLER_MIMES: Final = 4096  # pairs of mime types of callers at other brokers that are remembered
+# What becomes of a request with annotations of a client:
+PASSES: Final = 0  # it has none
+STRIP: Final = 1  # it goes on without them
+DONE: Final = 2  # it was refused, or waits, or has gone on
 
-_BREAKS_OFF: Final = "the composite metadata of the request breaks off"
+
 _HEAD_BYTES: Final = len(ANNOTATIONS_HEAD)
-_MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
-_MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
 
 
-class Relays:
+class Ingress(Delivery):
     """The requests of one broker's links."""
 
-    __slots__ = (
-        "_desk",
-        "_full_bytes",
-        "_keeps_section",
-        "_query",
-        "_relayed",
-        "_spreads",
-        "_table",
-        "hops",
-        "link_mimes",
-        "mimes_by_raw",
-    )
-
-    def __init__(self, desk: Desk, hops: Hops, spreads: Spreads) -> None:
-        self._desk: Final = desk
-        self._query: Final = desk.query
-        self._table: Final = desk.query.table
-        self._spreads: Final = spreads
-        self.hops: Final = hops
-        self._keeps_section: Final = desk.settings.annotations_to_clients == "keep"
-        self._relayed: Final = desk.flows.relayed
-        self._full_bytes: Final = desk.settings.max_pending_bytes // 2  # waiting for a peer: it gets no more from links
-        self.link_mimes: Final = desk.mime_pairs.take(COMPOSITE_MIME, DATA_MIME)  # of links
-        # Pairs of callers at other brokers, by what says them, each with a use; bounded by MAX_CALLER_MIMES.
-        self.mimes_by_raw: Final[dict[bytes, int]] = {}
+    def __init__(self, context: RequestContext, annotations: RouterAnnotations, fanout: LinkFanout) -> None:
+        super().__init__(context, annotations)
+        self._query: Final = context.query
+        self._fanout: Final = fanout
 
     # From clients
 
-    def stops(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
-        """A client's metadata has the name of annotations in it: True when the request is dealt with, because they are
-        there. `annotations_from_clients` says how.
+    def admit(self, peer: Peer, frame: FrameCursor, request: Request) -> int:
+        """What becomes of a client's request that has the name of annotations in its metadata: PASSES when none are
+        there, STRIP when they are to be taken out first, else DONE. `annotations_from_clients` decides.
         """
-        desk = self._desk
-        if desk.mimes[peer.mimes].kind != COMPOSITE:
-            return False
+        context = self._context
+        if context.mimes[peer.mimes].kind != COMPOSITE:
+            return PASSES
         if find_section(request.data, request.metadata_at, request.metadata_to)[0] < 0:
-            return False
-        policy = desk.settings.annotations_from_clients
+            return PASSES
+        policy = context.settings.annotations_from_clients
         if policy == "reject":
             text = "router annotations are not accepted from clients"
             self._refuse(peer, frame, "from-client", Refusal(WORD, text))
         elif not self._waits(peer, frame, request):
-            if policy == "accept":
-                self.handle(peer, frame, request)
-            else:
-                self.hops.stripped_n += 1
-                self._strip(peer, frame, request)
-        return True
+            if policy != "accept":
+                return STRIP
+            self.handle(peer, frame, request)
+        return DONE
 
-    def _strip(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        """Takes the annotations of a client out, and begins anew."""
+    def strip(self, frame: FrameCursor, request: Request) -> FrameCursor:
+        """The first frame of a client's request without annotations, which `request` knows then."""
+        self.annotations.stripped_n += 1
         metadata = without_sections(request.data[request.metadata_at : request.metadata_to])
-        gathering = request.gathering
-        if gathering is not None:
-            gathering.collapse(metadata)
-            raw = gathering.frames[0]
+        reassembly = request.reassembly
+        if reassembly is not None:
+            reassembly.collapse(metadata)
+            raw = reassembly.frames[0]
         else:
-            raw = restamped(frame, frame.stream_id, request.metadata_to, metadata)
-        frame = self._desk.cursor(raw, frame.now)
-        self._desk.locate(frame, request)
-        if frame.kind == METADATA_PUSH:
-            self._desk.begin_push(peer, frame, request)
-        else:
-            self._desk.begin(peer, frame, request)
+            raw = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
+        frame = self._context.cursor(raw, frame.now)
+        self._context.locate(frame, request)
+        return frame
 
     # From other brokers
 
@@ -141,8 +113,8 @@ class Relays:
         That is, when it begins like the latest one, and nothing is in the way: nearly always. Else nothing has been
         done, and the engine finds out all there is to say.
         """
-        hops = self.hops
-        section = hops.near
+        annotations = self.annotations
+        section = annotations.near
         if section is None:
             return False
         head = section.head
@@ -188,22 +160,22 @@ class Relays:
         path = section.path
         path.requests += 1
         path.last_at = frame.now
-        hops.near_n += 1
+        annotations.near_n += 1
         start: i64 = at + section.start
         splice = Splice(peer, frame.stream_id, server, server.open_id(), route, self._relayed, kind, frame.now)
-        splice.open_stamped(frame, b"", data[start:end], to - start)
+        splice.open_rewritten(frame, b"", data[start:end], to - start)
         return True
 
     def handle(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A new request of another broker. `request` knows its metadata; of one that is gathered all that is needed."""
-        gathering = request.gathering
-        request.is_counted = gathering is not None and gathering.is_counted
-        is_in_pieces = gathering is not None and not gathering.needs_whole
-        if gathering is not None and not is_in_pieces:
-            if not self._desk.merge(peer, request, gathering.metadata, None):
+        reassembly = request.reassembly
+        request.is_counted = reassembly is not None and reassembly.is_counted
+        is_in_pieces = reassembly is not None and not reassembly.needs_whole
+        if reassembly is not None and not is_in_pieces:
+            if not self._context.merge(peer, request, reassembly.metadata, None):
                 return
-            frame = self._desk.cursor(gathering.frames[0], frame.now)
-            self._desk.locate(frame, request)
+            frame = self._context.cursor(reassembly.frames[0], frame.now)
+            self._context.locate(frame, request)
         data = request.data
         at = request.metadata_at
         to = request.metadata_to
@@ -213,11 +185,11 @@ class Relays:
                 return
             self._handle_bare(peer, frame, request)
             return
-        hops = self.hops
+        annotations = self.annotations
         rest_at = head_to + 3 + u24_at(data, head_to)
         entry = data[at:rest_at]
-        if entry == hops.latest_entry and rest_at <= to:
-            section = hops.latest  # as of the latest request: saves the hashing of some hundred bytes
+        if entry == annotations.latest_entry and rest_at <= to:
+            section = annotations.latest  # as of the latest request: saves the hashing of some hundred bytes
         elif data[at:head_to] != ANNOTATIONS_HEAD:
             self._handle_bare(peer, frame, request)
             return
@@ -225,20 +197,20 @@ class Relays:
             section = None
         if section is None and rest_at > to:
             if not self._waits(peer, frame, request):
-                self._refuse(peer, frame, "malformed", Refusal(WORD, _BREAKS_OFF))
+                self._refuse(peer, frame, "malformed", Refusal(WORD, BREAKS_OFF))
             return
         if section is None:
             try:
-                section = hops.read(data[head_to + 3 : rest_at])
+                section = annotations.read(data[head_to + 3 : rest_at])
             except InvalidFrame as error:
                 self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
                 return
             if len(entry) <= MAX_SECTION_KEPT:
-                hops.latest = section
-                hops.latest_entry = entry
+                annotations.latest = section
+                annotations.latest_entry = entry
         refusal = section.refusal
         if refusal is not None or section.hops_n > 1:
-            refusal = hops.refusal_of(section)
+            refusal = annotations.refusal_of(section)
             if refusal is not None:
                 self._refuse(peer, frame, refusal.word, refusal)
                 return
@@ -253,15 +225,15 @@ class Relays:
             owner = route.owner
             if isinstance(owner, Peer):  # nearly always
                 may_be = peer.link is not None and not is_in_pieces and not self._is_cut(frame, request)
-                may_be = may_be and section.mimes in self._desk.mimes  # else they were forgotten
+                may_be = may_be and section.mimes in self._context.mimes  # else they were forgotten
                 if may_be and section.is_like_latest(data, at, to, self._table.generation):
                     request.mimes = section.mimes
                     self._deliver(peer, frame, request, section, route, owner, at + section.start)
                 else:
                     self._deliver_decided(peer, frame, request, section, route, owner)
                 return
-        if gathering is not None and is_in_pieces:
-            self._await_all(peer, frame, request, gathering)  # the route that it waited for has left meanwhile
+        if reassembly is not None and is_in_pieces:
+            self._await_all(peer, frame, request, reassembly)  # the route that it waited for has left meanwhile
         elif section.route_id:
             self._to_route(peer, frame, request, section)
         elif section.brokers:
@@ -272,7 +244,7 @@ class Relays:
     def _handle_bare(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A request without annotations: no loop could be seen, so it goes no further than this broker's own routes."""
         link = peer.link
-        if link is None or link.version or self._desk.settings.require_annotations:
+        if link is None or link.version or self._context.settings.require_annotations:
             self._refuse(peer, frame, "missing", Refusal(WORD, "missing: a request between brokers begins with them"))
             return
         request.rest_at = request.metadata_at
@@ -295,7 +267,7 @@ class Relays:
         if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:
             self._decide(peer, frame, request, section)  # nobody could be told
             return
-        text = f"{self.hops.name} has no route {section.annotations.to_override}, and knows no way to it"
+        text = f"{self.annotations.name} has no route {section.annotations.to_override}, and knows no way to it"
         self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
 
     def _deliver_decided(
@@ -318,34 +290,36 @@ class Relays:
             return
         request.address_at, request.address_to = at, to
         target = self._query.resolve_decided(data, at, to, section.service)
-        gathering = request.gathering
-        is_in_pieces = gathering is not None and not gathering.needs_whole
+        reassembly = request.reassembly
+        is_in_pieces = reassembly is not None and not reassembly.needs_whole
         if target.means(route):
-            if gathering is not None and is_in_pieces:
+            if reassembly is not None and is_in_pieces:
                 if not self._is_same(request, server):
-                    self._await_all(peer, frame, request, gathering)
+                    self._await_all(peer, frame, request, reassembly)
                     return
                 # They go on as they came: what stands before the caller's metadata is all in the first one.
                 start -= request.metadata_at
                 request.rest_at -= request.metadata_at
-                self._desk.locate(frame, request)
+                self._context.locate(frame, request)
                 start += request.metadata_at
                 request.rest_at += request.metadata_at
             elif peer.link is not None:
                 self._remember(request, section, start)
             self._deliver(peer, frame, request, section, route, server, start)
         elif frame.kind != REQUEST_FNF and frame.kind != METADATA_PUSH:
-            text = f"the route {route.id_text} of {self.hops.name} is none of those with {target.label} (any more)"
+            text = (
+                f"the route {route.id_text} of {self.annotations.name} is none of those with {target.label} (any more)"
+            )
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
-        elif gathering is not None and is_in_pieces:
-            self._await_all(peer, frame, request, gathering)
+        elif reassembly is not None and is_in_pieces:
+            self._await_all(peer, frame, request, reassembly)
         else:
             self._decide(peer, frame, request, section)  # nobody could be told
 
     def _decide(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> None:
         """Nothing was decided that holds: by the ADDRESS, and never back. No section: here, or nowhere."""
-        desk = self._desk
-        query = desk.query
+        context = self._context
+        query = context.query
         target = self._resolve(peer, frame, request, section)
         if target is None:
             return
@@ -372,7 +346,7 @@ class Relays:
                 self._pass_on(peer, frame, request, section, route, owner.via, anew)
         else:
             if target.blocked_service is not None:
-                self._desk.ask_full(peer, target, target.blocked_service, frame.now)
+                self._context.ask_full(peer, target, target.blocked_service, frame.now)
             self._refuse(peer, frame, "", blocked_of(target))
 
     def _resolve(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> Target | None:
@@ -382,7 +356,7 @@ class Relays:
             return None
         data = request.data
         at, to = find_broker_frame(data, start, request.metadata_to)
-        if at >= 0 and request.gathering is None and self._awaits_more(peer, frame, request, True):
+        if at >= 0 and request.reassembly is None and self._awaits_more(peer, frame, request, True):
             return None
         if at < 0:
             if not self._waits(peer, frame, request):
@@ -396,7 +370,7 @@ class Relays:
     def _to_brokers(self, peer: Peer, frame: FrameCursor, request: Request, section: Section) -> None:
         """The copy of a multicast: for our own routes if we are named, and on towards the others that are. D-51"""
         local: list[Route] = []
-        if self.hops.name in section.brokers:
+        if self.annotations.name in section.brokers:
             target = self._resolve(peer, frame, request, section)
             if target is None:
                 return
@@ -404,7 +378,7 @@ class Relays:
                 local = [route for route in self._query.choose_all(target) if isinstance(route.owner, Peer)]
         groups = Groups()
         for name in section.brokers:
-            remote = self.hops.remotes.get(name)
+            remote = self.annotations.remotes.get(name)
             if remote is not None and self._may_go(section, remote.via):
                 self._add(peer, groups, remote)
         self._spread(peer, frame, request, section, section.service, local, groups)
@@ -426,7 +400,7 @@ class Relays:
     def _add(self, peer: Peer, groups: Groups, remote: Remote) -> None:
         """That broker gets a copy, too."""
         if remote.is_behind and peer.link is not None:
-            self._desk.feedings.append(Feeding(peer, None))
+            self._context.congested_requests.append(CongestedRequest(peer, None))
         groups.add(remote)
 
     def _spread(
@@ -442,7 +416,7 @@ class Relays:
         start = self._read_mimes(peer, frame, request, section) if local else 0
         if start < 0:
             return
-        parts: list[Part] = []
+        parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
             server = route.owner
@@ -455,15 +429,16 @@ class Relays:
                 except BrokerError as error:
                     self._refuse(peer, frame, "", Refusal("bad-address", error.text))
                     return
-                raws[server.mimes] = restamped(frame, frame.stream_id, request.metadata_to, metadata)
-            parts.append(Part(server, route, raws[server.mimes]))
+                raws[server.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
+            parts.append(BranchRequest(server, route, raws[server.mimes]))
         if parts and section is not None:
-            self.hops.arrived(section.hops_n)
+            self.annotations.arrived(section.hops_n)
         if not parts and not groups.all():
-            text = f"{self.hops.name} has no route for this multicast, and knows no way to other brokers that are named"
+            name = self.annotations.name
+            text = f"{name} has no route for this multicast, and knows no way to other brokers that are named"
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
         else:
-            self._spreads.spread_on(peer, frame, request, section, service, parts, groups)
+            self._fanout.spread_on(peer, frame, request, section, service, parts, groups)
 
     def _barred(self, target: Target, section: Section | None) -> Slots:
         """Slots of candidates behind brokers that had the request, or that no way leads to; without a section: of all
@@ -485,316 +460,10 @@ class Relays:
             return False
         return link.name not in section.trace and link.name != section.annotations.ingress
 
-    def _pass_on(
-        self,
-        peer: Peer,
-        frame: FrameCursor,
-        request: Request,
-        section: Section,
-        route: Route,
-        hop: Peer,
-        entry: bytes,
-    ) -> None:
-        """To the next hop; `entry`: the annotations that go on, empty: those that came, and our name."""
-        link = hop.link
-        assert link is not None  # whoever calls has looked
-        name = link.name
-        if name in section.trace or name == section.annotations.ingress:
-            way = ">".join([*section.trace, self.hops.name, name])
-            self._refuse(peer, frame, "loop", Refusal("loop", way))
-            return
-        if not link.version:
-            start = self._read_mimes(peer, frame, request, section)
-            if start >= 0:
-                self._deliver(peer, frame, request, section, route, hop, start)
-            return
-        if is_behind(route):
-            self._desk.feedings.append(Feeding(peer, route))
-        if hop.pending_bytes > self._full_bytes:
-            self._refuse_full(peer, frame, route, hop)
-            return
-        if not entry:
-            entry = self._renamed(peer, frame, section, "")
-            if not entry:
-                return
-        self._join(peer, frame, request, route, hop, entry, request.rest_at)
-
-    def _deliver(
-        self,
-        peer: Peer,
-        frame: FrameCursor,
-        request: Request,
-        section: Section | None,
-        route: Route,
-        server: Peer,
-        start: int,
-    ) -> None:
-        """To a route of this broker, as if the caller were connected here. `start`: of the caller's own metadata."""
-        load = route.load
-        lease = load.lease
-        if lease is not None and lease.left_n <= 0 and frame.kind != METADATA_PUSH:
-            self._refuse(peer, frame, "", Refusal("no-lease", f"the route {route.id_text} has no lease left"))
-            return
-        if load.is_watched and frame.kind == REQUEST_RESPONSE and self._is_busy(peer, frame, route):
-            return
-        if server.pending_bytes > self._full_bytes:
-            self._refuse_full(peer, frame, route, server)
-            return
-        if self._is_same(request, server):  # nearly always
-            if section is not None:
-                self.hops.arrived(section.hops_n)
-                if section.hops_n == 1 and section.refusal is None and peer.link is not None and section.head:
-                    self.hops.near = section
-            self._join(peer, frame, request, route, server, b"", start)
-            return
-        if self._must_wait(peer, frame, request, server):
-            return
-        try:
-            metadata = self._metadata_for(frame, request, section, start, server)
-        except BrokerError as error:
-            self._refuse(peer, frame, "", Refusal("bad-address", error.text))
-            return
-        if section is not None:
-            self.hops.arrived(section.hops_n)
-        self._join_translated(peer, frame, request, route, server, metadata)
-
-    def _is_same(self, request: Request, server: Peer) -> bool:
-        """The server gets the caller's metadata as it is."""
-        is_composite = self._desk.mimes[server.mimes].kind == COMPOSITE
-        return request.mimes == server.mimes and is_composite and not self._keeps_section
-
-    def _remember(self, request: Request, section: Section, start: int) -> None:
-        """The next request for the route of the section that is like this one needs no second look."""
-        hops = self.hops
-        at = request.metadata_at
-        if hops.near is section:
-            hops.near = None
-        if request.address_to - at <= MAX_NEAR_BYTES:
-            origin_at = request.address_at + ORIGIN_AT
-            section.head = request.data[at:origin_at]
-            section.rest = request.data[origin_at + ORIGIN_BYTES : request.address_to]
-            section.start = start - at
-            section.generation = self._table.generation
-            section.mimes = request.mimes
-
-    def _must_wait(self, peer: Peer, frame: FrameCursor, request: Request, server: Peer) -> bool:
-        """True, and the request is held, when metadata that this server cannot read as it is has not come whole."""
-        caller = self._desk.mimes[request.mimes]
-        if caller.kind == COMPOSITE and passes(caller, self._desk.mimes[server.mimes]):
-            return False
-        return self._waits(peer, frame, request)
-
-    def _metadata_for(
-        self, frame: FrameCursor, request: Request, section: Section | None, start: int, server: Peer
-    ) -> bytes | None:
-        """The caller's metadata as this server can read it; BrokerError when that cannot be."""
-        desk = self._desk
-        data = request.data
-        to = request.metadata_to
-        caller = desk.mimes[request.mimes]
-        reader = desk.mimes[server.mimes]
-        metadata: bytes | None
-        if caller.kind == COMPOSITE and passes(caller, reader):
-            metadata = data[start:to]
-        else:
-            at, end = find_broker_frame(data, start, to)
-            if at < 0:
-                raise BrokerError("bad-address", "the metadata of the request holds no ADDRESS")
-            raw_address = data[at:end]
-            said = data[start:to] if caller.kind == COMPOSITE else raw_address
-            metadata = desk.translated(request.mimes, server, said, raw_address, frame.kind != METADATA_PUSH)
-        if self._keeps_section and section is not None and reader.kind == COMPOSITE and server.link is None:
-            kept = data[request.metadata_at : request.rest_at]
-            return kept + metadata if metadata is not None else kept
-        return metadata
-
-    def _join(
-        self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, prefix: bytes, at: int
-    ) -> None:
-        """Joins the streams; the server gets `prefix` and what the metadata has from `at` on."""
-        kind = frame.kind
-        to = request.metadata_to
-        if kind == METADATA_PUSH:
-            self._push(peer, frame, route, server, prefix + request.data[at:to])
-            return
-        size = frame.end - frame.start + len(prefix) - at + request.metadata_at
-        if size > MAX_FRAME_BYTES:
-            self._desk.refuse_large(peer, frame, None, size)
-        elif kind == REQUEST_FNF and not frame.flags & FOLLOWS:
-            route.load.take()
-            server.forward_stamped(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
-        else:
-            flow = self._relayed
-            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            splice.open_stamped(frame, prefix, frame.data[at : frame.end], to - at)
-            if request.gathering is not None:
-                gathering = request.gathering
-                self._desk.replay(peer, frame.stream_id, gathering, gathering.needs_whole, frame.now)
-
-    def _join_translated(
-        self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, metadata: bytes | None
-    ) -> None:
-        """Joins the streams; the server gets this metadata, None: none."""
-        if frame.kind == METADATA_PUSH:
-            if metadata is not None:
-                self._push(peer, frame, route, server, metadata)
-            return
-        grown = len(metadata) if metadata is not None else 0
-        size = frame.end - frame.start - request.metadata_to + request.metadata_at + grown
-        if size > MAX_FRAME_BYTES:
-            self._desk.refuse_large(peer, frame, None, size)
-            return
-        stream_id = frame.stream_id
-        frame = self._desk.cursor(restamped(frame, stream_id, request.metadata_to, metadata), frame.now)
-        if frame.kind == REQUEST_FNF and not frame.flags & FOLLOWS:
-            route.load.take()
-            server.forward(frame, server.open_id())
-            return
-        Splice(peer, stream_id, server, server.open_id(), route, self._relayed, frame.kind, frame.now).open(frame)
-        if request.gathering is not None:
-            self._desk.replay(peer, stream_id, request.gathering, True, frame.now)
-
-    def _push(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer, metadata: bytes) -> None:
-        size = HEADER_BYTES + len(metadata)
-        if size > MAX_FRAME_BYTES:
-            self._desk.refuse_large(peer, frame, None, size)
-            return
-        server.request(encode_metadata_push(metadata))
-        route.load.requests += 1
-
-    # Parts
-
-    def _read_mimes(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> int:
-        """Where the caller's own metadata begins; the caller's mime types are known then. -1: refused, or it waits.
-
-        Without a section nobody has said anything of them: what stands there is the caller's.
-        """
-        data = request.data
-        at = request.rest_at
-        to = request.metadata_to
-        head_to = at + _MIMES_HEAD_BYTES
-        if section is None or head_to + 3 > to or data[at] != _MIMES_FIRST or data[at:head_to] != CALLER_MIMES_HEAD:
-            request.mimes = self.link_mimes if peer.link is not None else peer.mimes
-            return at
-        end = head_to + 3 + u24_at(data, head_to)
-        if end > to:
-            if not self._waits(peer, frame, request):
-                self._refuse(peer, frame, "malformed", Refusal(WORD, _BREAKS_OFF))
-            return -1
-        raw = data[head_to + 3 : end]
-        number = self.mimes_by_raw.get(raw, -1)
-        if number < 0:
-            try:
-                pair = decode_caller_mimes(raw)
-            except InvalidFrame as error:
-                self._refuse(peer, frame, "malformed", Refusal(WORD, error.text))
-                return -1
-            if len(self.mimes_by_raw) >= MAX_CALLER_MIMES:
-                self._forget_mimes()
-            number = self._desk.mime_pairs.take(pair[0], pair[1])
-            self.mimes_by_raw[raw] = number
-        request.mimes = number
-        return end
-
-    def _forget_mimes(self) -> None:
-        """Forgets the pairs of callers at other brokers: those that come again are read again."""
-        for number in self.mimes_by_raw.values():
-            self._desk.mime_pairs.give_back(number)
-        self.mimes_by_raw.clear()
-
-    def _renamed(self, peer: Peer, frame: FrameCursor, section: Section, to_override: str) -> bytes:
-        """The annotations that go on; empty, and refused, when they have no room for one more name."""
-        try:
-            if to_override:
-                return self.hops.redirected(section, to_override)
-            return self.hops.onward(section)
-        except BrokerError as error:
-            self._refuse(peer, frame, "too-many-hops", Refusal("too-many-hops", error.text))
-            return b""
-
-    def _waits(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
-        """True, and the request is held, when more of its metadata may come."""
-        if frame.kind == METADATA_PUSH or not self._desk.must_wait(peer, frame, request, None):
-            return False
-        held = peer.streams.get(frame.stream_id)
-        if isinstance(held, Gathering):  # else it was refused
-            held.is_counted = request.is_counted
-        return True
-
-    def _awaits_more(self, peer: Peer, frame: FrameCursor, request: Request, is_addressed: bool) -> bool:
-        """True, and the request is held, when its ADDRESS, or a later one, may be in the fragments that follow. D-69"""
-        if not self._is_cut(frame, request):
-            return False
-        gathering = request.gathering
-        if gathering is None:
-            gathering = self._desk.gather(peer, frame)
-            gathering.is_counted = request.is_counted
-        if not self._desk.has_room(gathering, is_addressed):
-            return False
-        self._desk.wait(gathering)
-        return True
-
-    def _is_cut(self, frame: FrameCursor, request: Request) -> bool:
-        """More of its metadata may follow in fragments."""
-        if request.gathering is not None:
-            return not request.gathering.is_whole
-        return frame.kind != METADATA_PUSH and is_cut(frame, request.metadata_to)
-
-    def _find_begun(self, peer: Peer, frame: FrameCursor, request: Request) -> tuple[int, int]:
-        """The ADDRESS of which enough has come where there is no room for more (D-70); else the request is refused."""
-        start = request.metadata_at
-        at, to = self._desk.find_begun(peer, request.data[start : request.metadata_to])
-        if at >= 0:
-            return start + at, start + to
-        gathering = request.gathering
-        self._desk.wait(gathering if gathering is not None else self._desk.gather(peer, frame))  # in vain
-        return at, 0
-
-    def _await_all(self, peer: Peer, frame: FrameCursor, request: Request, gathering: Gathering) -> None:
+    def _await_all(self, peer: Peer, frame: FrameCursor, request: Request, reassembly: Reassembly) -> None:
         """A request that was held until its ADDRESS was there cannot go on in pieces."""
-        gathering.needs_whole = True
-        if gathering.is_whole:
+        reassembly.needs_whole = True
+        if reassembly.is_whole:
             self.handle(peer, frame, request)
         else:
-            self._desk.wait(gathering)
-
-    def _is_busy(self, peer: Peer, frame: FrameCursor, route: Route) -> bool:
-        """The route has as many request/responses as it may have, or as this link may have there: one more is refused.
-
-        A link is one caller: who asks behind it is not known here, but where they are connected. D-68
-        """
-        load = route.load
-        why = self._desk.monopoly_of(peer, load, frame.now)
-        limit = load.service.policy.max_in_flight_per_route
-        if limit and load.awaited_n >= limit:
-            text = f"the route {route.id_text} has {load.awaited_n} requests in flight, {load.limit_text}"
-            why = Refusal("over-limit", text)
-        if why is not None:
-            self._refuse(peer, frame, "", why)
-        return why is not None
-
-    def _refuse_full(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer) -> None:
-        """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
-        server.feed()
-        if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:  # nobody could be told
-            self._desk.drops.add(route.service)
-        limit = f"the limit for requests of other brokers is {self._full_bytes} (half of limits.max_pending_bytes)"
-        text = f"{server.pending_bytes} bytes wait for {_name_of(server, route)}, {limit}"
-        self._refuse(peer, frame, "", Refusal("over-limit", text))
-
-    def _refuse(self, peer: Peer, frame: FrameCursor, reason: str, refusal: Refusal) -> None:
-        """Refuses a request of another broker; `reason` as it is counted, empty: it is not."""
-        if reason:
-            self.hops.refuse(reason, peer.name, refusal.message)
-        self._desk.refuse(peer, frame.stream_id, frame.kind, None, refusal)
-
-
-def _name_of(server: Peer, route: Route) -> str:
-    """Who it is, for other brokers' clients: addresses are not for them."""
-    return f"the broker {server.link.name}" if server.link is not None else f"the route {route.id_text}"
-
-
-def no_address(found: int) -> Refusal:
-    """Why `find_broker_frame` has found none."""
-    what = "breaks off" if found == CUT else "holds no ADDRESS"
-    return Refusal("bad-address", f"the metadata of the request {what}")
+            self._context.wait(reassembly)

@@ -29,10 +29,20 @@ AGAIN: Final[tuple[bytes, ...]] = (*STALE, b"no-lease:", b"draining:", b"over-li
 _TEXT_AT: Final = 10  # of an ERROR: behind header and code
 
 
-class Retriable(Splice):
+class RetryableSplice(Splice):
     """A unicast or shard request on its way to another broker, kept for a second try until the first answer."""
 
-    __slots__ = ("_cost_bytes", "_flags", "_kept", "_metadata_bytes", "_n", "_tries", "generation", "more_n", "target")
+    __slots__ = (
+        "_cost_bytes",
+        "_flags",
+        "_kept",
+        "_metadata_bytes",
+        "_n",
+        "_retries",
+        "generation",
+        "more_n",
+        "target",
+    )
 
     # From `keep` on, which follows the making at once.
     _kept: bytes  # the request from its metadata on, which is never empty; empty once an answer has come
@@ -40,13 +50,23 @@ class Retriable(Splice):
     _flags: int
     _n: int  # its credit, if the model has one
     _cost_bytes: int  # as it counts for its caller
-    _tries: "Tries"
+    _retries: "list[RetryableSplice]"
     generation: int  # of the table by which it was decided
     more_n: int  # credit of REQUEST_N frames that were passed on since
     target: Target
 
-    def keep(self, frame: FrameCursor, rest: bytes, metadata_bytes: int, target: Target, tries: "Tries") -> None:
-        """Has this frame sent once more by `tries`, if need be. `rest`: the frame from its metadata on."""
+    def keep(
+        self,
+        frame: FrameCursor,
+        rest: bytes,
+        metadata_bytes: int,
+        target: Target,
+        retries: "list[RetryableSplice]",
+    ) -> None:
+        """Keeps this frame to be sent once more. `rest`: the frame from its metadata on.
+
+        `retries`: of the engine, which decides once more upon those that are refused.
+        """
         self.target = target
         self.generation = target.generation
         self.more_n = 0
@@ -54,7 +74,7 @@ class Retriable(Splice):
         self._metadata_bytes = metadata_bytes
         self._flags = frame.flags
         self._n = 0 if self.model == REQUEST_RESPONSE else initial_n(frame.data, frame.start)
-        self._tries = tries
+        self._retries = retries
         cost_bytes = frame.end - frame.start + FRAME_COST
         self._cost_bytes = cost_bytes
         self.caller.waiting_bytes += cost_bytes
@@ -74,8 +94,11 @@ class Retriable(Splice):
         self._let_go()
         return True
 
-    def is_tried_again(self, frame: FrameCursor) -> bool:
-        return len(self._kept) > 0 and is_refused(frame, AGAIN) and self._tries.try_again(self, frame.now)
+    def is_retried(self, frame: FrameCursor) -> bool:
+        if not len(self._kept) or not is_refused(frame, AGAIN):
+            return False
+        self._retries.append(self)
+        return True
 
     def give_up(self, now: float) -> bytes:
         """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
@@ -102,14 +125,6 @@ class Retriable(Splice):
             self.caller.waiting_bytes -= self._cost_bytes
             self._kept = b""
             self._passes_answers = True
-
-
-class Tries:
-    """Who decides once more."""
-
-    def try_again(self, splice: Retriable, now: float) -> bool:
-        """Sends the request elsewhere, `splice` has left its peers then; False if it cannot: nothing has changed."""
-        return False
 
 
 def is_refused(frame: FrameCursor, words: tuple[bytes, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""First frames with other metadata: how a request is stamped, passed on and stripped between brokers.
+"""First frames with other metadata: how a request is annotated, passed on and stripped between brokers.
 
 Knows the layout of request frames and nothing else. Everything behind the metadata stays as it is.
 """
@@ -14,7 +14,7 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
-def restamped(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: bytes | None) -> bytes:
+def rewritten(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: bytes | None) -> bytes:
     """The frame with this stream id and metadata (None: none); `metadata_to`: where its own ends.
 
     Of a METADATA_PUSH all is metadata. The result may be longer than a frame can be; `metadata` itself must have less

@@ -11,20 +11,20 @@ the call ends. What the caller gets to see of the answers differs by model:
 Branches are those routes that matched when the request came: who joins later is not added. A branch that leaves counts
 as complete, or ends a stream or channel with an error (`multicast_on_leave`, D-14).
 
-What is done for more branches than a turn has room for is a step of the call (`fanouts`); the caller is not listened to
+What is done for more branches than a turn has room for is a step of the call (`steps`); the caller is not listened to
 before it is done. Branches may answer meanwhile. The content of a large frame is cut out once and shared by all.
 """
 
 from typing import Final
 
-from broker.forwarding.interbroker.copies import Copy
-from broker.forwarding.multicast.branch import Branch, Trunk
-from broker.forwarding.multicast.steps import Fanout, Fanouts, Step
+from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
+from broker.forwarding.multicast.window import Window
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
+from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import is_request_n, verdict_of
-from broker.routing.health.loads import Load
+from broker.routing.health.loads import GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
 from rsocket_wire.rsocket.frames import (
@@ -47,7 +47,71 @@ from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import Timer
 
 
-class Multicast(Trunk):
+class Branch(Window):
+    """One route's part of the call: a stream of its own, in the table of its route's peer only."""
+
+    __slots__ = (
+        "_call",
+        "granted_n",
+        "is_deaf",
+        "is_done",
+        "is_over",
+        "number",
+        "route",
+        "server",
+        "stream_id",
+        "verdict",
+    )
+
+    def __init__(self, call: "MulticastCall", server: Peer, route: Route | None) -> None:
+        super().__init__()
+        self._call: Final = call
+        self.number: Final = call.opened_n  # among the branches of the call
+        self.server: Final = server
+        self.route: Final = route  # None: it stands for all routes behind a link
+        self.stream_id: Final = server.open_id()
+        self.is_deaf = call.caller_done  # it gets no more of the caller's items
+        self.is_done = False  # it sends no more
+        self.is_over = False  # the call has forgotten it
+        self.verdict = NEITHER  # on the route: how its stream ended
+        self.granted_n = 0  # channel items that it asked of the caller, ever
+
+    def from_route(self, frame: FrameCursor) -> None:
+        if not self._call.is_finished:  # else its CANCEL is on the way
+            self._call.from_branch(self, frame)
+
+    def route_lost(self, now: float) -> None:
+        self.lost(now)
+
+    def lost(self, now: float) -> None:
+        """It has ended without a word."""
+        if self._call.is_finished:
+            self._call.drop_branch(self)
+        else:
+            self._call.branch_lost(self, now)
+
+    def shed(self, text: str, now: float) -> bool:
+        server = self.server
+        is_unseen = server.waits_whole(self.stream_id)
+        server.drop_stream(self.stream_id)
+        if not is_unseen:
+            server.send(encode_cancel(self.stream_id))
+        self.lost(now)
+        return True
+
+    @property
+    def service(self) -> str:
+        """Whose answer it is, for the caller."""
+        assert self.route is not None  # or it has a name of its own
+        return self.route.service
+
+    def complete(self) -> None:
+        """Its answer is whole."""
+        self.is_done = True
+        self.verdict = GOOD
+
+
+class MulticastCall(Stream):
     """The branches and the end of the call; alone it is a fire-and-forget. In the caller's table only."""
 
     __slots__ = (
@@ -56,12 +120,11 @@ class Multicast(Trunk):
         "_body",
         "_body_of",
         "_completes",
-        "_fanout",
-        "_fanouts",
+        "_steps",
+        "_queue",
         "_items_in",
         "_items_out",
         "_opened_at",
-        "_opened_n",
         "branches",
         "caller",
         "caller_done",
@@ -71,12 +134,13 @@ class Multicast(Trunk):
         "is_opening",
         "is_whole",
         "model",
+        "opened_n",
         "order",
         "routes_n",
         "timer",
     )
 
-    def __init__(self, fanouts: Fanouts, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         self.caller: Final = caller
         self.caller_id: Final = caller_id
         self.flow = flow  # where it is counted; another one of the same kind when the broker ends it
@@ -88,16 +152,16 @@ class Multicast(Trunk):
         self.is_finished = False
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self._opened_at: Final = now
-        self._opened_n = 0  # branches, ever
-        self.order = 0  # see `Desk.order`
+        self.opened_n = 0  # branches, ever
+        self.order = 0  # see `RequestContext.order`
         self.routes_n = 0  # that it goes to, of other brokers, too
         self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
         self._items_in = 0
         self._items_out = 0
         self._bytes_in = 0
         self._bytes_out = 0
-        self._fanouts: Final = fanouts
-        self._fanout: Fanout | None = None  # None until something must be done in steps
+        self._queue: Final = queue
+        self._steps: CallSteps | None = None  # None until something must be done in steps
         self._body = b""  # content of the large frame that is being passed on, and
         self._body_of = b""  # the bytes that it stands in
 
@@ -108,14 +172,14 @@ class Multicast(Trunk):
 
     def may_at_once(self, branches_n: int, now: float) -> bool:
         """So many branches may be served at once; else by a step (`add_step`), which comes behind all others."""
-        if self._fanout is not None and self._fanout.steps:
+        if self._steps is not None and self._steps.steps:
             return False
-        return self._fanouts.may(branches_n, now)
+        return self._queue.may(branches_n, now)
 
     def add_step(self, step: Step) -> None:
-        if self._fanout is None:
-            self._fanout = Fanout(self.caller)
-        self._fanouts.add(self._fanout, step)
+        if self._steps is None:
+            self._steps = CallSteps(self.caller)
+        self._queue.add(self._steps, step)
 
     def enter(self, flags: int, size: int) -> None:
         """Takes its place in the caller's table, before the first branch opens."""
@@ -132,14 +196,11 @@ class Multicast(Trunk):
     def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
         """Begins the request at one route; `frame` is readable for it (see `translate`)."""
         route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
-        self._enter_branch(Branch(self, self._opened_n, server, route, self.caller_done), frame)
+        self.enter_branch(Branch(self, server, route), frame)
 
-    def open_copy(self, server: Peer, frame: FrameCursor) -> None:
-        """Begins the request at another broker, for all routes behind this link."""
-        self._enter_branch(Copy(self, self._opened_n, server, self.caller_done), frame)
-
-    def _enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
-        self._opened_n += 1
+    def enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
+        """Begins the request at a new branch."""
+        self.opened_n += 1
         self.branches[branch.number] = branch
         branch.server.streams[branch.stream_id] = branch
         self.first_frame(branch, frame)
@@ -202,7 +263,7 @@ class Multicast(Trunk):
     def caller_lost(self, now: float) -> None:
         self.finish(CALLER_LOST, now)
 
-    def shed(self, peer: Peer, text: str, now: float) -> bool:
+    def shed(self, text: str, now: float) -> bool:
         self.caller.drop_stream(self.caller_id)
         self.fail(Refusal("over-limit", text, CANCELED), FAILED, now)
         return True
@@ -359,7 +420,7 @@ class Passing(Step):
 
     __slots__ = ("_branches", "_call", "_completes", "_cursor", "_done_n", "_raw")
 
-    def __init__(self, call: Multicast, raw: bytes, completes: bool) -> None:
+    def __init__(self, call: MulticastCall, raw: bytes, completes: bool) -> None:
         self._call: Final = call
         self._raw: Final = raw
         self._completes: Final = completes
@@ -393,7 +454,7 @@ class Leaving(Step):
 
     __slots__ = ("_branches", "_call", "_cancels", "_done_n", "_error")
 
-    def __init__(self, call: Multicast, branches: list[Branch], cancels: bool, error: bytes) -> None:
+    def __init__(self, call: MulticastCall, branches: list[Branch], cancels: bool, error: bytes) -> None:
         self._call: Final = call
         self._branches: Final = branches
         self._cancels: Final = cancels

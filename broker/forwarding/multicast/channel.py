@@ -15,10 +15,10 @@ or is lost; when nobody listens the caller is told once to send no more.
 from collections import deque
 from typing import Final
 
-from broker.forwarding.multicast.branch import PIECE_BYTES, Branch
-from broker.forwarding.multicast.call import is_item
+from broker.forwarding.multicast.call import Branch, is_item
 from broker.forwarding.multicast.merge import Merge
-from broker.forwarding.multicast.steps import Fanouts
+from broker.forwarding.multicast.steps import StepQueue
+from broker.forwarding.multicast.window import PIECE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import FAILED, Flow
 from broker.forwarding.unicast import is_request_n
@@ -55,7 +55,7 @@ class Channel(Merge):
 
     def __init__(
         self,
-        fanouts: Fanouts,
+        queue: StepQueue,
         caller: Peer,
         caller_id: int,
         flow: Flow,
@@ -64,7 +64,7 @@ class Channel(Merge):
         credit_n: int,
         branches_n: int,
     ) -> None:
-        super().__init__(fanouts, caller, caller_id, flow, model, now, credit_n, branches_n)
+        super().__init__(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
         self._listening_n = 0  # branches that are not deaf
         self._floor_n = 0
         self._slowest_n = 0

@@ -7,9 +7,8 @@ decides, and fragments pass as they come: only one branch is left then, so they 
 
 from typing import Final
 
-from broker.forwarding.multicast.branch import Branch
-from broker.forwarding.multicast.call import Multicast, is_item
-from broker.forwarding.multicast.steps import Fanouts
+from broker.forwarding.multicast.call import Branch, MulticastCall, is_item
+from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import verdict_of
@@ -20,13 +19,13 @@ from rsocket_wire.rsocket.framing import FrameCursor
 _ALL_LOST: Final = "every route that could have answered went away before one did"
 
 
-class FirstAnswer(Multicast):
+class FirstAnswer(MulticastCall):
     """A request_response to all."""
 
     __slots__ = ("_is_decided",)
 
-    def __init__(self, fanouts: Fanouts, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
-        super().__init__(fanouts, caller, caller_id, flow, model, now)
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        super().__init__(queue, caller, caller_id, flow, model, now)
         self._is_decided = False  # the first frame of an answer has passed; its branch is the only one left
 
     @property

@@ -22,9 +22,9 @@ yet, and of what was asked for within N nothing has to wait.
 from collections import deque
 from typing import Final
 
-from broker.forwarding.multicast.branch import PIECE_BYTES, Branch
-from broker.forwarding.multicast.call import Multicast
-from broker.forwarding.multicast.steps import Fanouts, Step
+from broker.forwarding.multicast.call import Branch, MulticastCall
+from broker.forwarding.multicast.steps import Step, StepQueue
+from broker.forwarding.multicast.window import PIECE_BYTES
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
@@ -45,14 +45,14 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
-class Merge(Multicast):
+class Merge(MulticastCall):
     """A request_stream to all."""
 
     __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "_waiting_n", "credit_n", "held_bytes")
 
     def __init__(
         self,
-        fanouts: Fanouts,
+        queue: StepQueue,
         caller: Peer,
         caller_id: int,
         flow: Flow,
@@ -62,7 +62,7 @@ class Merge(Multicast):
         branches_n: int,
     ) -> None:
         """`branches_n`: how many branches will open."""
-        super().__init__(fanouts, caller, caller_id, flow, model, now)
+        super().__init__(queue, caller, caller_id, flow, model, now)
         self.credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
         self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
         self._open_n = 0  # branches that may send items

@@ -25,7 +25,7 @@ class Step:
         return 0
 
 
-class Fanout:
+class CallSteps:
     """The steps of one call, in order."""
 
     __slots__ = ("caller", "steps")
@@ -35,13 +35,13 @@ class Fanout:
         self.steps: Final[deque[Step]] = deque()  # bounded: its caller is not listened to while there are any
 
 
-class Fanouts:
+class StepQueue:
     """The fan-outs of one broker."""
 
     __slots__ = ("_left_n", "_turns", "_until")
 
     def __init__(self) -> None:
-        self._turns: Final[deque[Fanout]] = deque()  # with steps to do
+        self._turns: Final[deque[CallSteps]] = deque()  # with steps to do
         self._left_n = 0  # branches that may still be served at once, until
         self._until = 0.0  # seconds, monotonic
 
@@ -59,22 +59,22 @@ class Fanouts:
         self._left_n -= branches_n
         return True
 
-    def add(self, fanout: Fanout, step: Step) -> None:
+    def add(self, call: CallSteps, step: Step) -> None:
         """A step behind those that the call has still to do."""
-        if not fanout.steps:
-            fanout.caller.held_n += 1
-            self._turns.append(fanout)
-        fanout.steps.append(step)
+        if not call.steps:
+            call.caller.held_n += 1
+            self._turns.append(call)
+        call.steps.append(step)
 
-    def advance(self, now: float) -> tuple[Fanout, int]:
+    def advance(self, now: float) -> tuple[CallSteps, int]:
         """A part of the next fan-out's work: whose it was, and for how many branches. There must be work."""
-        fanout = self._turns.popleft()
-        step = fanout.steps[0]
+        call = self._turns.popleft()
+        step = call.steps[0]
         done_n = step.advance(STEP_BRANCHES, now)
         if not done_n:
-            fanout.steps.popleft()
-        if fanout.steps:
-            self._turns.append(fanout)
+            call.steps.popleft()
+        if call.steps:
+            self._turns.append(call)
         else:
-            fanout.caller.held_n -= 1
-        return fanout, done_n
+            call.caller.held_n -= 1
+        return call, done_n

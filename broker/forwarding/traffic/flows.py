@@ -2,13 +2,13 @@
 
 Decides how requests are counted; every ended request is counted once, in the flow of its caller, route, address and
 model, under its outcome. Each interval the counters become `FlowRecord`s and begin anew, so sums over the records are
-exact. Where single requests are written, too, the flow hands each one on (`singles`). Does not know time or files.
+exact. Where single requests are written, too, the flow hands each one on (`request_log`). Does not know time or files.
 """
 
 from typing import Final
 
-from broker.events import NO_KEY, FlowRecord, bucket_of
-from broker.forwarding.traffic.request_log import Singles, address_text
+from broker.events import NO_KEY, OUTCOME_NAMES, FlowRecord, bucket_of
+from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
 
@@ -21,13 +21,13 @@ MODEL_NAMES: Final[dict[int, str]] = {
     0x0C: "metadata_push",
 }
 
+# Outcomes: places in `OUTCOME_NAMES`.
 COMPLETED: Final = 0
 FAILED: Final = 1  # the route answered with an ERROR, or the broker ended it: then its flow has the word
 CANCELLED: Final = 2  # by the caller
 REJECTED: Final = 3  # by the broker, before any route saw it
 ROUTE_LOST: Final = 4
 CALLER_LOST: Final = 5
-OUTCOME_NAMES: Final = ("completed", "error", "cancelled", "rejected", "route_lost", "caller_lost")
 
 MAX_FLOWS: Final = 65_536  # different flows in one interval; later ones are counted together, without caller and route
 MAX_REFUSED_TOTALS: Final = 1_000  # combinations of refused requests in the totals
@@ -215,9 +215,11 @@ class Flow:
             counts.settle()
             counts.bucket = bucket
         counts.bucket_n += 1
-        singles = self._table.singles
-        if singles.every_n:
-            singles.add(self, outcome, latency_us, items_in, items_out, bytes_in, bytes_out, opened_at, order, branches)
+        request_log = self._table.request_log
+        if request_log.every_n:
+            request_log.add(
+                self, outcome, latency_us, items_in, items_out, bytes_in, bytes_out, opened_at, order, branches
+            )
 
     def take_counts(self) -> list[Counts | None]:
         """The interval's counts by outcome; the flow begins anew."""
@@ -263,13 +265,13 @@ class FlowTable:
         "address_bytes",
         "opened",
         "relayed",
-        "singles",
+        "request_log",
         "totals",
     )
 
-    def __init__(self, singles: Singles, there: dict[str, ServiceLoad] | None = None) -> None:
+    def __init__(self, request_log: RequestLog, there: dict[str, ServiceLoad] | None = None) -> None:
         """`there`: the services that have routes, by name."""
-        self.singles: Final = singles
+        self.request_log: Final = request_log
         self._there: Final[dict[str, ServiceLoad]] = there if there is not None else {}
         self._folded: list[bool] = []  # in this interval: totals of services that are gone, refused ones or others
         self.address_bytes = 0  # of the flows made in this interval
@@ -350,7 +352,7 @@ class FlowTable:
         taken.reverse()
         for flow in taken:
             flow.owner.pop(flow.key, None)
-            self.singles.forget(flow)
+            self.request_log.forget(flow)
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:
                     counts.settle()

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from broker.events import DEFINITION, REQUEST
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 
 if TYPE_CHECKING:
     from broker.forwarding.traffic.flows import Flow
 
-MAX_SINGLES: Final = 100_000  # rows that nobody has taken, some 40 MB; later ones are dropped, counted and told
+MAX_ROWS: Final = 100_000  # rows that nobody has taken, some 40 MB; later ones are dropped, counted and told
 SEED: Final = 20_261_122  # of the places that are drawn: they shall be the same in each run
 _STEADY_US: Final = 2_000  # the wall clock says whole milliseconds: below this it has not been put
 
@@ -35,7 +35,7 @@ class Numbers:
         self.latest = 0  # 1, 2, 3 …
 
 
-class SingleRequests:
+class RequestRows:
     """Some of them, to be handed on without a look at each."""
 
     __slots__ = ("definitions", "forgotten", "rows")
@@ -48,12 +48,12 @@ class SingleRequests:
         self.forgotten: Final = forgotten  # flow numbers that no later row has
 
 
-class Singles:
+class RequestLog:
     """The single requests of one broker that nobody has taken yet."""
 
     __slots__ = (
         "_base_us",
-        "_dice",
+        "_rng",
         "_flow_n",
         "_place",
         "_query",
@@ -73,12 +73,12 @@ class Singles:
         self.every_n: Final = every_n
         self.numbers: Final = Numbers()
         self._query: Final = query
-        self._dice: Final = Dice(SEED)
+        self._rng: Final = Rng(SEED)
         self._turn = 0  # of the N requests among which one is written
         self._place = 0  # which of them it is
         self._base_us = 0.0  # wall clock, less the monotonic one
         self._flow_n = 0  # numbers given
-        self.rows: list[tuple[object, ...]] = []  # at most MAX_SINGLES
+        self.rows: list[tuple[object, ...]] = []  # at most MAX_ROWS
         # Of flows that the rows name: no more than there are rows, since both are taken together.
         self.definitions: list[tuple[object, ...]] = []
         self.forgotten: list[int] = []
@@ -111,14 +111,14 @@ class Singles:
         if every_n > 1:
             turn = self._turn
             if turn == 0:
-                self._place = self._dice.below(every_n)
+                self._place = self._rng.below(every_n)
             self._turn = turn + 1 if turn + 1 < every_n else 0
             if turn != self._place:
                 return
         numbers = self.numbers
         seq = numbers.latest + 1
         numbers.latest = seq
-        if len(self.rows) >= MAX_SINGLES:
+        if len(self.rows) >= MAX_ROWS:
             self._drop(seq)
             return
         number = flow.number
@@ -151,11 +151,11 @@ class Singles:
             self.forgotten.append(flow.number)
             flow.number = 0
 
-    def take(self) -> SingleRequests | None:
+    def take(self) -> RequestRows | None:
         """What has come since the last call; None: nothing."""
         if not self.rows and not self.forgotten:
             return None
-        taken = SingleRequests(self.definitions, self.rows, self.forgotten)
+        taken = RequestRows(self.definitions, self.rows, self.forgotten)
         self.definitions = []
         self.rows = []
         self.forgotten = []

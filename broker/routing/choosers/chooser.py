@@ -1,21 +1,14 @@
-"""Choosers: which of the candidates gets a unicast request. Here what all of them have in common, and the plain two.
+"""What the choosers have in common: the interface, what is remembered of an address, and draws among warming routes.
 
-Decides by order, chance or load; state that belongs to an address (whose turn it is) lives with the address, never in
-one counter for all: two callers that alternate between two services would otherwise always meet the same instances.
-docs/choosing.md says which one when.
-
-    choosers     RoundRobin, Random          order and chance
-    busyness     LeastBusy, PowerOfTwo       requests in flight
-    latencies    PeakEwma                    how long requests took
-    weights      Weighted                    what the routes say of themselves
-    zones        ZoneFirst                   where caller and route are
-    stickiness   Sticky                      who was chosen before; no chooser, it asks one when it remembers nobody
+A chooser picks which of the candidates gets a unicast request, by order, chance or load. State that belongs to an
+address (whose turn it is) lives with the address, never in one counter for all: two callers that alternate between two
+services would otherwise always meet the same instances. docs/choosing.md says which chooser fits when.
 """
 
 from typing import Final
 
 from broker.routing.candidates import Candidates
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route
 
 MAX_DRAWS: Final = 8  # of routes that are passed over because they warm up; the last one drawn gets the request
@@ -64,71 +57,40 @@ class Zone:
 class Chooser:
     """Picks one of at least one candidates."""
 
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         """The route that gets the request. `zone` of the caller, empty if unknown; `now` seconds, monotonic."""
         raise NotImplementedError
 
 
-class RoundRobin(Chooser):
-    """Each in turn, by address, from one that is drawn: the evenest, where all requests and routes are alike."""
-
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
-        position = turn.position
-        if position < 0:
-            position = dice.below(among.size)
-        elif position >= among.size:
-            position = 0
-        turn.position = position + 1
-        route = among.route_at(position)
-        return route if now >= among.warm_at else self._choose_warm(route, among, turn, dice, now)
-
-    def _choose_warm(self, route: Route, among: Candidates, turn: Turn, dice: Dice, now: float) -> Route:
-        """The next one that is not passed over."""
-        draws = 1
-        while draws < MAX_DRAWS and is_passed_over(route, dice, now):
-            position = turn.position if turn.position < among.size else 0
-            turn.position = position + 1
-            route = among.route_at(position)
-            draws += 1
-        return route
-
-
-class Random(Chooser):
-    """Each with the same chance: knows nothing, so nothing can make it go wrong, many brokers at once included."""
-
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
-        return among.route_at(draw(among, dice, now))
-
-
-def draw(among: Candidates, dice: Dice, now: float) -> int:
+def draw(among: Candidates, rng: Rng, now: float) -> int:
     """A position, each with the same chance, of a route that warms up as much less as its share is."""
-    position = dice.below(among.size)
+    position = rng.below(among.size)
     if now >= among.warm_at:
         return position
     draws = 1
-    while draws < MAX_DRAWS and is_passed_over(among.route_at(position), dice, now):
-        position = dice.below(among.size)
+    while draws < MAX_DRAWS and is_passed_over(among.route_at(position), rng, now):
+        position = rng.below(among.size)
         draws += 1
     return position
 
 
-def is_passed_over(route: Route, dice: Dice, now: float) -> bool:
+def another(first: int, size: int, rng: Rng) -> int:
+    """A position 0 ≤ x < size, size ≥ 2, that is not `first`; each other one with the same chance."""
+    second = rng.below(size - 1)
+    return second + 1 if second >= first else second
+
+
+def is_passed_over(route: Route, rng: Rng, now: float) -> bool:
     """A route that warms up is drawn and not taken, as often as its share is less than a full one."""
     load = route.load
-    return now < load.warm_at and dice.below(_FINE) >= int(load.share(now) * _FINE)
+    return now < load.warm_at and rng.below(_FINE) >= int(load.share(now) * _FINE)
 
 
-def is_left_out(route: Route, beside: Route, dice: Dice, now: float) -> bool:
+def is_left_out(route: Route, beside: Route, rng: Rng, now: float) -> bool:
     """A route that warms up is not compared with one that was drawn, as often as its share is less than that one's."""
     if now >= route.load.warm_at:
         return False
-    return dice.below(_FINE) >= int(route.load.share(now) / beside.load.share(now) * _FINE)
+    return rng.below(_FINE) >= int(route.load.share(now) / beside.load.share(now) * _FINE)
 
 
 def plain_name(method: str) -> str:

@@ -1,7 +1,7 @@
-"""Choosers that go by the requests in flight: a route that is slow or stuck has more of them, and gets fewer new ones.
+"""How busy a route is, and the chooser that takes the least busy one: a slow route gets fewer requests.
 
-Both compare `busyness`: requests in flight with the one to come, by weight. A route of weight 2 is as busy with four as
-one of weight 1 is with two.
+Two choosers compare `weighted_in_flight`: the requests in flight and the one to come, divided by the weight. A route of
+weight 2 with four requests is as busy as one of weight 1 with two.
 
 One that warms up is compared like any other, but less often: if it counted as busier, it would get nothing at all while
 all are idle. Who is drawn first, and so by its share, wins among equals; others are left out as often as their share is
@@ -13,7 +13,7 @@ from typing import Final
 from broker.routing.candidates import Candidates
 from broker.routing.choosers.chooser import Chooser, Turn, draw, is_left_out
 from broker.routing.health.loads import Load
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route
 
 EXACT: Final = 32  # candidates that are all compared; beyond it so many are drawn, so that the cost stays flat
@@ -22,77 +22,49 @@ EXACT: Final = 32  # candidates that are all compared; beyond it so many are dra
 class LeastBusy(Chooser):
     """The least busy of all up to `EXACT` candidates, of as many that are drawn beyond; equals by chance.
 
-    For few routes and long or uneven requests. Many brokers with the same idea would all choose the same route: then
-    `PowerOfTwo` is the better one.
+    For few routes and long or uneven requests. Many brokers would all choose the same route: then take `PowerOfTwo`.
     """
 
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         if now < among.warm_at:
-            return self._choose_warm(among, dice, now)
+            return self._choose_warm(among, rng, now)
         size = among.size
         is_exact = size <= EXACT
-        best = among.route_at(0 if is_exact else dice.below(size))
-        best_cost = busyness(best.load)
+        best = among.route_at(0 if is_exact else rng.below(size))
+        best_cost = weighted_in_flight(best.load)
         equals_n = 1
         for number in range(1, size if is_exact else EXACT):
-            route = among.route_at(number if is_exact else dice.below(size))
-            cost = busyness(route.load)
+            route = among.route_at(number if is_exact else rng.below(size))
+            cost = weighted_in_flight(route.load)
             if cost > best_cost:
                 continue
             if cost < best_cost:
                 equals_n = 0
             equals_n += 1
-            if equals_n == 1 or dice.below(equals_n) == 0:  # each of the equals with the same chance
+            if equals_n == 1 or rng.below(equals_n) == 0:  # each of the equals with the same chance
                 best = route
                 best_cost = cost
         return best
 
-    def _choose_warm(self, among: Candidates, dice: Dice, now: float) -> Route:
+    def _choose_warm(self, among: Candidates, rng: Rng, now: float) -> Route:
         """The same while some warm up: the first one drawn wins among equals."""
         size = among.size
         is_exact = size <= EXACT
-        first = best = among.route_at(draw(among, dice, now))
-        best_cost = busyness(best.load)
+        first = best = among.route_at(draw(among, rng, now))
+        best_cost = weighted_in_flight(best.load)
         equals_n = 0
         for number in range(size if is_exact else EXACT):
-            route = among.route_at(number if is_exact else dice.below(size))
-            cost = busyness(route.load)
-            if cost > best_cost or (cost == best_cost and best is first) or is_left_out(route, first, dice, now):
+            route = among.route_at(number if is_exact else rng.below(size))
+            cost = weighted_in_flight(route.load)
+            if cost > best_cost or (cost == best_cost and best is first) or is_left_out(route, first, rng, now):
                 continue
             equals_n = equals_n + 1 if cost == best_cost else 1
-            if equals_n == 1 or dice.below(equals_n) == 0:
+            if equals_n == 1 or rng.below(equals_n) == 0:
                 best = route
                 best_cost = cost
         return best
 
 
-class PowerOfTwo(Chooser):
-    """The less busy of two that are drawn: nearly as good as looking at all, and no herd runs to the same one.
-
-    Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing" (1996).
-    """
-
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
-        if among.size == 1:
-            return among.route_at(0)
-        first = draw(among, dice, now)
-        one = among.route_at(first)
-        other = among.route_at(another(first, among.size, dice))
-        if now < among.warm_at and is_left_out(other, one, dice, now):
-            return one
-        return one if busyness(one.load) <= busyness(other.load) else other
-
-
-def busyness(load: Load) -> float:
-    """Requests in flight, with the one that may come, by weight."""
+def weighted_in_flight(load: Load) -> float:
+    """Requests in flight and the one that may come, divided by the weight."""
     return float(load.in_flight + 1) / float(load.weight)
-
-
-def another(first: int, size: int, dice: Dice) -> int:
-    """A position 0 ≤ x < size, size ≥ 2, that is not `first`; each other one with the same chance."""
-    second = dice.below(size - 1)
-    return second + 1 if second >= first else second

@@ -3,10 +3,9 @@
 from typing import Final
 
 from broker.routing.candidates import Candidates
-from broker.routing.choosers.chooser import Chooser, Turn, draw, is_left_out
-from broker.routing.choosers.least_busy import another
+from broker.routing.choosers.chooser import Chooser, Turn, another, draw, is_left_out
 from broker.routing.health.loads import KNOWN_US, Load
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route
 
 UNKNOWN_US: Final = 1e9  # a route that nobody knows and that already has a request waits for its first answer
@@ -20,15 +19,13 @@ class PeakEwma(Chooser):
     Source: Finagle's peak EWMA balancer.
     """
 
-    __slots__ = ()
-
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         if among.size == 1:
             return among.route_at(0)
-        first = draw(among, dice, now)
+        first = draw(among, rng, now)
         one = among.route_at(first)
-        other = among.route_at(another(first, among.size, dice))
-        if now < among.warm_at and is_left_out(other, one, dice, now):
+        other = among.route_at(another(first, among.size, rng))
+        if now < among.warm_at and is_left_out(other, one, rng, now):
             return one
         return one if wait_us(one.load, now) <= wait_us(other.load, now) else other
 

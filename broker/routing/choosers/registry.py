@@ -10,9 +10,12 @@ Upper case, `-`, `_` and blanks do not matter. Who is used to Envoy, Finagle or 
 
 from typing import Final
 
-from broker.routing.choosers.chooser import Chooser, Random, RoundRobin, plain_name
-from broker.routing.choosers.least_busy import LeastBusy, PowerOfTwo
+from broker.routing.choosers.chooser import Chooser, plain_name
+from broker.routing.choosers.least_busy import LeastBusy
 from broker.routing.choosers.peak_ewma import PeakEwma
+from broker.routing.choosers.power_of_two import PowerOfTwo
+from broker.routing.choosers.random import Random
+from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.weighted import Weighted
 from broker.routing.choosers.zone_first import ZoneFirst
 
@@ -54,8 +57,6 @@ class Method:
 
 class Methods:
     """All choosers. They keep nothing of an address, so that one of each is enough."""
-
-    __slots__ = ("_methods", "_plain", "_zone_first")
 
     def __init__(self) -> None:
         self._plain: Final[dict[str, Chooser]] = {

@@ -34,8 +34,6 @@ class Choice:
 class Sticky:
     """All sticky choices of one broker."""
 
-    __slots__ = ("_choices", "_limit")
-
     def __init__(self, limit: int = MAX_CHOICES) -> None:
         self._limit: Final = limit
         self._choices: Final[OrderedDict[bytes, Choice]] = OrderedDict()

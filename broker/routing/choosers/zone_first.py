@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.routing.candidates import Candidates
 from broker.routing.choosers.chooser import Chooser, Turn, Zone
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route
 from rsocket_wire.wire.keys import ZONE
 from rsocket_wire.wire.tags import Tag
@@ -27,21 +27,19 @@ class ZoneFirst(Chooser):
     zone, or one whose zone has no route, is served by all.
     """
 
-    __slots__ = ("inner",)
-
     def __init__(self, inner: Chooser) -> None:
         self.inner: Final = inner
 
-    def choose(self, among: Candidates, turn: Turn, dice: Dice, zone: bytes, now: float) -> Route:
+    def choose(self, among: Candidates, turn: Turn, rng: Rng, zone: bytes, now: float) -> Route:
         if zone:
             view = turn.zones.get(zone)
             if view is None or view.among is not among:
                 view = _look(zone, among, turn)
             if view is not None and view.local is not None:
-                if view.rest is None or dice.below(view.share_of) < view.share_n:
-                    return self.inner.choose(view.local, view.local_turn, dice, zone, now)
-                return self.inner.choose(view.rest, view.rest_turn, dice, zone, now)
-        return self.inner.choose(among, turn, dice, zone, now)
+                if view.rest is None or rng.below(view.share_of) < view.share_n:
+                    return self.inner.choose(view.local, view.local_turn, rng, zone, now)
+                return self.inner.choose(view.rest, view.rest_turn, rng, zone, now)
+        return self.inner.choose(among, turn, rng, zone, now)
 
 
 def kept_n(turn: Turn) -> int:

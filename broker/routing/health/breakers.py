@@ -11,13 +11,13 @@ from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import Refusal
 from rsocket_wire.timers import NEVER
 
-QUIET_S: Final = 1.0  # without a refusal; a service at its limit refuses many a second, and each is not news
+QUIET_S: Final = 1.0  # without a refusal; a service at its limit refuses many a second, and each is no change
 # Whose refusals are counted by name; those of later ones are counted together, without. Who has no route any more gives
 # its name to one that has.
 MAX_SERVICES: Final = 1_000
 
 
-class News:
+class BreakerChange:
     """The breaker of a service opened or closed; `detail` says it to people, with the numbers."""
 
     __slots__ = ("detail", "is_open", "service")
@@ -43,12 +43,10 @@ class Open:
 class Breakers:
     """The breakers of one table's services."""
 
-    __slots__ = ("_fold_at", "_look_at", "_open", "_there", "opened", "refused", "news")
-
     def __init__(self, there: dict[str, ServiceLoad]) -> None:
         """`there`: the services that have routes."""
         self._there: Final = there
-        self.news: Final[list[News]] = []  # opened since somebody emptied it: bounded by `_open`
+        self.changes: Final[list[BreakerChange]] = []  # opened since somebody emptied it: bounded by `_open`
         self.opened = 0  # ever
         self.refused: dict[str, int] = {}  # requests, ever, by service, see MAX_SERVICES
         # By name. Each had a route that was full within the last QUIET_S.
@@ -63,7 +61,7 @@ class Breakers:
         if breaker is None:
             breaker = self._open[name] = Open(service, now)
             self.opened += 1
-            self.news.append(News(name, True, refusal.text))
+            self.changes.append(BreakerChange(name, True, refusal.text))
             self._look_at = min(self._look_at, now + QUIET_S)
         breaker.refused_n += 1
         breaker.latest_at = now
@@ -83,9 +81,9 @@ class Breakers:
             if name and name not in self._there:
                 self.refused[""] = self.refused.get("", 0) + self.refused.pop(name)
 
-    def close(self, now: float) -> list[News]:
+    def close(self, now: float) -> list[BreakerChange]:
         """Those that have refused nothing for `QUIET_S`, in the order in which they opened."""
-        found: list[News] = []
+        found: list[BreakerChange] = []
         if now < self._look_at:
             return found
         self._look_at = NEVER
@@ -96,7 +94,7 @@ class Breakers:
             del self._open[name]
             span_s = breaker.latest_at - breaker.opened_at
             text = f"requests refused in {span_s:.1f} s: {breaker.refused_n}"
-            found.append(News(name, False, f"{text}; in flight now: {breaker.service.awaited_n}"))
+            found.append(BreakerChange(name, False, f"{text}; in flight now: {breaker.service.awaited_n}"))
         return found
 
     def next_at(self) -> float:

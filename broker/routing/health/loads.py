@@ -309,8 +309,6 @@ class Load:
 class Loads:
     """The loads of one table."""
 
-    __slots__ = ("masks", "policies", "services", "suspects", "warm_at")
-
     def __init__(self, policies: Policies) -> None:
         self.masks: Final = Masks()
         self.suspects: Final[list[Load]] = []  # failed too often in a row; emptied by `outliers` after each turn

@@ -21,20 +21,6 @@ from broker.routing.bitmaps import Slots
 class Masks:
     """The masks of one table. `generation` grows with every change, as the table's own does."""
 
-    __slots__ = (
-        "_all",
-        "congested",
-        "drains",
-        "draining",
-        "ejected",
-        "elsewhere",
-        "full",
-        "generation",
-        "remote",
-        "unhealthy",
-        "unleased",
-    )
-
     def __init__(self) -> None:
         self.generation = 1
         self.drains = 1  # grows only with changes of `draining`, which all brokers see alike

@@ -49,8 +49,6 @@ class Term:
 class Outliers:
     """The judge of one table's routes."""
 
-    __slots__ = ("_swept_at", "_table", "_terms", "ejected", "relieved", "spared")
-
     def __init__(self, table: Table) -> None:
         self.ejected = 0  # ejections, ever
         self.relieved = 0  # of them: whose time was over; the others' routes left before

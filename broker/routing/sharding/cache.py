@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.routing.candidates import Candidates
 from broker.routing.sharding.methods import ShardMethod
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 
 # Of all that is kept: 480 services with a Maglev table each, or as many again with rings. Beyond it something is
@@ -25,10 +25,8 @@ MAX_BUILT_PER_S: Final = 100
 FRESH_S: Final = 1.0  # without use; before that a set is forgotten only if there are none but fresh ones
 
 
-class Owners:
+class OwnerCache:
     """The owners of keys, for one broker."""
-
-    __slots__ = ("_again", "_built_until", "_limit_bytes", "_once", "held_bytes")
 
     def __init__(self, limit_bytes: int = MAX_HELD_BYTES) -> None:
         """`limit_bytes`: of all that is kept; 0: nothing is."""
@@ -52,7 +50,7 @@ class Owners:
         kept = self._take(name)
         is_again = kept is not None
         if kept is None:
-            kept = _Kept(generation, RouteSet(among.routes()))
+            kept = _Kept(generation, ShardTables(among.routes()))
         elif kept.generation != generation:
             kept.renew(generation, among.routes())
         owner: Route | None = None
@@ -101,7 +99,7 @@ class Owners:
 class _Kept:
     __slots__ = ("generation", "held_bytes", "routes", "used_at")
 
-    def __init__(self, generation: int, routes: RouteSet) -> None:
+    def __init__(self, generation: int, routes: ShardTables) -> None:
         self.generation = generation
         self.routes = routes
         self.held_bytes = 0  # as it was counted last
@@ -112,7 +110,7 @@ class _Kept:
         self.generation = generation
         older = self.routes
         if older.routes != routes:
-            self.routes = RouteSet(routes)
+            self.routes = ShardTables(routes)
             self.routes.take_over(older)
 
 

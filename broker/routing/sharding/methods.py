@@ -17,7 +17,7 @@ from typing import Final
 from broker.routing.choosers.chooser import plain_name
 from broker.routing.sharding import maglev, rings
 from broker.routing.sharding.hashes import MASK, mix, weight
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 
 RENDEZVOUS: Final = "rendezvous"
@@ -43,16 +43,14 @@ _JUMP_STEP: Final = 0x1E3779B9  # odd, so that 2^31 steps meet every state once
 class ShardMethod:
     """Finds the owner of a key hash (31 bits) among at least one route."""
 
-    __slots__ = ("name",)
-
     def __init__(self, name: str) -> None:
         self.name: Final = name
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         """The route that owns the key."""
         raise NotImplementedError
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         """`choose` would first build something of all the routes that takes its time, and stays."""
         return False
 
@@ -60,9 +58,7 @@ class ShardMethod:
 class Rendezvous(ShardMethod):
     """The route with the largest weight for the key; equal weights: the larger Route Id."""
 
-    __slots__ = ()
-
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         among = routes.routes
         best = among[0]
         best_weight = weight(best, key)
@@ -78,36 +74,32 @@ class Rendezvous(ShardMethod):
 class Maglev(ShardMethod):
     """The owner of the key's entry in Maglev's table; of more routes than entries, as rendezvous finds it."""
 
-    __slots__ = ("_of_too_many",)
-
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._of_too_many: Final = Rendezvous(RENDEZVOUS)
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         if len(routes.routes) > maglev.MAX_ROUTES:
             return self._of_too_many.choose(routes, key)
         return routes.by_id[routes.maglev.position_of(key)]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_deal and len(routes.routes) <= maglev.MAX_ROUTES
 
 
 class RingHash(ShardMethod):
     """The route of the next point on the ring; of more routes than points, as rendezvous finds it."""
 
-    __slots__ = ("_of_too_many",)
-
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._of_too_many: Final = Rendezvous(RENDEZVOUS)
 
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         if len(routes.routes) > rings.MAX_ROUTES:
             return self._of_too_many.choose(routes, key)
         return routes.by_id[routes.ring.position_of(key)]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_point and len(routes.routes) <= rings.MAX_ROUTES
 
 
@@ -118,9 +110,7 @@ class Jump(ShardMethod):
     generator and whole numbers for their fractions, so that every machine jumps alike.
     """
 
-    __slots__ = ()
-
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         size = len(routes.routes)
         state = key
         position = 0
@@ -131,26 +121,22 @@ class Jump(ShardMethod):
             following = ((position + 1) << 31) // (mix(state) + 1)
         return routes.by_id[position]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_sort
 
 
 class Modulo(ShardMethod):
     """The key's remainder is the position by Route Id."""
 
-    __slots__ = ()
-
-    def choose(self, routes: RouteSet, key: int) -> Route:
+    def choose(self, routes: ShardTables, key: int) -> Route:
         return routes.by_id[key % len(routes.routes)]
 
-    def must_build(self, routes: RouteSet) -> bool:
+    def must_build(self, routes: ShardTables) -> bool:
         return routes.must_sort
 
 
 class ShardMethods:
     """All shard methods. They keep nothing of an address, so that one of each is enough."""
-
-    __slots__ = ("_by_name", "default")
 
     def __init__(self) -> None:
         self.default: Final[ShardMethod] = Rendezvous(RENDEZVOUS)

@@ -14,7 +14,7 @@ _ROUTE_BYTES: Final = 8  # of a place in a list
 _FEW: Final = 1000  # routes; to sort as many takes a tenth of a Maglev table
 
 
-class RouteSet:
+class ShardTables:
     """At least one route. Positions are by Route Id: never by slot, because slots differ between brokers (D-36)."""
 
     __slots__ = ("_by_id", "_maglev", "_ring", "routes")
@@ -62,7 +62,7 @@ class RouteSet:
             self._ring = Ring(self.by_id)
         return self._ring
 
-    def take_over(self, older: "RouteSet") -> None:
+    def take_over(self, older: "ShardTables") -> None:
         """Takes the tables of a set that had the same Route Ids: what is built knows positions only."""
         if (older._maglev is None and older._ring is None) or len(older.routes) != len(self.routes):
             return

@@ -20,14 +20,15 @@ from admin_api.app import app_of, make_app, make_workers_app, start_unix
 from admin_api.backends.workers import PagePlan, plan_pages
 from admin_api.backends.workers import Workers as WorkersBackend
 from admin_api.errors import MISSING
-from broker.config.options import AdminOptions, BrokerOptions, Config
+from broker.config.options import Config
+from broker.config.sections.process import AdminOptions, BrokerOptions
 from broker.views.schemas import Part, WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import START_MS, address, route_id
-from tests.system.waits import until
+from tests.system.support.waits import until
 from tests.topology import Net
 
 JSON = dict[str, Any]

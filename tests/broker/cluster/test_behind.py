@@ -102,7 +102,7 @@ def test_who_has_waited_for_a_route_that_is_behind_waits_for_it_and_nobody_else_
     masks.take(masks.draining, route.slot)
     broker.advance(0.1)
     bystander.request(REQUEST_FNF, 1, address(service="local"))
-    assert (broker.core.engine.waiting.size, caller.is_paused, bystander.is_paused) == (0, True, False)
+    assert (broker.core.engine.pending.size, caller.is_paused, bystander.is_paused) == (0, True, False)
     route.load.is_behind = False
     broker.advance(0.1)
     assert (caller.is_paused, caller.peer.feeds) == (False, {})

@@ -70,12 +70,12 @@ def test_so_many_routes_of_brokers_that_cannot_be_reached_are_kept_for_later() -
     other = Broker(world).link()
     far = ident(0xBA)
     other.say(*[route_add(number, AT_MS, "orders", broker=far) for number in range(1, 21)])
-    replica = world.core.cluster.replica
-    assert (replica.early_n, len(replica.early[far]), replica.ignored_n, kept(world)) == (10, 10, 10, [])
+    replication = world.core.cluster.replication
+    assert (replication.early_n, len(replication.early[far]), replication.ignored_n, kept(world)) == (10, 10, 10, [])
     world.advance(0.5)
     other.wire.lose()
     world.advance(FORGET_S + EXPIRE_S)
-    assert (replica.early_n, replica.early) == (0, {})
+    assert (replication.early_n, replication.early) == (0, {})
 
 
 def test_a_broker_that_nobody_reaches_is_forgotten_in_the_end() -> None:
@@ -120,7 +120,7 @@ def test_redirects_that_were_removed_take_no_place_for_ever() -> None:
     with pytest.raises(BrokerError, match="over-limit"):
         others.set_redirect("one-more", "orders", world.now)
     world.advance(TOMBSTONE_S + EXPIRY_STEP_S + EXPIRE_S)
-    assert others.replica.adverts.size() == 1  # this broker
+    assert others.replication.gossip.size() == 1  # this broker
     others.set_redirect("one-more", "orders", world.now)
     assert list(others.redirects) == ["one-more"]
 
@@ -134,7 +134,7 @@ def test_routes_that_come_and_go_in_masses_do_not_keep_those_out_that_stay() -> 
         other.say(route_remove(number, AT_MS + number + 100, broker=other.id))
     other.say(route_add(20, AT_MS + 200, "orders", broker=other.id))
     assert [id for id, _, _ in kept(world)] == [ident(20)]
-    adverts = world.core.cluster.replica.adverts
+    adverts = world.core.cluster.replication.gossip
     assert (adverts.size(), adverts.refused_n) == (5, 0)
     other.say(route_add(1, AT_MS + 1, "orders", broker=other.id))  # forgotten before its time: its broker says it again
     assert [id for id, _, _ in kept(world)] == [ident(20), ident(1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker.cluster.contradictions import ANSWER_S, Answers
+from broker.cluster.contradictions import CONTRADICTION_S, Contradictions
 from broker.core import CoreSettings
 from broker.events import BROKER_JOINED, LifecycleEvent
 from rsocket_wire.rsocket.frames import REQUEST_FNF
@@ -49,7 +49,7 @@ def test_two_brokers_with_one_id_do_not_outdo_each_other_for_ever() -> None:
     net.start("b4").service("more", 3)
     net.advance(LINKED_S)
     before = carried(net)
-    net.advance(2 * ANSWER_S)
+    net.advance(2 * CONTRADICTION_S)
     assert carried(net) - before < 500  # hello and digests alone are 300
     id = net.worlds["b1"].core.id_text
     text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
@@ -60,10 +60,10 @@ def test_two_brokers_with_one_id_do_not_outdo_each_other_for_ever() -> None:
 
 
 def test_a_word_in_our_name_is_answered_once_in_a_while() -> None:
-    answers = Answers()
+    answers = Contradictions()
     assert [answers.may(key, 100.0) for key in (b"a", b"b", b"a")] == [True, True, False]
-    assert not answers.may(b"a", 100.0 + ANSWER_S - 0.01)
-    assert answers.may(b"a", 100.0 + ANSWER_S)
+    assert not answers.may(b"a", 100.0 + CONTRADICTION_S - 0.01)
+    assert answers.may(b"a", 100.0 + CONTRADICTION_S)
 
 
 def test_brokers_with_one_name_that_are_no_neighbours_are_told_by_those_that_know_both() -> None:

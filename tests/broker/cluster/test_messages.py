@@ -9,11 +9,11 @@ from broker.cluster.messages import (
     DIGEST,
     REDIRECT,
     TABLE,
-    DigestNote,
-    Note,
-    RedirectNote,
-    TableNote,
-    decode_note,
+    DigestMessage,
+    Message,
+    RedirectMessage,
+    TableMessage,
+    decode_message,
 )
 from rsocket_wire.errors import BrokerError, InvalidFrame
 from rsocket_wire.wire.frames import MAX_TIMESTAMP_MS
@@ -24,13 +24,13 @@ REDIRECT_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x09o
 REMOVED_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x00"
 
 
-def values(note: Note) -> tuple[object, ...]:
-    if isinstance(note, DigestNote):
-        return (note.kind, note.entries_n, note.digest)
-    if isinstance(note, TableNote):
-        return (note.kind, note.table)
-    assert isinstance(note, RedirectNote)
-    return (note.kind, note.timestamp_ms, note.broker_id, note.service, note.to)
+def values(message: Message) -> tuple[object, ...]:
+    if isinstance(message, DigestMessage):
+        return (message.kind, message.entries_n, message.digest)
+    if isinstance(message, TableMessage):
+        return (message.kind, message.table)
+    assert isinstance(message, RedirectMessage)
+    return (message.kind, message.timestamp_ms, message.broker_id, message.service, message.to)
 
 
 def test_the_mime_type_is_our_own() -> None:
@@ -38,35 +38,35 @@ def test_the_mime_type_is_our_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw, note, expected",
+    "raw, message, expected",
     [
-        (DIGEST_RAW, DigestNote(10_000, DIGEST_RAW[5:]), (DIGEST, 10_000, DIGEST_RAW[5:])),
-        (b"\x02", TableNote(b""), (TABLE, b"")),
-        (b"\x02abc", TableNote(b"abc"), (TABLE, b"abc")),
+        (DIGEST_RAW, DigestMessage(10_000, DIGEST_RAW[5:]), (DIGEST, 10_000, DIGEST_RAW[5:])),
+        (b"\x02", TableMessage(b""), (TABLE, b"")),
+        (b"\x02abc", TableMessage(b"abc"), (TABLE, b"abc")),
         (
             REDIRECT_RAW,
-            RedirectNote(1_700_000_000_000, BROKER, "orders", "orders-v2"),
+            RedirectMessage(1_700_000_000_000, BROKER, "orders", "orders-v2"),
             (REDIRECT, 1_700_000_000_000, BROKER, "orders", "orders-v2"),
         ),
         (
             REMOVED_RAW,
-            RedirectNote(1_700_000_000_000, BROKER, "orders", ""),
+            RedirectMessage(1_700_000_000_000, BROKER, "orders", ""),
             (REDIRECT, 1_700_000_000_000, BROKER, "orders", ""),
         ),
     ],
 )
-def test_an_entry_is_these_bytes_and_is_read_again(raw: bytes, note: Note, expected: tuple[object, ...]) -> None:
-    assert note.encode() == raw
-    assert values(decode_note(raw)) == values(note) == expected
+def test_an_entry_is_these_bytes_and_is_read_again(raw: bytes, message: Message, expected: tuple[object, ...]) -> None:
+    assert message.encode() == raw
+    assert values(decode_message(raw)) == values(message) == expected
 
 
 @pytest.mark.parametrize("raw", [DIGEST_RAW, REDIRECT_RAW, REMOVED_RAW])
 def test_every_truncation_and_every_byte_too_many_is_refused(raw: bytes) -> None:
     for end in range(len(raw)):
         with pytest.raises(InvalidFrame):
-            decode_note(raw[:end])
+            decode_message(raw[:end])
     with pytest.raises(InvalidFrame, match="1 more bytes follow"):
-        decode_note(raw + b"\x00")
+        decode_message(raw + b"\x00")
 
 
 @pytest.mark.parametrize(
@@ -85,32 +85,32 @@ def test_every_truncation_and_every_byte_too_many_is_refused(raw: bytes) -> None
 )
 def test_what_is_no_entry_is_refused_with_a_sentence(raw: bytes, sentence: str) -> None:
     with pytest.raises(InvalidFrame) as caught:
-        decode_note(raw)
+        decode_message(raw)
     assert caught.value.text == sentence
 
 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_an_entry_or_refused(raw: bytes) -> None:
     try:
-        note = decode_note(raw)
+        message = decode_message(raw)
     except InvalidFrame:
         return
-    assert note.encode() == raw
+    assert message.encode() == raw
 
 
 @pytest.mark.parametrize(
-    "note, word",
+    "message, word",
     [
-        (DigestNote(1 << 32, bytes(8)), "bad-frame"),
-        (RedirectNote(MAX_TIMESTAMP_MS + 1, BROKER, "a", "b"), "bad-time"),
-        (RedirectNote(1, b"short", "a", "b"), "bad-id"),
-        (RedirectNote(1, BROKER, "", "b"), "bad-name"),
-        (RedirectNote(1, BROKER, "a" * 256, "b"), "bad-name"),
-        (RedirectNote(1, BROKER, "a", "b" * 256), "bad-name"),
-        (RedirectNote(1, BROKER, "a", "\udfff"), "bad-name"),
+        (DigestMessage(1 << 32, bytes(8)), "bad-frame"),
+        (RedirectMessage(MAX_TIMESTAMP_MS + 1, BROKER, "a", "b"), "bad-time"),
+        (RedirectMessage(1, b"short", "a", "b"), "bad-id"),
+        (RedirectMessage(1, BROKER, "", "b"), "bad-name"),
+        (RedirectMessage(1, BROKER, "a" * 256, "b"), "bad-name"),
+        (RedirectMessage(1, BROKER, "a", "b" * 256), "bad-name"),
+        (RedirectMessage(1, BROKER, "a", "\udfff"), "bad-name"),
     ],
 )
-def test_what_cannot_be_written_is_refused(note: Note, word: str) -> None:
+def test_what_cannot_be_written_is_refused(message: Message, word: str) -> None:
     with pytest.raises(BrokerError) as caught:
-        note.encode()
+        message.encode()
     assert caught.value.word == word

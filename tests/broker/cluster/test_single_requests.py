@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.traffic.flows import OUTCOME_NAMES
+from broker.events import OUTCOME_NAMES
 from broker.routing.policies import Policy
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST

@@ -71,7 +71,7 @@ def test_a_service_at_any_broker_is_reached_from_every_broker_by_the_shortest_wa
         for other in net.names:
             caller, _ = ask(net, name, f"at-{other}")
             answered(net, caller, services[other])
-    hops = {name: net.worlds[name].core.engine.hops for name in net.names}
+    hops = {name: net.worlds[name].core.engine.annotations for name in net.names}
     assert all(each.loops_refused == 0 for each in hops.values())
     most = {"line": 4, "ring": 2, "star": 2}[shape]
     for name in net.names:
@@ -283,7 +283,7 @@ def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
             assert frames == [], frames
         else:
             assert [(frame.kind, frame.code) for frame in frames] == [(ERROR, REJECTED)]
-    assert all(world.core.engine.hops.loops_refused == 0 for world in net.worlds.values())
+    assert all(world.core.engine.annotations.loops_refused == 0 for world in net.worlds.values())
 
 
 @pytest.mark.parametrize("shape", ["line", "ring", "star"])
@@ -327,7 +327,7 @@ def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
     for stream_id in (1, 3):
         ask(net, "b1", "orders", caller, stream_id)
         answered(net, caller, here)
-    hops = {name: world.core.engine.hops for name, world in net.worlds.items()}
+    hops = {name: world.core.engine.annotations for name, world in net.worlds.items()}
     assert hops["b1"].retried_n == 1
     assert all(each.loops_refused == 0 for each in hops.values())
     net.release()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.commands.garbage import GROWTH, LOOK_S, Collector
-from tests.system.test_shell import FakeLoop
+from tests.system.support.shells import FakeLoop
 
 
 class Knot:

@@ -16,7 +16,7 @@ from broker.commands.shard_plan import MAX_KEY_BYTES, MAX_ROUTES, made_ids, shar
 from broker.routing.balance import gini
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import NAMES, ShardMethods
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 from tests.admin_api.fakes import FakeAdmin, shop
@@ -50,7 +50,7 @@ def mistake(*arguments: str, given: str | bytes | None = None) -> str:
 def owners(method: str, ids: list[bytes], keys: list[bytes]) -> list[str]:
     chosen = ShardMethods().find(method)
     assert chosen is not None
-    routes = RouteSet([Route(each, "", [], None) for each in ids])
+    routes = ShardTables([Route(each, "", [], None) for each in ids])
     return [chosen.choose(routes, key_hash([key])).id_text for key in keys]
 
 

@@ -2,14 +2,16 @@
 
 import socket
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from broker.cluster.settings import ClusterSettings
-from broker.config.cluster import cluster_settings_of, found_peers, reachable
+from broker.config.cluster import found_peers, reachable
 from broker.config.load import ConfigErrors, load
 from broker.config.options import Config
+from broker.config.settings import cluster_settings_of
 from broker.config.urls import Listen, PeerUrl
 from broker.views.queries import config_view
 from tests.pem import CERTIFICATE
@@ -17,13 +19,6 @@ from tests.pem import CERTIFICATE
 SECRET = "correct horse battery staple"
 SCHEMES = "tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls"
 A_SECRET = f'secret = "{SECRET}"\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory that is the current one, so that files have short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def of_file(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Config:
@@ -45,29 +40,29 @@ def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = Non
     [
         (
             'peers = ["tcp://a:1"]',
-            '2: cluster.peers: need cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers prove who '
-            "they are",
+            '2: cluster.peers: needs cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers '
+            "authenticate each other",
         ),
         ('secret = "0123456789abcde"', "2: cluster.secret: has 15 bytes, at least 16 are needed"),
         ('secret_file = "short"', "2: cluster.secret_file: has 15 bytes, at least 16 are needed"),
         ('secret_file = "gone"', "2: cluster.secret_file: the file cannot be read: No such file or directory"),
-        (f'{A_SECRET}secret_file = "long"', "2: cluster.secret: and cluster.secret_file are both there, one is enough"),
+        (f'{A_SECRET}secret_file = "long"', "2: cluster.secret: and cluster.secret_file exclude each other"),
         ("secret = 123456", "2: cluster.secret: must be printable text of 0 to 4095 bytes"),
         (f"{A_SECRET}silent_s = 1", "3: cluster.silent_s: must be more than cluster.hello_s, 1"),
         (f"{A_SECRET}hello_s = 3", "3: cluster.hello_s: must be less than cluster.silent_s, 3"),
         (
             f'{A_SECRET}peers = [\n"tcp://a:0"]',
-            '4: cluster.peers: "tcp://a:0" has port 0, at which nobody can be reached',
+            '4: cluster.peers: "tcp://a:0" has port 0, which cannot be dialled',
         ),
         (
             f'{A_SECRET}peers = ["dns+ws://a:1"]',
-            f'3: cluster.peers: "dns+ws://a:1" is no URL of {SCHEMES}',
+            f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}',
         ),
-        (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" names no port'),
-        (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" names no port'),
+        (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" has no port'),
+        (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" has no port'),
         (
             f'{A_SECRET}peers = ["srv+tcp://a:1"]',
-            '3: cluster.peers: "srv+tcp://a:1" must be a scheme and a name: its SRV records say the rest',
+            '3: cluster.peers: "srv+tcp://a:1" must be a scheme and a name; SRV records give hosts and ports',
         ),
         (
             f'{A_SECRET}peers = ["dns+tcp://a:1/x"]',
@@ -75,22 +70,22 @@ def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = Non
         ),
         (
             f"{A_SECRET}peers = [5]",
-            f"3: cluster.peers: 5 is no URL of {SCHEMES}",
+            f"3: cluster.peers: 5 is not a URL of {SCHEMES}",
         ),
         (f'{A_SECRET}peers = "tcp://a:1"', '3: cluster.peers: must be a list of URLs, not "tcp://a:1"'),
-        ("principals = [1]", "2: cluster.principals: 1 is no printable text"),
+        ("principals = [1]", "2: cluster.principals: 1 is not printable text"),
         (
             'principals = ["CN=b1", "O=Acme, Inc."]',
-            '2: cluster.principals: "O=Acme, Inc." is no principal: "Inc." is no NAME=VALUE (a comma in a value is '
+            '2: cluster.principals: "O=Acme, Inc." is not a principal: "Inc." is not NAME=VALUE (a comma in a value is '
             "written \\,); it is written commonName=NAME, organizationName=NAME … or uid NUMBER",
         ),
         (
             'advertise = ["tls://0.0.0.0:1"]',
-            '2: cluster.advertise: "tls://0.0.0.0:1" is a place to listen at, not one that others could dial',
+            '2: cluster.advertise: "tls://0.0.0.0:1" is an address to listen on, which others cannot dial',
         ),
         (
             'client_urls = ["tcp://a:0"]',
-            '2: cluster.client_urls: "tcp://a:0" is a place to listen at, not one that others could dial',
+            '2: cluster.client_urls: "tcp://a:0" is an address to listen on, which others cannot dial',
         ),
     ],
 )
@@ -105,8 +100,8 @@ def test_auth_tls_needs_an_authority_names_and_peers_that_show_a_certificate(fol
     assert mistakes_of(folder, text) == [
         'b.toml:2: cluster.auth: "tls" needs tls.client_ca',
         'b.toml:2: cluster.auth: "tls" needs cluster.principals',
-        'b.toml:3: cluster.peers: "tcp://b:1" shows no certificate, which cluster.auth = "tls" wants to see',
-        'b.toml:3: cluster.peers: "dns+tcp://c:1" shows no certificate, which cluster.auth = "tls" wants to see',
+        'b.toml:3: cluster.peers: "tcp://b:1" presents no certificate, which cluster.auth = "tls" requires',
+        'b.toml:3: cluster.peers: "dns+tcp://c:1" presents no certificate, which cluster.auth = "tls" requires',
     ]
 
 
@@ -115,7 +110,7 @@ def test_a_name_that_cannot_stand_in_traces_is_refused_in_a_cluster_only(folder:
     name = f'[broker]\nname = "eu{character}1"\n'
     assert of_file(folder, name).broker.name == f"eu{character}1"
     (mistake,) = mistakes_of(folder, f"{name}[cluster]\n{A_SECRET}")
-    assert mistake.startswith("b.toml:2: broker.name: cannot stand in traces: ")
+    assert mistake.startswith("b.toml:2: broker.name: cannot be used in traces: ")
 
 
 def test_a_name_of_63_bytes_can_stand_in_traces_and_no_longer_one(folder: Path) -> None:
@@ -174,7 +169,7 @@ def test_the_secret_of_a_file_is_its_content_without_the_ends_of_lines(folder: P
 
 def values_of(settings: ClusterSettings | None) -> dict[str, object]:
     assert settings is not None
-    return {key: getattr(settings, key) for key in dir(ClusterSettings) if not key.startswith("_")}
+    return {each.name: getattr(settings, each.name) for each in fields(ClusterSettings)}
 
 
 def test_without_a_secret_there_is_no_cluster() -> None:

@@ -4,9 +4,10 @@ import socket
 
 import pytest
 
-from broker.config.cluster_options import ClusterOptions
 from broker.config.hosts import is_known_host, may_open, own_names, read_name, read_origin
-from broker.config.options import AdminOptions, Config, ServerOptions
+from broker.config.options import Config
+from broker.config.sections.cluster import ClusterOptions
+from broker.config.sections.process import AdminOptions, ServerOptions
 from broker.config.urls import Listen
 from rsocket_wire.errors import BrokerError
 
@@ -140,7 +141,7 @@ def test_an_origin_is_read_as_browsers_say_it(text: str, origin: str) -> None:
     ],
 )
 def test_what_is_no_origin_is_refused(text: str) -> None:
-    with pytest.raises(BrokerError, match="is no origin like"):
+    with pytest.raises(BrokerError, match="is not an origin like"):
         read_origin(text)
 
 
@@ -149,7 +150,7 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
     ["", "a b", "shop.example:80", "https://shop.example", "shop.example/x", "a..b", "münchen.example", "x" * 64],
 )
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(BrokerError, match="is no name of a host"):
+    with pytest.raises(BrokerError, match="is not a host name"):
         read_name(text)
 
 

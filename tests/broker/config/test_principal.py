@@ -75,24 +75,24 @@ def test_what_people_write_is_read(text: str, steps: tuple[tuple[tuple[str, str]
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("broker-1", '"broker-1" is no NAME=VALUE (a comma in a value is written \\,)'),
-        ("organizationName=Acme, Inc., commonName=x", '"Inc." is no NAME=VALUE (a comma in a value is written \\,)'),
-        ("commonName=a,", '"" is no NAME=VALUE (a comma in a value is written \\,)'),
-        ("commonName=a+b", '"b" is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("broker-1", '"broker-1" is not NAME=VALUE (a comma in a value is written \\,)'),
+        ("organizationName=Acme, Inc., commonName=x", '"Inc." is not NAME=VALUE (a comma in a value is written \\,)'),
+        ("commonName=a,", '"" is not NAME=VALUE (a comma in a value is written \\,)'),
+        ("commonName=a+b", '"b" is not NAME=VALUE (a comma in a value is written \\,)'),
         ("commonName=", "commonName has no value"),
-        ("=a", '"" is no name of an attribute'),
-        ("common name=a", '"common name" is no name of an attribute'),
+        ("=a", '"" is not an attribute name'),
+        ("common name=a", '"common name" is not an attribute name'),
         ("commonName=a\\", "a backslash is its last character"),
-        ("commonName=\\ff", '"\\\\ff" is no UTF-8'),
-        ("uid -1", '"uid -1" is no NAME=VALUE (a comma in a value is written \\,)'),
-        ("uid 01", '"uid 01" is no NAME=VALUE (a comma in a value is written \\,)'),
+        ("commonName=\\ff", '"\\\\ff" is not UTF-8'),
+        ("uid -1", '"uid -1" is not NAME=VALUE (a comma in a value is written \\,)'),
+        ("uid 01", '"uid 01" is not NAME=VALUE (a comma in a value is written \\,)'),
     ],
 )
 def test_what_is_no_principal_is_told(text: str, why: str) -> None:
     with pytest.raises(BrokerError) as raised:
         Principal.parse(text)
     form = "it is written commonName=NAME, organizationName=NAME … or uid NUMBER"
-    assert raised.value.text.endswith(f" is no principal: {why}; {form}")
+    assert raised.value.text.endswith(f" is not a principal: {why}; {form}")
 
 
 def test_users_are_no_subjects() -> None:

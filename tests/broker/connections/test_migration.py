@@ -143,7 +143,7 @@ def test_more_clients_than_may_be_told_at_once_are_told_in_the_next_ticks() -> N
     net = linked(line(2))
     world = net.worlds["b1"]
     wires = [client(world) for _ in range(TOLD_PER_TICK_N + 1)]
-    world.core.farewell.set_urls([B2], net.now)
+    world.core.migration.set_urls([B2], net.now)
     world.core.tick(net.now, world.at_ms)
     world.pump()
     assert sum(len(told(wire)) for wire in wires) == TOLD_PER_TICK_N
@@ -156,8 +156,8 @@ def test_more_clients_than_may_be_told_at_once_are_told_in_the_next_ticks() -> N
 def test_no_more_urls_are_told_than_a_client_takes() -> None:
     world = World()
     wire = client(world)
-    world.core.farewell.set_urls([f"tcp://h{number}:1" for number in range(MAX_NOTICE_URLS + 9)], world.now)
-    world.core.farewell.tick(world.now)
+    world.core.migration.set_urls([f"tcp://h{number}:1" for number in range(MAX_NOTICE_URLS + 9)], world.now)
+    world.core.migration.tick(world.now)
     world.pump()
     ((urls, _, _),) = told(wire)
     assert urls == [f"tcp://h{number}:1" for number in range(MAX_NOTICE_URLS)]
@@ -339,12 +339,12 @@ def test_it_is_over_soon_after_the_last_client_has_moved() -> None:
     leave(net)
     wires[0].send(MOVED)
     net.advance(1)
-    assert not world.core.farewell.is_over
+    assert not world.core.migration.is_over
     wires[1].lose()  # which is as good
     net.advance(SETTLE_S / 2)
     assert not is_refusing(world)
     net.advance(SETTLE_S)
-    assert (world.core.farewell.is_over, is_refusing(world)) == (True, True)
+    assert (world.core.migration.is_over, is_refusing(world)) == (True, True)
 
 
 def test_the_word_of_who_was_not_asked_counts_for_nothing() -> None:

@@ -32,7 +32,7 @@ class Crowd:
     """Routes 1, 2, 3 … of orders, and a caller."""
 
     def __init__(self, count: int, policy: Policy | None = None) -> None:
-        self.world = World(CoreSettings(policy=policy))
+        self.world = World(CoreSettings(policy or Policy()))
         self.services = {number: self.world.service("orders", number) for number in range(1, count + 1)}
         self.caller = self.world.caller()
 

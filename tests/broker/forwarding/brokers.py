@@ -21,9 +21,9 @@ class Broker(World):
 
     def __init__(self, name: str = "b1", settings: CoreSettings | None = None) -> None:
         super().__init__(settings)
-        self.hops = self.core.engine.hops
-        self.hops.rename(name)
-        self.hops.brokers_n = 4
+        self.annotations = self.core.engine.annotations
+        self.annotations.rename(name)
+        self.annotations.brokers_n = 4
 
     def link(self, name: str, number: int = 0, version: int = 1) -> Wire:
         """A link to the broker `name`."""
@@ -35,7 +35,7 @@ class Broker(World):
     def remote(self, name: str, via: Wire | None) -> Remote:
         """Another broker, reached over that link."""
         remote = Remote(broker_id(name), name, via.peer if via is not None else None)
-        self.hops.remotes[name] = remote
+        self.annotations.remotes[name] = remote
         return remote
 
     def far(self, remote: Remote, service: str, number: int, **tags: str | None) -> Route:
@@ -48,7 +48,7 @@ class Broker(World):
         return route
 
     def refusals(self) -> dict[str, int]:
-        return self.hops.refused
+        return self.annotations.refused
 
 
 def broker_id(name: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.core import CoreSettings
-from broker.forwarding.multicast.branch import PIECE_BYTES
+from broker.forwarding.multicast.window import PIECE_BYTES
 from rsocket_wire.rsocket.frames import (
     NEXT,
     REQUEST_STREAM,

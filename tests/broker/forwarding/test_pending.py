@@ -58,11 +58,11 @@ def waiting_world(**limits: int) -> World:
 
 def held(world: World) -> tuple[int, int]:
     """Requests that wait, and their bytes."""
-    return world.core.engine.waiting.size, world.core.engine.waiting.bytes_n
+    return world.core.engine.pending.size, world.core.engine.pending.bytes_n
 
 
 def nothing_left(world: World) -> bool:
-    waiting = world.core.engine.waiting
+    waiting = world.core.engine.pending
     rests = [(wire.peer.waiting_n, wire.peer.waiting_bytes) for wire in world.wires.values()]
     return not world.left_over() and waiting.size == waiting.bytes_n == 0 and set(rests) <= {(0, 0)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.reassembly import MAX_FRAMES, Gathering
+from broker.forwarding.reassembly import MAX_FRAMES, Reassembly
 from rsocket_wire.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
@@ -137,10 +137,10 @@ def test_requests_with_an_address_leave_half_of_the_room_to_those_without() -> N
     for number in range(10):
         caller.send(fragments(REQUEST_RESPONSE, 2 * number + 1, metadata, b"", [whole + 60])[0])
     assert 0 < caller.peer.gathered_bytes <= 500
-    held_n = sum(1 for stream in caller.peer.streams.values() if isinstance(stream, Gathering))
+    held_n = sum(1 for stream in caller.peer.streams.values() if isinstance(stream, Reassembly))
     assert len(service.received()) == 10 - held_n
     caller.send(encode_request(REQUEST_RESPONSE, 101, b"", metadata[:50], 0, FOLLOWS))
-    assert (caller.received(), caller.peer.streams[101].__class__) == ([], Gathering)
+    assert (caller.received(), caller.peer.streams[101].__class__) == ([], Reassembly)
 
 
 # What is wrapped in the ADDRESS says nothing about the way (D-70)

@@ -106,7 +106,7 @@ def the_service_came_back(last: Last) -> list[Wire]:
 
 
 def the_broker_is_called_b1(last: Last) -> list[Wire]:
-    last.broker.hops.rename("b1")
+    last.broker.annotations.rename("b1")
     return []
 
 
@@ -240,7 +240,7 @@ def test_what_came_over_two_links_is_counted_so_each_time() -> None:
     far = annotated(section(to_route(7), "b0", "b1"))
     for number in (21, 23, 25):
         last.link.send(encode_request(REQUEST_STREAM, number, b"", far + REST, 8))
-    assert last.broker.hops.hop_counts == [0, 0, 3]
+    assert last.broker.annotations.hop_counts == [0, 0, 3]
 
 
 def test_a_link_is_not_taken_for_the_client_whose_annotations_were_the_latest() -> None:
@@ -270,8 +270,8 @@ def test_the_latest_are_counted_like_the_first() -> None:
     last = Last(HEAD)
     for number in (21, 23):
         last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
-    path = last.broker.hops.paths["b1>b2"]
-    assert (path.requests, last.broker.hops.hop_counts, last.route.load.requests, last.link.peer.requests) == (
+    path = last.broker.annotations.paths["b1>b2"]
+    assert (path.requests, last.broker.annotations.hop_counts, last.route.load.requests, last.link.peer.requests) == (
         3,
         [0, 3],
         3,
@@ -289,7 +289,7 @@ def test_what_stands_in_front_of_a_request_is_its_own_whoever_sent_the_latest_to
     found: list[tuple[str | None, str, bool, int]] = []
     stream_id = 1
     for name in ("b1", "b1", "b5"):
-        broker.hops.rename(name)
+        broker.annotations.rename(name)
         for caller in (plain, text):
             for kind in (REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_RESPONSE):
                 for service in ("orders", "stock"):

@@ -6,7 +6,7 @@ from broker.core import CoreSettings
 from broker.routing.policies import Policy
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import NAMES, ShardMethods
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from rsocket_wire.wire.frames import SHARD, Address
@@ -22,7 +22,7 @@ def owners(method: str, numbers: tuple[int, ...] = NUMBERS) -> list[int]:
     """Whose keys the users are, by number."""
     by = ShardMethods().find(method)
     assert by is not None
-    among = RouteSet([Route(route_id(number), "carts", [], None) for number in numbers])
+    among = ShardTables([Route(route_id(number), "carts", [], None) for number in numbers])
     return [int.from_bytes(by.choose(among, key_hash([user.encode()])).id, "big") for user in USERS]
 
 
@@ -69,7 +69,7 @@ def test_the_hint_may_stand_among_the_tags_of_one_map(name: str) -> None:
 def test_what_is_built_of_a_service_is_built_once_for_all_keys() -> None:
     world, wires, caller = shop()
     served(wires, caller, [asked(user, (SHARD_METHOD, "maglev")) for user in USERS])
-    assert world.core.query.owners.size() == 1
+    assert world.core.query.owner_cache.size() == 1
 
 
 def test_rendezvous_is_the_default() -> None:

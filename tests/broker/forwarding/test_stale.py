@@ -152,7 +152,7 @@ def test_what_is_longer_than_is_remembered_of_a_request_is_served_too(more_bytes
     assert len(HEAD + addressed(raw)) == MAX_NEAR_BYTES + more_bytes
     for number in range(3):
         assert last.serves(raw), number
-        assert (last.broker.hops.near is None) == (more_bytes > 0)
+        assert (last.broker.annotations.near is None) == (more_bytes > 0)
     last.say("new")
     assert not last.serves(raw)
 
@@ -307,7 +307,7 @@ def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(ki
         else:
             assert last.link.received() == [error(3, REJECTED, stale("service=old"))], at
             assert other.received() == []
-        assert last.broker.hops.paths["b1>b2"].requests == 1
+        assert last.broker.annotations.paths["b1>b2"].requests == 1
         if kind != REQUEST_FNF and not is_stale:
             last.link.cancel(3)
         assert last.broker.left_over() == []
@@ -462,7 +462,7 @@ def test_who_is_refused_so_is_served_by_another_route_where_there_is_one(brokers
         far.ask(number)
     assert far.server.received() == far.caller.received() == []
     assert len(others[1].received()) == 10
-    assert 3 <= far.net.worlds["b1"].core.engine.hops.retried_n <= 7
+    assert 3 <= far.net.worlds["b1"].core.engine.annotations.retried_n <= 7
 
 
 def test_channels_and_streams_of_before_go_on() -> None:

@@ -72,9 +72,9 @@ def test_a_broker_on_the_way_adds_its_name_and_changes_nothing_else(kind: int) -
     kept = section(TO, "b0", "b1", "b2", flags=0x81, extra=extra, extra_n=2)
     assert middle.behind.received() == [moved(encode_request(kind, 1, b"data", annotated(kept) + REST, 8), 2)]
     assert middle.before.peer.begun == (0 if kind == REQUEST_FNF else 1)
-    path = middle.broker.hops.paths["b0>b1>b2"]
+    path = middle.broker.annotations.paths["b0>b1>b2"]
     assert (path.ingress, path.hops_n, path.requests) == ("b0", 2, 1)
-    assert middle.broker.hops.hop_counts == [0]  # nothing has arrived: it only passed
+    assert middle.broker.annotations.hop_counts == [0]  # nothing has arrived: it only passed
 
 
 def test_streams_and_their_credit_pass_a_broker_on_the_way_untouched() -> None:
@@ -188,10 +188,10 @@ def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: st
     assert (middle.behind.received(), middle.before.is_closed) == ([], False)
     found = middle.broker.refusals()
     assert found == {reason: 1 if reason == "stale-route" else 2}
-    assert middle.broker.hops.loops_refused == found.get("loop", 0)
-    news = middle.broker.hops.take_news()
+    assert middle.broker.annotations.loops_refused == found.get("loop", 0)
+    news = middle.broker.annotations.take_refused()
     assert [(each.reason, each.peer, each.detail) for each in news] == [(reason, "tcp b1", text)]
-    assert middle.broker.hops.take_news() == []
+    assert middle.broker.annotations.take_refused() == []
 
 
 def test_a_request_without_annotations_is_refused_on_a_link_that_carries_them() -> None:
@@ -212,7 +212,7 @@ def test_max_hops_bounds_the_trace(limit: int) -> None:
 
 def test_as_many_hops_are_allowed_as_brokers_are_known_and_one_always() -> None:
     middle = Middle()
-    middle.broker.hops.brokers_n = 0
+    middle.broker.annotations.brokers_n = 0
     assert middle.ask(section(TO, "b1")) == []
     assert len(middle.ask(section(TO, "b0", "b1"), stream_id=3)) == 1
 
@@ -492,7 +492,7 @@ def test_annotations_of_a_client_can_be_taken_out(place: int) -> None:
     assert service.received() == [moved(plain, 2)]
     caller.push(with_section_at(place))
     assert service.received() == [Frame(encode_metadata_push(addressed(ORDERS, ("text/plain", b"more"))))]
-    assert (broker.hops.stripped_n, broker.refusals(), caller.received()) == (2, {}, [])
+    assert (broker.annotations.stripped_n, broker.refusals(), caller.received()) == (2, {}, [])
 
 
 def test_annotations_of_a_client_in_fragments_are_taken_out() -> None:
@@ -530,17 +530,17 @@ def test_a_service_sees_the_section_where_that_is_wanted() -> None:
 
 def test_ways_that_nobody_counts_apart_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     middle = Middle()
-    middle.broker.hops.brokers_n = 10_000
+    middle.broker.annotations.brokers_n = 10_000
     for number in range(hops.MAX_PATHS + 5):
         middle.ask(section(TO, f"c{number}", "b1"), REQUEST_FNF)
-    paths = middle.broker.hops.paths
+    paths = middle.broker.annotations.paths
     assert len(paths) == hops.MAX_PATHS + 1
     assert (paths[""].requests, paths["c0>b1>b2"].requests) == (5, 1)
 
 
 def test_what_is_remembered_of_sections_and_prefixes_is_bounded() -> None:
     middle = Middle()
-    read = middle.broker.hops.read
+    read = middle.broker.annotations.read
     first = read(section(TO, "b1"))
     assert read(section(TO, "b1")) is first
     for number in range(hops.MAX_SECTIONS):

@@ -123,7 +123,7 @@ class Troubles:
 
     def lose(self, wire: Wire) -> None:
         """A connection breaks; of a link, the cluster knows it before."""
-        for remote in self.broker.hops.remotes.values():
+        for remote in self.broker.annotations.remotes.values():
             if remote.via is wire.peer:
                 remote.via = None
         wire.lose()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.multicast.branch import PIECE_BYTES, Branch
+from broker.forwarding.multicast.call import Branch
 from broker.forwarding.multicast.merge import Merge
+from broker.forwarding.multicast.window import PIECE_BYTES
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,

@@ -8,7 +8,7 @@ from broker.routing.candidates import Candidates
 from broker.routing.choosers.chooser import Chooser, Turn
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import UNICAST, Address
@@ -83,7 +83,7 @@ def all_of(table: Table) -> Candidates:
     slots = Slots()
     for each in table.routes():
         slots.add(each.slot)
-    return Candidates(table, slots, table.heaviest.among([]))
+    return Candidates(table, slots, table.max_weights.among([]))
 
 
 def picks(
@@ -92,20 +92,20 @@ def picks(
     count: int,
     *,
     turn: Turn | None = None,
-    dice: Dice | None = None,
+    rng: Rng | None = None,
     zone: bytes = b"",
     now: float = 0.0,
 ) -> list[int]:
     """The numbers of the routes that a chooser chooses one after another."""
     turn = turn if turn is not None else Turn()
     turn.matched = turn.matched if turn.matched is not None else among
-    dice = dice if dice is not None else Dice(1)
-    return [number_of(chooser.choose(among, turn, dice, zone, now)) for _ in range(count)]
+    rng = rng if rng is not None else Rng(1)
+    return [number_of(chooser.choose(among, turn, rng, zone, now)) for _ in range(count)]
 
 
 def counted(chooser: Chooser, among: Candidates, count: int, *, seed: int = 1, now: float = 0.0) -> Counter[int]:
     """How often a chooser chooses each route."""
-    return Counter(picks(chooser, among, count, dice=Dice(seed), now=now))
+    return Counter(picks(chooser, among, count, rng=Rng(seed), now=now))
 
 
 def is_likely(found: Counter[int], parts: dict[int, int]) -> bool:
@@ -122,7 +122,7 @@ def is_likely(found: Counter[int], parts: dict[int, int]) -> bool:
 
 
 def query_of(table: Table, *, strict_hints: bool = False, limit: int = 16384, seed: int = 1) -> Query:
-    return Query(table, Dice(seed), strict_hints, limit)
+    return Query(table, Rng(seed), strict_hints, limit)
 
 
 def resolve(query: Query, raw: bytes) -> Target:

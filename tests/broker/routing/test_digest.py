@@ -53,16 +53,16 @@ def test_an_empty_table_has_zeros() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_digest_knows_what_is_in_it_and_not_how_it_came(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     digest, there = Digest(), dict[int, int]()
-    for number in [dice.randrange(20) for _ in range(300)]:
+    for number in [rng.randrange(20) for _ in range(300)]:
         if number in there:
             digest.take(there.pop(number))
         else:
-            there[number] = route_mark(str(number), "orders", [("n", str(dice.random()))])
+            there[number] = route_mark(str(number), "orders", [("n", str(rng.random()))])
             digest.add(there[number])
         expected = Digest()
-        for mark in dice.sample(sorted(there.values()), len(there)):
+        for mark in rng.sample(sorted(there.values()), len(there)):
             expected.add(mark)
         assert digest.text == expected.text
         assert digest.text == f"{sum(there.values()) % 2**128:032x}"

@@ -1,6 +1,6 @@
-"""Heaviest: the largest weight among all routes, and among those of a service."""
+"""MaxWeights: the largest weight among all routes, and among those of a service."""
 
-from broker.routing.max_weights import Heaviest
+from broker.routing.max_weights import MaxWeights
 from broker.routing.table import Table
 from rsocket_wire.wire.keys import SERVICE_NAME, Key
 from rsocket_wire.wire.tags import Tag
@@ -13,7 +13,7 @@ EU = [Tag(Key.text("region"), b"eu")]
 
 def heaviest_of(table: Table) -> list[int]:
     """Among routes of orders, of billing, of a region, and among all."""
-    return [table.heaviest.among(tags) for tags in (ORDERS, BILLING, EU, [])]
+    return [table.max_weights.among(tags) for tags in (ORDERS, BILLING, EU, [])]
 
 
 def test_each_service_has_its_heaviest_and_without_a_name_it_is_the_tables() -> None:
@@ -23,7 +23,7 @@ def test_each_service_has_its_heaviest_and_without_a_name_it_is_the_tables() -> 
     joined(table, 2, "billing", weight="65535")
     joined(table, 3, "billing")
     assert heaviest_of(table) == [7, 65_535, 65_535, 65_535]
-    assert table.heaviest.among(EU + ORDERS) == 7
+    assert table.max_weights.among(EU + ORDERS) == 7
 
 
 def test_heaviest_falls_when_the_last_of_that_weight_leaves() -> None:
@@ -34,7 +34,7 @@ def test_heaviest_falls_when_the_last_of_that_weight_leaves() -> None:
         table.leave(leaver)
         found.append(heaviest_of(table)[0])
     assert found == [9, 4, 1, 1]
-    assert table.heaviest.size() == 0
+    assert table.max_weights.size() == 0
 
 
 def test_changed_weight_of_a_route_counts_once() -> None:
@@ -58,7 +58,7 @@ def test_route_counts_for_each_of_its_names_once() -> None:
 
 
 def test_names_without_weights_are_not_counted() -> None:
-    tally = Heaviest()
+    tally = MaxWeights()
     tally.joined(ORDERS, 1)
     tally.left(ORDERS, 1)
     tally.joined(BILLING, 2)

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from broker.routing.health.loads import GOOD
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Route, Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
@@ -100,7 +100,7 @@ class RoutingModel(RuleBasedStateMachine):
         self.panic = panic
         policy = Policy(panic_percent=panic, slow_start_s=slow_start_s, max_in_flight_per_route=LIMIT, sticky_ttl_s=5.0)
         self.table = Table(Policies(policy, {}))
-        self.query = Query(self.table, Dice(seed), limit=limit)
+        self.query = Query(self.table, Rng(seed), limit=limit)
         for number in range(1, 7):
             self.join(number, SERVICES[number % 4 == 0], [("Zone", b"a" if number % 2 else b"b")])
 

@@ -682,23 +682,23 @@ TestChurn.settings = settings(derandomize=True, deadline=None, max_examples=60, 
 
 def test_many_routes_are_found_as_a_plain_and_finds_them() -> None:
     """A thousand steps with up to two hundred routes."""
-    dice = random.Random(4)
+    rng = random.Random(4)
     table = Table()
     query = query_of(table)
     carried: dict[int, set[tuple[str, str]]] = {}
     for _ in range(1000):
-        number = dice.randrange(200)
+        number = rng.randrange(200)
         old = table.find(route_id(number))
-        if old is not None and dice.random() < 0.4:
+        if old is not None and rng.random() < 0.4:
             table.leave(old)
             del carried[number]
         else:
-            tags = {key: dice.choice(VALUES) for key in dice.sample(KEYS[1:], dice.randrange(4))}
-            table.join(route(number, dice.choice(VALUES), **tags), AT_MS)
+            tags = {key: rng.choice(VALUES) for key in rng.sample(KEYS[1:], rng.randrange(4))}
+            table.join(route(number, rng.choice(VALUES), **tags), AT_MS)
             made = table.find(route_id(number))
             assert made is not None
             carried[number] = {*tags.items(), ("service", made.service)}
-        wanted = {key: dice.choice(VALUES) for key in dice.sample(KEYS, 1 + dice.randrange(3))}
+        wanted = {key: rng.choice(VALUES) for key in rng.sample(KEYS, 1 + rng.randrange(3))}
         expected = sorted(number for number, has in carried.items() if has.issuperset(wanted.items()))
         answer = found(query, Address(route_id(1), [Tag.of(key, value) for key, value in wanted.items()]).encode())
         assert answer == expected if expected else str(answer).startswith("no-route: ")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 
 
 def rolls(seed: int, n: int, count: int) -> list[int]:
-    dice = Dice(seed)
-    return [dice.below(n) for _ in range(count)]
+    rng = Rng(seed)
+    return [rng.below(n) for _ in range(count)]
 
 
 def test_same_seed_rolls_the_same() -> None:

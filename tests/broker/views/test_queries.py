@@ -5,7 +5,8 @@ from dataclasses import fields
 import pytest
 
 from broker import VERSION
-from broker.config.options import Config, ServerOptions
+from broker.config.options import Config
+from broker.config.sections.process import ServerOptions
 from broker.config.urls import Listen
 from broker.core import CoreSettings
 from broker.events import bucket_of

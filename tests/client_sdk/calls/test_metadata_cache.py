@@ -3,8 +3,8 @@
 import pytest
 
 from client_sdk import address, multicast, shard
-from client_sdk.address import Address
-from client_sdk.calls.metadata_cache import MAX_DEADLINE_MS, MAX_HEADS, Heads
+from client_sdk.addresses import Address
+from client_sdk.calls.metadata_cache import MAX_DEADLINE_MS, MAX_HEADS, MetadataCache
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE, decode_frame
 from rsocket_wire.wire.frames import Address as AddressFrame
@@ -35,35 +35,38 @@ def said(head: bytes) -> tuple[list[str], list[str]]:
     ],
 )
 def test_the_deadline_is_a_hint_among_the_others(timeout_s: float | None, hints: list[str]) -> None:
-    heads = Heads(MIME_TYPE, ORIGIN, True)
-    assert said(heads.of(address("orders"), None, timeout_s)) == (hints, ["service=orders"])
+    cache = MetadataCache(MIME_TYPE, ORIGIN, True)
+    assert said(cache.of(address("orders"), None, timeout_s)) == (hints, ["service=orders"])
     sharded = shard("carts", key="user", user="ada")
-    assert said(heads.of(sharded, None, timeout_s)) == (
+    assert said(cache.of(sharded, None, timeout_s)) == (
         ["shard_key=user", *hints],
         ["service=carts", "user=ada"],
     )
 
 
 def test_whoever_does_not_want_it_says_no_deadline() -> None:
-    heads = Heads(MIME_TYPE, ORIGIN, False)
-    assert heads.of(address("orders"), None, 1.5) == heads.of(address("orders"), None, None)
+    cache = MetadataCache(MIME_TYPE, ORIGIN, False)
+    assert cache.of(address("orders"), None, 1.5) == cache.of(address("orders"), None, None)
 
 
 def test_hints_that_are_written_as_tags_stay_hints() -> None:
     """Beside a map of metadata a broker would take them for tags."""
     odd = address("orders", tags={"io.rsocket.routing.LBMethod": "random"})
-    assert said(Heads(MIME_TYPE, ORIGIN, True).of(odd, None, 1.5)) == ([], ["service=orders", "lb_method=random"])
+    assert said(MetadataCache(MIME_TYPE, ORIGIN, True).of(odd, None, 1.5)) == (
+        [],
+        ["service=orders", "lb_method=random"],
+    )
 
 
 def test_a_head_is_built_once() -> None:
-    heads = Heads(MIME_TYPE, ORIGIN, True)
-    first = heads.of(address("orders", region="eu"), "create", 1.0)
-    assert heads.of(address("orders", region="eu"), "create", 1.0) is first
+    cache = MetadataCache(MIME_TYPE, ORIGIN, True)
+    first = cache.of(address("orders", region="eu"), "create", 1.0)
+    assert cache.of(address("orders", region="eu"), "create", 1.0) is first
     others = [
-        heads.of(multicast("orders", region="eu"), "create", 1.0),
-        heads.of(address("orders", region="eu"), None, 1.0),
-        heads.of(address("orders", region="eu"), "create", None),
-        heads.of(address("orders", region="eu"), "create", 2.0),
+        cache.of(multicast("orders", region="eu"), "create", 1.0),
+        cache.of(address("orders", region="eu"), None, 1.0),
+        cache.of(address("orders", region="eu"), "create", None),
+        cache.of(address("orders", region="eu"), "create", 2.0),
     ]
     assert len({first, *others}) == 5
     found = read_entries(first)
@@ -72,41 +75,41 @@ def test_a_head_is_built_once() -> None:
 
 
 def test_no_more_heads_are_kept_than_it_may() -> None:
-    heads = Heads(MIME_TYPE, ORIGIN, True)
-    first = heads.of(address("s0"), None, None)
+    cache = MetadataCache(MIME_TYPE, ORIGIN, True)
+    first = cache.of(address("s0"), None, None)
     for number in range(1, MAX_HEADS):
-        heads.of(address(f"s{number}"), None, None)
-    assert heads.of(address("s0"), None, None) is first
-    heads.of(address("one more"), None, None)
-    again = heads.of(address("s0"), None, None)
+        cache.of(address(f"s{number}"), None, None)
+    assert cache.of(address("s0"), None, None) is first
+    cache.of(address("one more"), None, None)
+    again = cache.of(address("s0"), None, None)
     assert again == first
     assert again is not first
 
 
 @pytest.mark.parametrize("left_s", [0.0011, 0.013, 0.5, 0.51, 0.999, 1.0, 3.3, 59.0])
 def test_what_is_left_is_rounded_up_by_an_eighth_at_most(left_s: float) -> None:
-    ((hint,), _) = said(Heads(MIME_TYPE, ORIGIN, True).of_rest(address("s"), None, left_s))
+    ((hint,), _) = said(MetadataCache(MIME_TYPE, ORIGIN, True).of_rest(address("s"), None, left_s))
     said_s = int(hint.removeprefix("deadline_ms=")) / 1000
     assert left_s <= said_s <= max(left_s * 1.125, left_s + 0.001)
 
 
 def test_what_is_left_makes_few_heads() -> None:
-    heads = Heads(MIME_TYPE, ORIGIN, True)
-    assert len({heads.of_rest(address("s"), None, number / 1000) for number in range(1000, 2000)}) == 9
+    cache = MetadataCache(MIME_TYPE, ORIGIN, True)
+    assert len({cache.of_rest(address("s"), None, number / 1000) for number in range(1000, 2000)}) == 9
 
 
 def test_what_is_no_address_is_refused() -> None:
-    heads = Heads(MIME_TYPE, ORIGIN, True)
+    cache = MetadataCache(MIME_TYPE, ORIGIN, True)
     with pytest.raises(TypeError, match="the address is str; make one with address"):
-        heads.of("orders", None, None)  # type: ignore[arg-type]
+        cache.of("orders", None, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="route"):
-        heads.of(address("orders"), "", None)
+        cache.of(address("orders"), "", None)
 
 
 def test_an_address_that_a_service_received_may_be_called() -> None:
     frame = decode_frame(address("orders", lb="random").frame_bytes(bytes(16)))
     assert isinstance(frame, AddressFrame)
-    assert said(Heads(MIME_TYPE, ORIGIN, True).of(Address(frame), None, 1.0)) == (
+    assert said(MetadataCache(MIME_TYPE, ORIGIN, True).of(Address(frame), None, 1.0)) == (
         ["lb_method=random", "deadline_ms=1000"],
         ["service=orders"],
     )

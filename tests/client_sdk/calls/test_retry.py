@@ -127,5 +127,5 @@ def test_policies_that_make_no_sense_are_refused(arguments: dict[str, float], me
 
 
 def test_budgets_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="neither may be < 0"):
+    with pytest.raises(ValueError, match="neither may be below 0"):
         RetryBudget(ratio=-0.1)

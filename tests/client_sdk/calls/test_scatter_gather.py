@@ -22,8 +22,8 @@ from client_sdk import (
 )
 from client_sdk.calls import scatter_gather as gathering
 from client_sdk.testing import local_broker
+from tests.client_sdk.calls.test_callers import Script, payload_frame
 from tests.client_sdk.fake_broker import CANCEL, STREAM, FakeBroker
-from tests.client_sdk.test_callers import Script, payload_frame
 
 ALL = multicast("stock")
 

@@ -106,7 +106,7 @@ async def test_a_call_that_may_wait_is_made_on_the_next_connection(raw: RawBroke
 async def test_a_call_that_waits_for_a_connection_ends_with_its_deadline_its_patience_or_its_client(
     raw: RawBroker, model: str
 ) -> None:
-    """Row 14: every wait has an end."""
+    """Row 14: it must be finite."""
     client = await connect(raw.url, wait_for_reconnect=0.05)
     await lost(raw, client)
     with pytest.raises(NotConnected):

@@ -23,8 +23,8 @@ from tests.client_sdk.defects.raw_broker import (
     payload,
     serving,
 )
-from tests.system.processes import BrokerProcess
-from tests.system.waits import until
+from tests.system.support.processes import BrokerProcess
+from tests.system.support.waits import until
 
 MANY = 20_000
 SETUP_FRAME = bytes(4) + (1 << 10).to_bytes(2) + b"\0\1\0\0\0\0\x75\x30\0\1\xd4\xc0" + b"\x01m\x01d"

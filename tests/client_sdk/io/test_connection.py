@@ -132,7 +132,7 @@ async def test_ids_are_odd_and_ascend_and_wrap_around_those_in_use() -> None:
     connection = await Connection.open(wire, Setup("m", "d", 60_000, 60_000), None)
     calls = [asyncio.ensure_future(connection.request_response(b"", None))]
     await asyncio.sleep(0)
-    connection.machine._exchanges._next_id = 0x7FFFFFFF
+    connection.machine._streams._next_id = 0x7FFFFFFF
     for _ in range(3):
         calls.append(asyncio.ensure_future(connection.request_response(b"", None)))
     await asyncio.sleep(0)
@@ -341,4 +341,4 @@ async def test_a_mistake_of_ours_ends_the_connection_and_nobody_waits_for_ever(m
     with pytest.raises(ConnectionLost, match="internal"):
         await asyncio.wait_for(call, 5)
     await connection.ended.wait()
-    assert said == ["the connection is given up, this is a mistake in the SDK"]
+    assert said == ["the connection is closed because of a bug in the SDK"]

@@ -13,12 +13,12 @@ from websockets.utils import accept_key
 
 from client_sdk import ConnectionLost, address, connect
 from client_sdk.io.dial import Target, dial
-from client_sdk.io.websocket import MAX_HEAD_BYTES, WebSocketLink
+from client_sdk.io.websocket import MAX_HEAD_BYTES, WebSocketTransport
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE, PING
 from tests.client_sdk.calls.test_call import Pair
+from tests.client_sdk.calls.test_failures import Stuck
 from tests.client_sdk.fake_broker import RESPONSE, FakeBroker
-from tests.client_sdk.test_failures import Stuck
-from tests.client_sdk.test_loss import echo_service
+from tests.client_sdk.reconnect.test_loss import echo_service
 from tests.rsocket_wire.rsocket.test_websocket import said
 
 # A key and a certificate for "localhost" that nothing else uses, valid until 2126.
@@ -136,9 +136,9 @@ async def test_an_answer_that_is_no_websocket_surfaces(answer: bytes, text: str)
         await raw.is_over.wait()
 
 
-async def opened(target: Target) -> tuple[WebSocketLink, Listening]:
+async def opened(target: Target) -> tuple[WebSocketTransport, Listening]:
     link = await dial(target, None)
-    assert isinstance(link, WebSocketLink)
+    assert isinstance(link, WebSocketTransport)
     receiver = Listening()
     link.start(receiver)
     return link, receiver

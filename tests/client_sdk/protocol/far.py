@@ -80,7 +80,7 @@ class Far:
         return [parts(raw) for raw in self.take_raw(room_bytes)]
 
     def news(self) -> list[Stream]:
-        return self.machine.take_news()
+        return self.machine.take_updated()
 
     def pass_time(self, seconds: float) -> None:
         """Ticks whenever the machine wants to."""

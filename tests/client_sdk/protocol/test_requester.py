@@ -61,7 +61,7 @@ def test_each_model_has_its_frame(is_framed: bool) -> None:
 def test_ids_wrap_around_those_in_use() -> None:
     far = Far()
     first = far.ask()
-    far.machine._exchanges._next_id = 0x7FFFFFFF
+    far.machine._streams._next_id = 0x7FFFFFFF
     assert [first.id, *(far.ask().id for _ in range(3))] == [1, 0x7FFFFFFF, 3, 5]
 
 

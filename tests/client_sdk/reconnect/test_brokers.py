@@ -7,7 +7,7 @@ import pytest
 
 from client_sdk import ClientError, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
-from client_sdk.io.transport import SocketLink
+from client_sdk.io.transport import SocketTransport
 from client_sdk.reconnect.brokers import MAX_ADDRESSES, Brokers, addresses_of
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk.fake_broker import FakeBroker
@@ -67,7 +67,7 @@ async def test_a_resolver_that_is_silent_is_given_up() -> None:
             await asyncio.Event().wait()
             return []
 
-    with pytest.raises(NotConnected, match=r"nobody knew an address of it within 0\.02 s"):
+    with pytest.raises(NotConnected, match=r"the host name was not resolved within 0\.02 s"):
         await brokers_of("tcp://slow.example", Silent(), 0.02).dial()
 
 
@@ -83,7 +83,7 @@ async def test_a_session_goes_on_where_it_was_begun(broker: FakeBroker) -> None:
     """Another address of the name may be another broker, which does not know it."""
 
     class Suspended:
-        async def resume(self, wire: SocketLink) -> None:
+        async def resume(self, wire: SocketTransport) -> None:
             await wire.close()
 
     brokers = brokers_of(f"tcp://brokers.example:{broker.port}", Names("127.0.0.9", "127.0.0.1"))

@@ -6,13 +6,13 @@ import gc
 import pytest
 
 from client_sdk import ConnectionLost
-from client_sdk.reconnect.state import MAX_KEPT_CHANGES, Board, Change, Changes, State
+from client_sdk.reconnect.state import MAX_KEPT_CHANGES, Change, Changes, State, StateBroadcaster
 from tests.client_sdk.clocks import rest
 
 
-def show(board: Board, *states: State) -> None:
+def show(broadcaster: StateBroadcaster, *states: State) -> None:
     for state in states:
-        board.show(Change(state, "tcp://b", None))
+        broadcaster.publish(Change(state, "tcp://b", None))
 
 
 async def read(changes: Changes, n: int) -> list[State]:
@@ -20,64 +20,64 @@ async def read(changes: Changes, n: int) -> list[State]:
 
 
 async def test_a_listener_is_told_the_present_state_and_all_that_follow() -> None:
-    board = Board()
-    changes = board.listen()
-    show(board, State.CONNECTED, State.RECONNECTING, State.CONNECTED)
+    states = StateBroadcaster()
+    changes = states.listen()
+    show(states, State.CONNECTED, State.RECONNECTING, State.CONNECTED)
     assert await read(changes, 4) == ["connecting", "connected", "reconnecting", "connected"]
-    later = board.listen()
-    show(board, State.CLOSED)
+    later = states.listen()
+    show(states, State.CLOSED)
     assert [change.state async for change in later] == ["connected", "closed"]
     assert [change.state async for change in changes] == ["closed"]
 
 
 async def test_a_listener_waits_for_what_has_not_happened_yet() -> None:
-    board = Board()
-    changes = board.listen()
+    states = StateBroadcaster()
+    changes = states.listen()
     await anext(changes)
     waiting = asyncio.ensure_future(anext(changes))
     await rest()
     assert not waiting.done()
-    show(board, State.CONNECTED)
+    show(states, State.CONNECTED)
     assert repr(await waiting) == "<connected tcp://b>"
 
 
 async def test_the_same_state_again_is_no_change_and_after_the_end_there_is_none() -> None:
-    board = Board()
-    show(board, State.CONNECTED)
-    changes = board.listen()
-    show(board, State.CONNECTED, State.CLOSED, State.CONNECTED)
+    states = StateBroadcaster()
+    show(states, State.CONNECTED)
+    changes = states.listen()
+    show(states, State.CONNECTED, State.CLOSED, State.CONNECTED)
     assert [change.state async for change in changes] == ["connected", "closed"]
-    assert board.present.state is State.CLOSED
+    assert states.current.state is State.CLOSED
 
 
 async def test_who_does_not_keep_up_misses_the_oldest() -> None:
-    board = Board()
-    changes = board.listen()
-    show(board, *([State.CONNECTED, State.RECONNECTING] * MAX_KEPT_CHANGES))
+    states = StateBroadcaster()
+    changes = states.listen()
+    show(states, *([State.CONNECTED, State.RECONNECTING] * MAX_KEPT_CHANGES))
     assert changes.missed_n == MAX_KEPT_CHANGES + 1
     assert await read(changes, MAX_KEPT_CHANGES) == ["connected", "reconnecting"] * (MAX_KEPT_CHANGES // 2)
 
 
 def test_who_was_left_is_forgotten() -> None:
-    board = Board()
-    left = board.listen()
-    kept = board.listen()
+    states = StateBroadcaster()
+    left = states.listen()
+    kept = states.listen()
     del left
     gc.collect()
-    assert list(board._listeners) == [kept]
+    assert list(states._listeners) == [kept]
 
 
 async def test_all_who_wait_for_the_next_change_get_it() -> None:
-    board = Board()
-    waiting = [asyncio.ensure_future(board.next()) for _ in range(3)]
-    given_up = asyncio.ensure_future(board.next())
+    states = StateBroadcaster()
+    waiting = [asyncio.ensure_future(states.next()) for _ in range(3)]
+    given_up = asyncio.ensure_future(states.next())
     await rest()
     given_up.cancel()
     await rest()
     reason = ConnectionLost("it broke")
-    board.show(Change(State.RECONNECTING, "", reason))
+    states.publish(Change(State.RECONNECTING, "", reason))
     assert [(await each).reason for each in waiting] == [reason] * 3
-    assert not board._waiters
+    assert not states._waiters
     with pytest.raises(asyncio.CancelledError):
         await given_up
 

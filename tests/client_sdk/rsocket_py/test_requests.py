@@ -78,14 +78,14 @@ async def test_other_metadata_of_the_payload_becomes_one_entry(broker: FakeBroke
 
 
 async def test_metadata_that_is_not_what_was_said_is_refused(broker: FakeBroker) -> None:
-    with pytest.raises(RSocketProtocolError, match="no composite metadata") as caught:
+    with pytest.raises(RSocketProtocolError, match="not composite metadata") as caught:
         await entries_seen(broker, b"not composite")
     assert caught.value.error_code is ErrorCode.INVALID
 
 
 async def test_without_an_address_the_payload_brings_it(broker: FakeBroker) -> None:
     async with offered(broker, things()) as (client, _):
-        own = client._heads.of(THINGS, "echo", None)
+        own = client._cache.of(THINGS, "echo", None)
         assert (await client.as_rsocket().request_response(Payload(b"x", own))).data == b"echo x"
 
 

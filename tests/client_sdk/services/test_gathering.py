@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import ApplicationError, Payload, Request, Service
-from client_sdk.calls.gather_answers import GATHER_ENTRY, Answer, read_answer
 from client_sdk.errors import NoHandler, Rejected
 from client_sdk.metadata import route_bytes
+from client_sdk.services.gather_answers import GATHER_ENTRY, Answer, read_answer
 from client_sdk.services.responder import ServiceResponder
 from tests.client_sdk.services.asking import taken
 

@@ -213,7 +213,7 @@ async def test_of_several_codecs_the_mime_type_of_the_request_chooses() -> None:
     assert await ask(service, b"AB", more=data_mime("text/upper")) == Payload(b"AB")
     with pytest.raises(Refused) as caught:
         await ask(service, b"AB", more=data_mime("text/css"))
-    text = "bad-payload: data of text/css is not read here, application/json, text/upper is"
+    text = "bad-payload: data of text/css is not supported; send application/json, text/upper"
     assert refusal(caught) == ("bad-payload", INVALID, text)
 
 
@@ -406,12 +406,12 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
 
     wrong: list[tuple[Any, Any, str]] = [
         (service.request_response(), of_keyword, "1 or 2 parameters"),
-        (service.request_response(), of_book, "bytes do not become Book"),
-        (service.request_response(), of_text, "bytes do not become str"),
+        (service.request_response(), of_book, "bytes cannot be decoded as Book"),
+        (service.request_response(), of_text, "bytes cannot be decoded as str"),
         (service.request_response(), of_two, "one of them is the request"),
         (service.request_response(), of_three, "1 or 2 parameters"),
         (service.request_response(codec=JSON), of_union, "more than one array-like"),
-        (service.request_response(codec=JSON), of_unknown, "the type 'Unknown' is not known"),
+        (service.request_response(codec=JSON), of_unknown, "the type 'Unknown' cannot be resolved"),
     ]
     for decorator, handler, text in wrong:
         with pytest.raises(TypeError, match=text):

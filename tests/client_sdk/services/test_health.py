@@ -209,7 +209,7 @@ async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_nex
     await looking.wait()
     task.cancel()
     await asyncio.wait([task])
-    assert service._offers == []
+    assert service._advertisements == []
     is_stuck = False
     async with connect(broker.url, service=service):
         assert tags_of(await broker.peer(0)) == OUT

@@ -66,7 +66,7 @@ async def test_one_beyond_those_that_may_wait_is_rejected_at_once() -> None:
     await turns()
     with pytest.raises(Refused) as caught:
         await ask(slow.service, b"")
-    text = "over-limit: handler 'request_response' of service 's' works on 1 requests, and 2 wait"
+    text = "over-limit: handler 'request_response' of service 's' is at its limit: 1 requests running, 2 waiting"
     assert refusal(caught) == ("over-limit", REJECTED, text)
     slow.go.set()
     assert [(await task).data for task in tasks] == [b"0", b"1", b"2"]

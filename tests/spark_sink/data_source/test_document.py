@@ -1,4 +1,4 @@
-"""docs/spark-source.md says what the code does."""
+"""docs/spark/spark-source.md says what the code does."""
 
 import importlib
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spark_sink.data_source.options import NAMES
 
-TEXT = (Path(__file__).parents[3] / "docs/spark-source.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs/spark/spark-source.md").read_text()
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 

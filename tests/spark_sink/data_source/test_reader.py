@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from broker.events import EVENTS_DROPPED, LifecycleEvent
+from broker.events import EVENTS_DROPPED, LifecycleEvent, WriterState
 from spark_sink.data_source import catalog
 from spark_sink.data_source import reader as reader_module
 from spark_sink.data_source.options import Offsets
@@ -19,7 +19,6 @@ from spark_sink.event_files.layout import LOG_FOLDER, Disk
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.writer.retention import Keep, Retention
-from spark_sink.writer.state import WriterState
 from tests.spark_sink.data_source.world import (
     STREAM,
     Name,

@@ -14,7 +14,8 @@ from aiohttp import web
 from admin_api import event_files
 from admin_api.app import make_app, start_admin
 from admin_api.listener import AdminListener
-from broker.config.options import Config, EventOptions
+from broker.config.options import Config
+from broker.config.sections.events import EventOptions
 from spark_sink.data_source import http_store, stores
 from spark_sink.data_source.http_store import HttpStore
 from spark_sink.data_source.options import Options, options_of

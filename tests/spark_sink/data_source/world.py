@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 from broker.events import BROKER_DIED
 from spark_sink.data_source.options import Offsets, options_of
 from spark_sink.data_source.reader import EventReader
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.writer.frames import Header
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.state import Settings
 from tests.spark_sink.records import HEADER, NOON_MS, Event, definition, events, request, rows_frame

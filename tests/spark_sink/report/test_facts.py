@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.errors import BadFolder
+from spark_sink.report.cluster.gaps import MAX_GAPS, Gap
 from spark_sink.report.facts import EventCount, read_facts
-from spark_sink.report.gaps import MAX_GAPS, Gap
-from spark_sink.report.reading import Reader
+from spark_sink.report.reading import TableReader
 from spark_sink.tables import COLUMNS, RETRIES, TIMES, TRAFFIC, table_schema
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
@@ -85,7 +85,7 @@ def test_since_takes_the_rows_from_that_minute_on(tmp_path: Path) -> None:
     assert told.traffic.bins.starts() == expected.traffic.bins.starts()
     assert told.balances == expected.balances
     assert told.fanouts == expected.fanouts
-    assert told.stays == expected.stays
+    assert told.lifetimes == expected.lifetimes
     assert (told.callers, told.rejections) == (expected.callers, expected.rejections)
     assert (told.cluster.brokers, told.cluster.links) == (expected.cluster.brokers, expected.cluster.links)
     assert (told.events, told.gaps, told.first, told.last) == (
@@ -117,7 +117,7 @@ def test_empty_tables_are_no_records(tmp_path: Path) -> None:
     (tmp_path / TRAFFIC / "date=2026-11-20").mkdir(parents=True)
     pq.write_table(table_schema(TRAFFIC).empty_table(), tmp_path / TRAFFIC / "date=2026-11-20" / "a.parquet")
     facts = read_facts(tmp_path)
-    assert (facts.is_empty, facts.traffic.requests, facts.stays.shown, facts.cluster.brokers) == (True, 0, [], [])
+    assert (facts.is_empty, facts.traffic.requests, facts.lifetimes.shown, facts.cluster.brokers) == (True, 0, [], [])
 
 
 @pytest.mark.parametrize("table", sorted(COLUMNS))
@@ -164,14 +164,14 @@ def test_a_day_that_is_compacted_while_it_is_read_is_read_once(tmp_path: Path, w
             shutil.rmtree(tmp_path / "old")
         return count + sum(sum(piece["requests"].to_pylist()) for piece in pieces)
 
-    assert Reader(tmp_path, None).scan(TRAFFIC, ["requests"], take) == sum(range(40))
+    assert TableReader(tmp_path, None).scan(TRAFFIC, ["requests"], take) == sum(range(40))
     assert len(tries) == 2 or when == "after it"  # what was opened by then is read to its end
     assert read_facts(tmp_path).traffic.requests == sum(range(40))
 
 
 def test_files_that_are_exchanged_while_they_are_read_are_read_again(tmp_path: Path) -> None:
     write(tmp_path, {"traffic": [traffic_row(requests=5)]})
-    reader = Reader(tmp_path, None)
+    reader = TableReader(tmp_path, None)
     tries: list[int] = []
 
     def take(pieces: object) -> int:

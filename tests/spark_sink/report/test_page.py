@@ -18,8 +18,8 @@ from spark_sink.report.chapters import chapters, headline
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.figures import COLOURS, label, latency_axis
 from spark_sink.report.page import PLOTS, html_report
-from spark_sink.report.request_plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
-from spark_sink.report.route_plots import END_COLOURS, STATE_COLOURS
+from spark_sink.report.routes.plots import END_COLOURS, STATE_COLOURS
+from spark_sink.report.traffic.plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Made, event_row, traffic_row, write
 
@@ -61,7 +61,7 @@ TAGS |= {"tbody", "td", "footer", "code", "script", "noscript"}
 MADE_AT = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
 
 
-class Reader(HTMLParser):
+class TableReader(HTMLParser):
     """What a browser would find in the page."""
 
     def __init__(self, page: str) -> None:
@@ -90,8 +90,8 @@ class Reader(HTMLParser):
             self.cells.append(data)
 
 
-def page_of(facts: Facts) -> Reader:
-    return Reader(html_report(facts, MADE_AT))
+def page_of(facts: Facts) -> TableReader:
+    return TableReader(html_report(facts, MADE_AT))
 
 
 def plots_of(facts: Facts) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def evil_facts(folder: Path) -> Facts:
 
 def test_names_of_strangers_are_neither_tags_nor_scripts(tmp_path: Path) -> None:
     page = html_report(evil_facts(tmp_path), MADE_AT)
-    read = Reader(page)
+    read = TableReader(page)
     assert {tag for tag, _ in read.tags} <= TAGS
     assert not [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
     assert len(read.scripts) == page.count("<script") == page.count("</script>") == 3
@@ -218,9 +218,9 @@ def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     counted = [fanout.counts for fanout in facts.fanouts.rows if fanout.counts]
     for trace, counts in zip(plots["fanout-counts"]["data"], counted, strict=False):
         assert list(zip(trace["x"], trace["y"], strict=True)) == counts
-    stays = sum(len(route.stays) for route in facts.stays.shown)
-    assert sum(len(trace["x"]) for trace in plots["stays"]["data"]) == stays
-    assert len(plots["flapping"]["data"][0]["x"]) == sum(len(one.ends_us) for one in facts.stays.flapping)
+    lifetimes = sum(len(route.lifetimes) for route in facts.lifetimes.shown)
+    assert sum(len(trace["x"]) for trace in plots["stays"]["data"]) == lifetimes
+    assert len(plots["flapping"]["data"][0]["x"]) == sum(len(one.ends_us) for one in facts.lifetimes.flapping)
     well, failed = (trace["x"] for trace in plots["callers"]["data"])
     assert [(x + y, y) for x, y in zip(well, failed, strict=True)] == [
         (x.requests, x.errors) for x in facts.callers.rows

@@ -105,10 +105,10 @@ def test_tables_hold_the_numbers_of_the_facts(case: Case) -> None:
         (link.is_up, link.ups) for link in facts.cluster.links
     ]
     flapping = section(facts, "Flapping routes").rows
-    assert [numbers_in(row[2])[0] for row in flapping] == [len(one.ends_us) for one in facts.stays.flapping]
-    stays = section(facts, "Stays per service").rows
-    assert [[numbers_in(cell)[0] for cell in row[1:5]] for row in stays] == [
-        [one.routes, one.open, one.ended, one.short] for one in facts.stays.services
+    assert [numbers_in(row[2])[0] for row in flapping] == [len(one.ends_us) for one in facts.lifetimes.flapping]
+    lifetimes = section(facts, "Route lifetimes per service").rows
+    assert [[numbers_in(cell)[0] for cell in row[1:5]] for row in lifetimes] == [
+        [one.routes, one.open, one.ended, one.short] for one in facts.lifetimes.services
     ]
 
 
@@ -122,7 +122,7 @@ def test_tables_over_time_add_up(case: Case) -> None:
     assert len(made["routes"].rows) == facts.cluster.bins.count
     counted = sum(numbers_in(row[2])[0] for row in made["fanout-counts"].rows)
     assert counted == sum(count for one in facts.fanouts.rows for _, count in one.counts)
-    assert len(made["stays"].rows) == sum(len(route.stays) for route in facts.stays.shown)
+    assert len(made["stays"].rows) == sum(len(route.lifetimes) for route in facts.lifetimes.shown)
 
 
 def test_rows_that_are_left_out_are_said(case: Case) -> None:
@@ -135,7 +135,7 @@ def test_rows_that_are_left_out_are_said(case: Case) -> None:
     ):
         assert shown < total
         assert f"{shown} of {total:,} row" in section(facts, title).note
-    assert f"40 of {facts.stays.route_count} routes are shown." in section(facts, "Stays").note
+    assert f"40 of {facts.lifetimes.route_count} routes are shown." in section(facts, "Route lifetimes").note
 
 
 def test_terminal_fits_100_columns_and_tells_the_headline(case: Case) -> None:

@@ -26,10 +26,11 @@ from broker.events import (
     LifecycleEvent,
 )
 from broker.routing.digest import Digest, distinct, route_mark
+from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.event_files.layout import segment_name
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
-from spark_sink.writer.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
-from spark_sink.writer.frames import Header, decode_rows
 from tests.spark_sink.records import NOON_MS
 
 Tags = list[tuple[str, str]]

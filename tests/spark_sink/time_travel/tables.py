@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import ROUTE_SEEN, LifecycleEvent
+from spark_sink.event_files.batches import FrameRows, tables_of
+from spark_sink.event_files.frames import decode_rows
 from spark_sink.event_files.layout import Disk, seal
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.schema import LIFECYCLES
 from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, date_folder, table_schema
-from spark_sink.writer.batches import FrameRows, tables_of
-from spark_sink.writer.frames import decode_rows
 from tests.spark_sink.time_travel.histories import History, frame_of
 
 

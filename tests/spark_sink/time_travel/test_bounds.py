@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_sink.event_files import logs
 from spark_sink.event_files.listing import MAX_NAMED
-from spark_sink.time_travel import rebuild, records, segment_reader, table_at
-from spark_sink.time_travel.records import Numbers
+from spark_sink.history import logs, records
+from spark_sink.history.records import Numbers
+from spark_sink.time_travel import rebuild, segment_reader, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import EQUAL
 from spark_sink.timestamps import moment_at

@@ -73,7 +73,7 @@ def test_only_routes_that_are_asked_for_are_shown(events: str) -> None:
 def test_tag_without_a_value_is_refused(events: str) -> None:
     result = run("--events", events, "--tag", "zone")
     assert result.exit_code == 2
-    assert "'zone' is no tag: write it as name=value" in result.stderr
+    assert "'zone' is not a tag: write it as name=value" in result.stderr
 
 
 def test_json_has_all_of_it(events: str) -> None:
@@ -136,7 +136,7 @@ def test_now_is_the_default(tmp_path: Path) -> None:
 def test_what_is_no_moment_is_a_bad_option(events: str, option: str) -> None:
     result = run("--events", events, option, "noon")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"Invalid value for '{option}': 'noon' is no moment; write" in result.stderr
+    assert f"Invalid value for '{option}': 'noon' is not a time; write" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_folders_must_be_one_of_two(tmp_path: Path) -> None:
     for options in ((), ("--events", str(tmp_path), "--tables", str(tmp_path))):
         result = run(*options)
         assert result.exit_code == 2
-        assert "say either --events DIR or --tables DIR" in result.stderr
+        assert "give either --events DIR or --tables DIR" in result.stderr
     assert "holds no events yet" in run("--events", str(tmp_path)).stderr
 
 

@@ -8,11 +8,11 @@ from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from rsocket_wire.rsocket.frames import encode_metadata_push
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from spark_sink.event_files.frames import Header
 from spark_sink.time_travel import table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import EQUAL
 from spark_sink.timestamps import moment_at
-from spark_sink.writer.frames import Header
 from tests.fakes import START_MS, Wire, World, composite, route_id, tags_of
 from tests.spark_sink.time_travel.histories import History, write_segments
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, parse_key
+from spark_sink.event_files.batches import parquet_bytes
+from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.frames import Header
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.what_if.local import Here
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.simulation import Simulation, simulate
-from spark_sink.writer.batches import parquet_bytes, segment_metadata
-from spark_sink.writer.frames import Header
 from tests.fakes import address, route_id
 
 BROKER = "b0000000-0000-4000-8000-000000000001"
@@ -166,7 +167,7 @@ def arrow_table(source: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
 def asked(folder: Path, question: Question | None = None) -> Simulation:
     """The answer, without Spark."""
     question = question or Question()
-    return simulate(Here(events=folder, tables=None, question=question), question)
+    return simulate(LocalEngine(events=folder, tables=None, question=question), question)
 
 
 def loads(simulation: Simulation) -> dict[str, tuple[int, int]]:

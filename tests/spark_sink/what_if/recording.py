@@ -16,8 +16,9 @@ from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_S
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
-from spark_sink.writer.batches import FrameRows, parquet_bytes, segment_metadata, tables_of
-from spark_sink.writer.frames import Header, decode_rows
+from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.frames import Header, decode_rows
 from tests.fakes import Wire, World, address, composite, route_id, tags_of
 
 FIRST_SERVICE = 1  # Route Ids of services begin here, those of callers at 10,000

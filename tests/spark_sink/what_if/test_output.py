@@ -187,7 +187,7 @@ def test_the_command_writes_a_page(folder: Path, tmp_path: Path) -> None:
         (["--events", ".", "--no-spark", "--chooser", "best"], "there is no chooser 'best'"),
         (["--events", ".", "--no-spark", "--shard", "best"], "there is no shard method 'best'"),
         (["--events", ".", "--no-spark", "--without", "b"], "'b' is no tag"),
-        (["--events", ".", "--no-spark", "--since", "noon"], "--since': 'noon' is no moment"),
+        (["--events", ".", "--no-spark", "--since", "noon"], "--since': 'noon' is not a time"),
         (["--events", ".", "--no-spark", "--copies", "101"], "101 is not in the range 1<=x<=100"),
     ],
 )

@@ -13,7 +13,7 @@ from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
 from spark_sink.what_if import history
 from spark_sink.what_if.history import Epoch, epochs_of
-from spark_sink.what_if.local import Here
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.parts import Plan, Summary, replay_batches
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import rows_of, sorted_rows
@@ -30,11 +30,11 @@ def three_services() -> History:
     return made
 
 
-def engine(folder: Path, question: Question) -> Here:
-    return Here(events=folder, tables=None, question=question)
+def engine(folder: Path, question: Question) -> LocalEngine:
+    return LocalEngine(events=folder, tables=None, question=question)
 
 
-def plan_of(here: Here, question: Question) -> Plan:
+def plan_of(here: LocalEngine, question: Question) -> Plan:
     return Plan(epochs_of(here.lifecycle().to_pylist()), summaries_of(here.totals()), question)
 
 

@@ -14,11 +14,11 @@ from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.schema import LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, date_folder, table_schema
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
-from spark_sink.what_if.local import Here
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.output import as_json
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.simulation import simulate
-from spark_sink.what_if.spark import OnSpark
+from spark_sink.what_if.spark import SparkEngine
 from tests.spark_sink.what_if.histories import START_US, History, tags_of
 
 pytestmark = pytest.mark.spark
@@ -51,12 +51,12 @@ def test_events_give_the_same_with_and_without_spark(spark: Any, tmp_path: Path)
     """All of a question by a path, which its folders are found below; what is read by a URI, where Spark finds them."""
     events = mixed(tmp_path / "events")
     question = Question(chooser="p2c", without=(("zone", "a"),), copies_of=(("zone", "b"),))
-    here = Here(events=events, tables=None, question=question)
+    here = LocalEngine(events=events, tables=None, question=question)
     expected = as_json(simulate(here, question))
     assert expected["requests"] == 2 * 42 + 2530
-    on_spark = simulate(OnSpark(spark, events=str(events), tables="", question=question), question)
+    on_spark = simulate(SparkEngine(spark, events=str(events), tables="", question=question), question)
     assert as_json(on_spark) == expected
-    by_uri = OnSpark(spark, events=f"file://{events}", tables="", question=Question())
+    by_uri = SparkEngine(spark, events=f"file://{events}", tables="", question=Question())
     assert sorted(by_uri.lifecycle().to_pylist(), key=str) == sorted(here.lifecycle().to_pylist(), key=str)
 
 
@@ -80,12 +80,12 @@ def test_tables_give_the_same_with_and_without_spark(spark: Any, tmp_path: Path)
         folder.mkdir(parents=True)
         pq.write_table(rows.select(table_schema(table).names), folder / "one.parquet")
     question = Question(until_us=START_US + 40_000)
-    here = simulate(Here(events=None, tables=tmp_path, question=question), question)
+    here = simulate(LocalEngine(events=None, tables=tmp_path, question=question), question)
     assert here.result.requests == 36
     assert "the replay starts at the snapshot" in here.notes[0]
-    on_spark = simulate(OnSpark(spark, events="", tables=str(tmp_path), question=question), question)
+    on_spark = simulate(SparkEngine(spark, events="", tables=str(tmp_path), question=question), question)
     assert as_json(on_spark) == as_json(here)
 
 
 def test_a_uri_of_nothing_is_empty(spark: Any, tmp_path: Path) -> None:
-    assert OnSpark(spark, events=f"file://{tmp_path}/no", tables="", question=Question()).lifecycle().num_rows == 0
+    assert SparkEngine(spark, events=f"file://{tmp_path}/no", tables="", question=Question()).lifecycle().num_rows == 0

@@ -17,11 +17,13 @@ from typing import IO, Any, get_args
 
 import pytest
 
-from broker.config.options import EventOptions, LogFormat, LogLevel, LogOptions
+from broker.config.sections.events import EventOptions
+from broker.config.sections.process import LogFormat, LogLevel, LogOptions
+from broker.events import WriterState
 from broker.server import writer_arguments
+from spark_sink.event_files.frames import FrameSplitter
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer import process as writer_module
-from spark_sink.writer.frames import FrameSplitter
 from spark_sink.writer.machine import Writer
 from spark_sink.writer.process import (
     EXIT_GARBAGE,
@@ -36,7 +38,7 @@ from spark_sink.writer.process import (
     run,
 )
 from spark_sink.writer.retention import Keep
-from spark_sink.writer.state import Settings, WriterState
+from spark_sink.writer.state import Settings
 from tests.spark_sink.records import (
     HEADER,
     PROJECT,

@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.events import WriterState
 from spark_sink.event_files.layout import ARCHIVE, Disk, segment_name
 from spark_sink.writer.machine import LOOK_S, Writer
 from spark_sink.writer.retention import READERS, Keep, Reading, Retention, declare
-from spark_sink.writer.state import Settings, WriterState
+from spark_sink.writer.state import Settings
 from tests.spark_sink.records import HEADER, NOON_MS
 
 NOW_S = NOON_MS / 1000

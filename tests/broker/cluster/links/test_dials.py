@@ -3,14 +3,14 @@
 import pytest
 
 from broker.cluster.links.dials import FIRST_REDIAL_S, MAX_TARGETS, SELF_S, Dials
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 
 ONE, OTHER = "tcp://one:7000", "tcp://other:7000"
 ID, OTHER_ID = b"1" * 16, b"2" * 16
 
 
 def dials(*urls: str, redial_max_s: float = 1.0, seed: int = 7) -> Dials:
-    made = Dials(Dice(seed), redial_max_s)
+    made = Dials(Rng(seed), redial_max_s)
     made.set_targets("config", list(urls))
     return made
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from broker.commands.workers.plan import Assignment, Plan, usable_cores
-from broker.config.cluster import cluster_settings_of, secret_of
+from broker.config.cluster import secret_of
 from broker.config.load import load
 from broker.config.options import OPTIONS, Config
+from broker.config.settings import cluster_settings_of
 
 ID = "6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"
 SECRET = "made by chance for these workers"

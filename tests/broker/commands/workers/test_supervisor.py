@@ -16,7 +16,7 @@ from broker.commands.workers.worker_process import ENDED, READY, WorkerProcess
 from broker.config.load import load
 from rsocket_wire.errors import BrokerError
 from tests.broker.commands.workers.test_worker_process import READS, SAYS_READY, WAITS
-from tests.system.waits import soon, until
+from tests.system.support.waits import soon, until
 
 ID = "6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"
 COUNTS = """

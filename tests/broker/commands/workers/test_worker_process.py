@@ -23,7 +23,7 @@ from broker.commands.workers.worker_process import (
     next_pause_s,
 )
 from broker.config.load import load
-from tests.system.waits import soon, until
+from tests.system.support.waits import soon, until
 
 READS = "import sys; n = int.from_bytes(sys.stdin.buffer.read(4), 'big'); sys.stdin.buffer.read(n)\n"
 SAYS_READY = READS + 'print(\'{"name":"w1"}\', flush=True)\n'

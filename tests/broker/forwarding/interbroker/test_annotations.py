@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.interbroker.ingress import MAX_CALLER_MIMES
+from broker.forwarding.interbroker.delivery import MAX_CALLER_MIMES
 from broker.routing.table import Route
 from rsocket_wire.errors import INVALID, REJECTED
 from rsocket_wire.rsocket.frames import (
@@ -261,8 +261,8 @@ def test_the_last_broker_strips_what_is_for_brokers(kind: int) -> None:
     link = broker.link("b1")
     link.send(encode_request(kind, 1, b"data", annotated(section(UNICAST, "b1")) + REST, 8))
     assert service.received() == [moved(encode_request(kind, 1, b"data", REST, 8), 2)]
-    assert (link.received(), broker.hops.hop_counts) == ([], [0, 1])
-    path = broker.hops.paths["b1>b2"]
+    assert (link.received(), broker.annotations.hop_counts) == ([], [0, 1])
+    path = broker.annotations.paths["b1>b2"]
     assert (path.ingress, path.way, path.hops_n, path.requests, path.last_at) == ("b1", "b1>b2", 1, 1, 100.0)
 
 

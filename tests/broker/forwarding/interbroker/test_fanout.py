@@ -240,14 +240,14 @@ def test_who_is_named_gives_it_to_its_own_routes_and_one_copy_to_the_others(kind
     said, rest = apart(middle.behind.one())
     assert said == Annotations(0x41, "broker:b4,b5", "b1", ["b1", "b2"], b"\x53\x07", 1)
     assert rest == [(MIME_TYPE, TO_ALL), ("text/plain", b"more")]
-    assert middle.broker.hops.hop_counts == [0, 1]
+    assert middle.broker.annotations.hop_counts == [0, 1]
 
 
 def test_who_is_not_named_only_passes_it_on() -> None:
     middle = Middle()
     middle.copy("broker:b4")
     assert middle.heard() == [0, 0, 1]
-    assert middle.broker.hops.hop_counts == [0]
+    assert middle.broker.annotations.hop_counts == [0]
 
 
 def test_who_is_named_alone_keeps_it() -> None:

@@ -70,7 +70,7 @@ def test_a_request_that_another_broker_refuses_goes_elsewhere_once(word: str) ->
     sent = b3.one()
     assert apart(sent)[0].to_override == to_route(8)
     assert sent.data == b"data"
-    assert ingress.broker.hops.retried_n == 1
+    assert ingress.broker.annotations.retried_n == 1
     b3.answer(2, b"answer")
     assert ingress.caller.one() == Frame(encode_payload(1, NEXT | COMPLETE, b"answer"))
     assert ingress.is_clean()
@@ -83,7 +83,7 @@ def test_the_second_refusal_is_the_callers() -> None:
     ingress.broker.far(ingress.broker.remote("b4", ingress.broker.link("b4")), "orders", 9)
     b3.fail(2, REJECTED, STALE)
     assert ingress.caller.received() == [error(1, REJECTED, STALE)]
-    assert (ingress.broker.hops.retried_n, ingress.is_clean()) == (1, True)
+    assert (ingress.broker.annotations.retried_n, ingress.is_clean()) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_without_anybody_else_the_caller_gets_what_the_other_broker_said() -> No
     ingress.ask()
     ingress.b2.fail(2, REJECTED, STALE)
     assert ingress.caller.received() == [error(1, REJECTED, STALE)]
-    assert (ingress.broker.hops.retried_n, ingress.is_clean()) == (0, True)
+    assert (ingress.broker.annotations.retried_n, ingress.is_clean()) == (0, True)
 
 
 def test_the_second_try_may_stay_here() -> None:

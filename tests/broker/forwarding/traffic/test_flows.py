@@ -19,11 +19,11 @@ from broker.forwarding.traffic.flows import (
     Flow,
     FlowTable,
 )
-from broker.forwarding.traffic.request_log import Singles
+from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Table
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
@@ -368,7 +368,7 @@ def test_sums_over_records_are_what_was_done() -> None:
 
 # Bounds
 
-NO_SINGLES = Singles(Query(Table(), Dice(1)))
+NO_SINGLES = RequestLog(Query(Table(), Rng(1)))
 
 
 def opened(table: FlowTable, owner: dict[int, Flow], key: int, service: str = "orders") -> Flow:

@@ -16,6 +16,7 @@ from broker.events import (
     DEFINITION_FIELDS,
     EVENTS_DROPPED,
     NO_KEY,
+    OUTCOME_NAMES,
     REQUEST,
     REQUEST_FIELDS,
     ROUTE_ADDED,
@@ -27,11 +28,11 @@ from broker.events import (
     LifecycleEvent,
     bucket_of,
 )
-from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, OUTCOME_NAMES, Flow, FlowTable
-from broker.forwarding.traffic.request_log import MAX_SINGLES, Singles
+from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, Flow, FlowTable
+from broker.forwarding.traffic.request_log import MAX_ROWS, RequestLog
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
 from rsocket_wire.rsocket.frames import (
@@ -116,10 +117,10 @@ def sums_of_requests(rows: list[Row]) -> dict[tuple[str, ...], Counter[str]]:
 
 
 class History:
-    """Services that come and go, callers that ask, answers, errors, cancels and losses, as the dice fall."""
+    """Services that come and go, callers that ask, answers, errors, cancels and losses, as the rng fall."""
 
     def __init__(self, seed: int, method: str = "round_robin", every_n: int = 1, **settings: Any) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         policy = Policy(chooser=method, max_in_flight_per_route=settings.pop("max_in_flight", 3))
         core = CoreSettings(policy=policy, single_requests=every_n, flow_interval_s=0.7, **settings)
         self.world = World(core, seed=seed)
@@ -130,12 +131,12 @@ class History:
         self.open: list[tuple[Wire, int]] = []  # at a caller
 
     def step(self) -> None:
-        dice, number = self.dice, self.dice.randrange(6)
-        what = dice.random()
-        self.world.now += dice.random() * 0.02
+        rng, number = self.rng, self.rng.randrange(6)
+        what = rng.random()
+        self.world.now += rng.random() * 0.02
         if what < 0.05:
-            region, weight = dice.choice(["eu", "us"]), str(dice.randint(1, 4))
-            name = dice.choice(["orders", "stock"])
+            region, weight = rng.choice(["eu", "us"]), str(rng.randint(1, 4))
+            name = rng.choice(["orders", "stock"])
             self.services[number] = self.world.service(name, number + 1, region=region, weight=weight)
         elif what < 0.07 and number in self.services:
             service = self.services[number]
@@ -144,7 +145,7 @@ class History:
         elif what < 0.09 and number in self.services:
             self.services.pop(number).lose()
         elif what < 0.10:
-            caller = dice.choice(self.callers)
+            caller = rng.choice(self.callers)
             caller.lose()
             self.callers.remove(caller)
             self.callers.append(self.world.caller())
@@ -154,50 +155,50 @@ class History:
         elif what < 0.97:
             self.answer()
         elif what < 0.98:
-            self.world.advance(dice.random())
+            self.world.advance(rng.random())
         else:
             self.taken.take()
 
     def ask(self) -> None:
-        dice = self.dice
-        caller = dice.choice(self.callers)
+        rng = self.rng
+        caller = rng.choice(self.callers)
         stream_id = self.streams[caller.peer.id]
         self.streams[caller.peer.id] += 2
-        tags: dict[str, str | None] = {"service": dice.choice(["orders", "orders", "stock", "mars"])}
-        if dice.random() < 0.3:
-            tags["region"] = dice.choice(["eu", "us", "moon"])
-        routing = dice.choice([UNICAST, UNICAST, UNICAST, self.other_routing()])
+        tags: dict[str, str | None] = {"service": rng.choice(["orders", "orders", "stock", "mars"])}
+        if rng.random() < 0.3:
+            tags["region"] = rng.choice(["eu", "us", "moon"])
+        routing = rng.choice([UNICAST, UNICAST, UNICAST, self.other_routing()])
         hints: list[tuple[Key, str]] = []
         if routing == SHARD:
-            tags["user"] = str(dice.randrange(20))
+            tags["user"] = str(rng.randrange(20))
             hints.append((SHARD_KEY, "user"))
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             hints.append((Key.text("deadline_ms"), "200"))
         raw = address(routing, hints or None, b"", **tags)
-        if dice.random() < 0.02:
+        if rng.random() < 0.02:
             raw = raw[:-1]  # no ADDRESS
-        if dice.random() < 0.05:
+        if rng.random() < 0.05:
             caller.push(composite((MIME_TYPE, raw)))
             return
-        model = dice.choice(MODELS)
-        caller.request(model, stream_id, raw, data=bytes(dice.randrange(40)), n=dice.choice([0, 8, 8, 8]))
+        model = rng.choice(MODELS)
+        caller.request(model, stream_id, raw, data=bytes(rng.randrange(40)), n=rng.choice([0, 8, 8, 8]))
         self.open.append((caller, stream_id))
 
     def other_routing(self) -> int:
-        return self.dice.choice([SHARD, MULTICAST])
+        return self.rng.choice([SHARD, MULTICAST])
 
     def answer(self) -> None:
         """Something becomes of a stream that is open, at one of its ends."""
-        dice = self.dice
+        rng = self.rng
         wires = [*self.services.values(), *self.callers]
-        wire = dice.choice(wires)
+        wire = rng.choice(wires)
         ids = list(wire.peer.streams)
         if not ids or wire.is_lost:
             return
-        stream_id = dice.choice(ids)
-        how = dice.random()
+        stream_id = rng.choice(ids)
+        how = rng.random()
         if how < 0.6:
-            wire.answer(stream_id, b"answer" * dice.randrange(3), dice.choice([NEXT, NEXT | COMPLETE, COMPLETE]))
+            wire.answer(stream_id, b"answer" * rng.randrange(3), rng.choice([NEXT, NEXT | COMPLETE, COMPLETE]))
         elif how < 0.75:
             wire.fail(stream_id, 0x201, "no")
         elif how < 0.9:
@@ -261,8 +262,8 @@ class Repeat:
             eject_after_errors=int(started["eject_after_errors"]),
         )
         self.table = Table(Policies(policy, {}))
-        dice = Dice(int(started["seed"]))
-        self.query = Query(self.table, dice, started["strict_hints"] == "yes", int(started["max_lookup_cache"]))
+        rng = Rng(int(started["seed"]))
+        self.query = Query(self.table, rng, started["strict_hints"] == "yes", int(started["max_lookup_cache"]))
         self.loads: dict[int, Any] = {}  # by the order of the request that is in flight there
         self.next_end = self.next_event = 0
 
@@ -490,22 +491,22 @@ def test_a_flow_has_another_number_in_each_interval_and_its_old_one_is_forgotten
 def test_requests_that_nobody_takes_are_bounded_and_the_gap_is_told() -> None:
     world, _, caller, taken = one_service()
     taken.take()
-    for number in range(MAX_SINGLES + 7):
+    for number in range(MAX_ROWS + 7):
         caller.request(REQUEST_FNF, number * 2 + 1, address(service="orders"))
         caller.received()
     taken.take()
-    assert len(taken.requests) == MAX_SINGLES
+    assert len(taken.requests) == MAX_ROWS
     [gap] = [event for event in taken.events if event.kind == EVENTS_DROPPED]
     first = taken.requests[-1]["seq"] + 1
     assert dict(gap.tags) == {"records": "7", "first_seq": str(first), "last_seq": str(first + 6)}
     assert (gap.seq, gap.requests, world.core.events_dropped) == (first + 6, 0, 7)  # the flow records have them
-    caller.request(REQUEST_FNF, 2 * MAX_SINGLES + 101, address(service="orders"))
+    caller.request(REQUEST_FNF, 2 * MAX_ROWS + 101, address(service="orders"))
     taken.take()
     assert taken.requests[-1]["seq"] == first + 7
 
 
 def test_addresses_beyond_the_bound_are_not_kept() -> None:
-    table = FlowTable(Singles(Query(Table(), Dice(1))))
+    table = FlowTable(RequestLog(Query(Table(), Rng(1))))
     owner: dict[int, Flow] = {}
     for key in range(3):
         half = bytes(MAX_ADDRESS_BYTES // 2)

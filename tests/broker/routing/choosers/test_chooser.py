@@ -4,15 +4,18 @@ from collections import Counter
 
 import pytest
 
-from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Random, RoundRobin, Turn, plain_name
-from broker.routing.choosers.least_busy import EXACT, LeastBusy, PowerOfTwo
+from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Turn, plain_name
+from broker.routing.choosers.least_busy import EXACT, LeastBusy
 from broker.routing.choosers.peak_ewma import PeakEwma
+from broker.routing.choosers.power_of_two import PowerOfTwo
+from broker.routing.choosers.random import Random
 from broker.routing.choosers.registry import ROUND_ROBIN, Methods
+from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.weighted import Weighted
 from broker.routing.choosers.zone_first import ZoneFirst
 from broker.routing.health.loads import GOOD
 from broker.routing.policies import Policy
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Table
 from tests.broker.routing.made import all_of, counted, is_likely, joined, number_of, picks, table_of
 
@@ -27,9 +30,9 @@ def test_round_robin_takes_each_in_turn() -> None:
 
 def test_round_robin_begins_where_the_dice_fell() -> None:
     """Or addresses that are met only once would all meet the first route."""
-    dice = Dice(5)
+    rng = Rng(5)
     among = all_of(table_of(4))
-    firsts = Counter(picks(RoundRobin(), among, 1, dice=dice)[0] for _ in range(400))
+    firsts = Counter(picks(RoundRobin(), among, 1, rng=rng)[0] for _ in range(400))
     assert is_likely(firsts, {1: 1, 2: 1, 3: 1, 4: 1})
 
 
@@ -52,9 +55,9 @@ def test_round_robin_goes_on_when_candidates_come_and_go() -> None:
 
 def test_random_takes_each_about_as_often_and_the_same_for_the_same_seed() -> None:
     among = all_of(table_of(4))
-    found = picks(Random(), among, 2000, dice=Dice(3))
+    found = picks(Random(), among, 2000, rng=Rng(3))
     assert is_likely(Counter(found), {1: 1, 2: 1, 3: 1, 4: 1})
-    assert picks(Random(), among, 2000, dice=Dice(3)) == found
+    assert picks(Random(), among, 2000, rng=Rng(3)) == found
 
 
 # Slow start
@@ -99,10 +102,10 @@ def test_where_all_routes_are_new_all_have_the_same_share(chooser: Chooser) -> N
 
 def one_by_one(chooser: Chooser, table: Table, now: float, count: int = 6000) -> Counter[int]:
     """Who gets requests that come one at a time, and take 5 ms each."""
-    among, turn, dice = all_of(table), Turn(), Dice(1)
+    among, turn, rng = all_of(table), Turn(), Rng(1)
     found: Counter[int] = Counter()
     for _ in range(count):
-        route = chooser.choose(among, turn, dice, b"", now)
+        route = chooser.choose(among, turn, rng, b"", now)
         route.load.began(True)
         route.load.ended(True, GOOD, 5000, now)
         found[number_of(route)] += 1
@@ -161,11 +164,11 @@ def test_only_so_many_are_passed_over_whatever_the_dice_say() -> None:
         joined(table, number, now=1000.0)
     among = all_of(table)
     turn = Turn()
-    dice = Dice(1)
+    rng = Rng(1)
     steps = []
     for _ in range(100):
         turn.position = 0
-        picks(RoundRobin(), among, 1, turn=turn, dice=dice, now=1000.0)
+        picks(RoundRobin(), among, 1, turn=turn, rng=rng, now=1000.0)
         steps.append(turn.position)
     assert (min(steps), max(steps)) == (1, MAX_DRAWS)
 

@@ -3,16 +3,17 @@
 import pytest
 
 from broker.routing.candidates import LISTED
-from broker.routing.choosers.chooser import Chooser
-from broker.routing.choosers.least_busy import EXACT, LeastBusy, PowerOfTwo, another, busyness
-from broker.routing.rng import Dice
+from broker.routing.choosers.chooser import Chooser, another
+from broker.routing.choosers.least_busy import EXACT, LeastBusy, weighted_in_flight
+from broker.routing.choosers.power_of_two import PowerOfTwo
+from broker.routing.rng import Rng
 from tests.broker.routing.made import all_of, counted, is_likely, loaded, picks, route_id, table_of
 
 
-def test_busyness_counts_the_request_to_come_and_weighs() -> None:
+def test_weighted_in_flight_counts_the_request_to_come_and_weighs() -> None:
     table = loaded({1: 0, 2: 3, 3: 3}, weights={3: 2})
     loads = [route.load for route in table.routes()]
-    assert [busyness(load) for load in loads] == [1.0, 4.0, 2.0]
+    assert [weighted_in_flight(load) for load in loads] == [1.0, 4.0, 2.0]
 
 
 def test_least_busy_takes_the_route_with_the_fewest_in_flight() -> None:
@@ -67,9 +68,9 @@ def test_one_candidate_is_chosen(chooser: Chooser) -> None:
 
 
 def test_another_position_is_each_but_the_first() -> None:
-    dice = Dice(3)
-    assert {another(1, 4, dice) for _ in range(100)} == {0, 2, 3}
-    assert {another(0, 2, dice) for _ in range(10)} == {1}
+    rng = Rng(3)
+    assert {another(1, 4, rng) for _ in range(100)} == {0, 2, 3}
+    assert {another(0, 2, rng) for _ in range(10)} == {1}
 
 
 @pytest.mark.parametrize("chooser", [LeastBusy(), PowerOfTwo()])

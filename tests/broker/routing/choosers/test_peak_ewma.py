@@ -8,7 +8,7 @@ import pytest
 from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.peak_ewma import UNKNOWN_US, PeakEwma, wait_us
 from broker.routing.health.loads import BAD, DECAY_S, FAILED_US, GOOD, MAX_FAILED_US, NEITHER, Load
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from tests.broker.routing.made import all_of, counted, is_likely, loaded, number_of, picks, table_of
 
 
@@ -88,11 +88,11 @@ def test_errors_double_a_latency_up_to_a_bound_and_no_slower_one() -> None:
 def test_route_that_fails_at_once_gets_hardly_a_request(well_n: int) -> None:
     """One by one, a hundred in a second, and nobody is ejected: route 2 answers in 5 ms, or fails in 0.1 ms."""
     table = loaded({1: 0, 2: 0})
-    among, chooser, turn, dice = all_of(table), PeakEwma(), Turn(), Dice(1)
+    among, chooser, turn, rng = all_of(table), PeakEwma(), Turn(), Rng(1)
     tally: Counter[int] = Counter()
     for step in range(well_n + 10_000):
         now = 100.0 + step * 0.01
-        found = chooser.choose(among, turn, dice, b"", now)
+        found = chooser.choose(among, turn, rng, b"", now)
         is_ill = number_of(found) == 2 and step >= well_n
         answer(found.load, 100 if is_ill else 5000, now, BAD if is_ill else GOOD)
         if step >= well_n:

@@ -68,7 +68,7 @@ def test_heavy_route_counts_for_its_own_service_and_while_it_is_there() -> None:
     def heaviest() -> int:
         candidates = resolve(query, address(ServiceName="orders")).candidates
         assert candidates is not None
-        return candidates.heaviest
+        return candidates.max_weight
 
     joined(table, 8, "billing", weight="65535")
     assert heaviest() == 3

@@ -6,10 +6,12 @@ import pytest
 
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import LISTED
-from broker.routing.choosers.chooser import Random, RoundRobin, Turn
+from broker.routing.choosers.chooser import Turn
+from broker.routing.choosers.random import Random
+from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.zone_first import MAX_ROUTES, MAX_ZONES, ZoneFirst, kept_n
 from broker.routing.query import Query
-from broker.routing.rng import Dice
+from broker.routing.rng import Rng
 from broker.routing.table import Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.keys import LB_METHOD
@@ -47,9 +49,9 @@ def chosen_from_a(table: Table, gone: int, count: int = 2000) -> Counter[int]:
     assert among is not None
     turn = Turn()
     turn.matched = matched
-    dice = Dice(1)
+    rng = Rng(1)
     chooser = ZoneFirst(RoundRobin())
-    return Counter(number_of(chooser.choose(among, turn, dice, b"a", 0.0)) for _ in range(count))
+    return Counter(number_of(chooser.choose(among, turn, rng, b"a", 0.0)) for _ in range(count))
 
 
 @pytest.mark.parametrize("gone, percent", [(0, 100), (2, 100), (3, 98), (5, 70), (7, 42), (9, 14)])

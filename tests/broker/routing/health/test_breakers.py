@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.routing.health.breakers import MAX_SERVICES, Breakers, News
+from broker.routing.health.breakers import MAX_SERVICES, BreakerChange, Breakers
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy
 from rsocket_wire.errors import Refusal
@@ -11,7 +11,7 @@ from rsocket_wire.timers import NEVER
 FULL = Refusal("over-limit", "2 requests are in flight, the limit is 2")
 
 
-def told(news: list[News]) -> list[tuple[str, bool, str]]:
+def told(news: list[BreakerChange]) -> list[tuple[str, bool, str]]:
     return [(each.service, each.is_open, each.detail) for each in news]
 
 
@@ -26,7 +26,7 @@ def test_the_first_refusal_opens_it_and_the_others_are_counted() -> None:
     assert (breakers.is_open("orders"), breakers.next_at()) == (False, NEVER)
     for moment in (100.0, 100.5, 100.75):
         breakers.refuse(orders, FULL, moment)
-    assert told(breakers.news) == [("orders", True, "2 requests are in flight, the limit is 2")]
+    assert told(breakers.changes) == [("orders", True, "2 requests are in flight, the limit is 2")]
     assert (breakers.opened, breakers.refused, breakers.is_open("orders")) == (1, {"orders": 3}, True)
 
 
@@ -47,7 +47,7 @@ def test_the_next_refusal_opens_it_again() -> None:
     breakers.refuse(orders, FULL, 100.0)
     breakers.close(101.0)
     breakers.refuse(orders, FULL, 102.0)
-    assert [each.is_open for each in breakers.news] == [True, True]
+    assert [each.is_open for each in breakers.changes] == [True, True]
     assert (breakers.opened, breakers.refused) == (2, {"orders": 2})
     assert [each.detail for each in breakers.close(103.0)] == ["requests refused in 0.0 s: 1; in flight now: 0"]
 
@@ -56,7 +56,7 @@ def test_services_have_breakers_of_their_own() -> None:
     breakers = Breakers({})
     breakers.refuse(load_of("orders"), FULL, 100.0)
     breakers.refuse(load_of("billing"), FULL, 100.5)
-    assert [each.service for each in breakers.news] == ["orders", "billing"]
+    assert [each.service for each in breakers.changes] == ["orders", "billing"]
     assert [each.service for each in breakers.close(101.0)] == ["orders"]
     assert breakers.next_at() == 101.5
     assert [each.service for each in breakers.close(101.5)] == ["billing"]

@@ -9,7 +9,7 @@ import zlib
 from broker.routing.sharding.hashes import key_hash, weight
 from broker.routing.sharding.maglev import MaglevTable
 from broker.routing.sharding.methods import RENDEZVOUS, Rendezvous
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from tests.broker.routing.made import numbers, route
 
@@ -24,7 +24,7 @@ UUID_OWNER_VECTORS = [3, 2, 2, 1, 3, 3, 1, 3, 0, 1, 4, 2, 0, 3, 2, 4, 1, 1, 0, 2
 
 def owners(ids: list[int], keys: list[int]) -> list[int]:
     """By rendezvous, the default."""
-    among = RouteSet([route(number) for number in ids])
+    among = ShardTables([route(number) for number in ids])
     method = Rendezvous(RENDEZVOUS)
     return numbers([method.choose(among, key) for key in keys])
 

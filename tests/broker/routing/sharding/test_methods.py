@@ -12,7 +12,7 @@ from broker.routing.sharding.hashes import key_hash, weight
 from broker.routing.sharding.maglev import MaglevTable
 from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
 from broker.routing.sharding.rings import Ring, points_of
-from broker.routing.sharding.tables import RouteSet
+from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from tests.broker.routing.made import route
 
@@ -41,12 +41,12 @@ def uuids(count: int) -> list[Route]:
 
 def owners(name: str, routes: list[Route], keys: list[int] = KEYS) -> list[Route]:
     by = method(name)
-    among = RouteSet(routes)
+    among = ShardTables(routes)
     return [by.choose(among, key) for key in keys]
 
 
 def indices(name: str, routes: list[Route], keys: list[int]) -> list[int]:
-    """Owners, as positions in the list."""
+    """OwnerCache, as positions in the list."""
     numbers = {each.id: number for number, each in enumerate(routes)}
     return [numbers[owner.id] for owner in owners(name, routes, keys)]
 
@@ -252,7 +252,7 @@ def test_key_belongs_to_the_next_point_and_behind_the_last_to_the_first() -> Non
 def test_more_routes_than_a_table_can_name_are_sharded_by_rendezvous(name: str, bound: int) -> None:
     """A table has at least one entry or point of each route; it is the last size that fits, and one more."""
     routes = uuids(bound + 1)
-    fits, too_many = RouteSet(routes[:-1]), RouteSet(routes)
+    fits, too_many = ShardTables(routes[:-1]), ShardTables(routes)
     by = method(name)
     assert by.choose(fits, KEYS[0]) in routes
     assert fits.held_bytes() > too_many.held_bytes()

@@ -1,0 +1,1 @@
+"""Every option, declared once: a class for each section of the file."""

@@ -1,0 +1,182 @@
+"""The options of the process: sections [broker], [server], [tls], [admin] and [log]. See `broker.config.options`."""
+
+# ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from broker.config.option import CORE, MAX_NAME_BYTES, option
+from broker.config.sections.cluster import Locality
+from broker.config.urls import Listen
+
+MAX_WORKERS: Final = 256  # each is linked to each
+
+Changes = Literal["local", "all", "off"]
+TlsVersion = Literal["1.2", "1.3"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """Identity of this broker."""
+
+    name: str = option(
+        "broker",
+        "Name of this broker in the REST API, logs and events; in a cluster also in traces, where it must be "
+        'unique. The default, "broker", counts as no name: in traces the broker is called broker- and the first 8 '
+        "digits of its id.",
+        '"eu-1"',
+        within=(1, MAX_NAME_BYTES),
+    )
+    id: str = option(
+        "",
+        "Id of this broker in frames and events, a UUID. Empty: a new random one at each start, which is enough "
+        "unless events are joined across restarts.",
+        '"6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"',
+        form="uuid",
+    )
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Listeners, workers, and how the process stops."""
+
+    listen: tuple[Listen, ...] = option(
+        (Listen("tcp", "127.0.0.1", 7000), Listen("ws", "127.0.0.1", 7001)),
+        "Addresses to listen on: tcp, tls, ws and wss with host and port (0: any free port), unix with an "
+        "absolute path. Only this machine by default, because a broker without TLS does not authenticate its "
+        "peers.",
+        '["tls://0.0.0.0:7000", "unix:///run/rsocket-broker.sock"]',
+        flag="--listen",
+        form="URL",
+    )
+    origins: tuple[str, ...] = option(
+        (),
+        "Origins of web pages that may open a WebSocket here, beside pages from the same host and port. Without "
+        "this check any page that a user visits could send requests in the user's name. Clients that are not "
+        "browsers send no Origin and are accepted.",
+        '["https://shop.example", "http://localhost:3000"]',
+        form="origin",
+    )
+    names: tuple[str, ...] = option(
+        (),
+        "Host names by which WebSocket clients, other brokers that dial ws or wss, and users of the REST API "
+        "reach this broker (of a container or a service, for example), beside the machine's own names and those "
+        "in listen, admin.listen, cluster.advertise and cluster.client_urls. IP addresses and localhost are "
+        "always accepted; a request with any other Host gets 421, which prevents DNS rebinding.",
+        '["broker.shop.example"]',
+        form="name",
+    )
+    workers: int = option(
+        1,
+        "Worker processes that share the ports. Each is a broker of one cluster inside this machine and uses one "
+        "core. 0: one per available core. Limits apply to each worker.",
+        "0",
+        "processes",
+        within=(0, MAX_WORKERS),
+        flag="--workers",
+    )
+    worker_locality: Locality = option(
+        "even",
+        "Which routes are preferred when routes at several workers match: even, none; local, those at the "
+        "caller's worker while there are any. A connection reaches a worker by chance, so with local some routes "
+        "may get no requests; but where each service is connected to all workers, no request needs a hop between "
+        "workers.",
+        '"local"',
+    )
+    stop_grace_s: float = option(
+        10.0,
+        "Time for requests in flight to end after SIGTERM or SIGINT. New requests are refused meanwhile; for the "
+        "first half of the time at most, those of clients that are moving to another broker are still accepted. "
+        "Less than the 30 s after which most supervisors kill.",
+        "25.0",
+        "seconds",
+        within=(0, 3600),
+    )
+    drain_grace_s: float = option(
+        CORE.drain_grace_s,
+        "Time for requests in flight on a drained connection to end, counted from the moment when its own drain "
+        "begins; a drain command may give another. The same as for a broker that stops.",
+        "60.0",
+        "seconds",
+        within=(0, 3600),
+    )
+    drain_spread_s: float = option(
+        CORE.drain_spread_s,
+        "Time over which the connections of one drain are spread; a drain command may give another. Clients that "
+        "all reconnect at once would overload the other brokers.",
+        "120.0",
+        "seconds",
+        within=(0, 3600),
+    )
+
+
+@dataclass(frozen=True)
+class TlsOptions:
+    """Certificates of the tls and wss listeners and of links to other brokers."""
+
+    certificate: str = option(
+        "",
+        "Certificate chain of the broker without the root, PEM. Required by tls and wss listeners; also presented "
+        "to the brokers that this one dials.",
+        '"/etc/rsocket-broker/broker.pem"',
+        form="file",
+    )
+    key: str = option(
+        "",
+        "Private key of the certificate, PEM, without a password. Required by tls and wss listeners.",
+        '"/etc/rsocket-broker/broker.key"',
+        form="file",
+    )
+    client_ca: str = option(
+        "",
+        "CA certificates, PEM. When set, every client must present a certificate signed by one of them.",
+        '"/etc/rsocket-broker/clients.pem"',
+        form="file",
+    )
+    min_version: TlsVersion = option("1.2", "Lowest TLS version that is accepted. 1.0 and 1.1 are insecure.", '"1.3"')
+
+
+@dataclass(frozen=True)
+class AdminOptions:
+    """REST API and metrics."""
+
+    listen: Listen | None = option(
+        Listen("http", "127.0.0.1", 7070),
+        "Address of the REST API and the metrics; off disables them. Only this machine by default, because they "
+        "authenticate nobody and name every route and peer.",
+        '"off"',
+        flag="--admin",
+        form="HOST:PORT",
+    )
+    changes: Changes = option(
+        "local",
+        "Who may drain, redirect and close connections through the REST API: local, clients on this machine; all, "
+        "every client that reaches the listener; off, nobody. So a listener that is reachable for its metrics "
+        "does not allow changes.",
+        '"off"',
+    )
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The log on standard error."""
+
+    level: LogLevel = option(
+        "info",
+        "Lowest level that is written. info has one line when a peer connects and one when it disconnects, none "
+        "per request.",
+        '"warning"',
+    )
+    format: LogFormat = option("text", "text for people, json (one object per line) for log collectors.", '"json"')
+    frames: tuple[str, ...] = option(
+        (),
+        "Services and connections whose frames are logged, at level debug and whatever log.level is: a service by "
+        "name (its connections, and requests to it), a connection by address (10.0.0.4, 10.0.0.4:5123) or "
+        "principal; * for all. A line shows type, stream, flags, lengths and routing tags, no payload. At most "
+        "100 lines a second per connection and 400 in all; the rest is counted.",
+        '["orders", "10.0.0.4"]',
+        flag="--log-frames",
+        form="text",
+    )

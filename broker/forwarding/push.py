@@ -1,0 +1,180 @@
+"""METADATA_PUSH with an ADDRESS: it goes to one route or to all, and nobody hears what became of it.
+
+Decides as the engine does for other requests, but nothing is held, and what a route cannot read is not sent to it.
+"""
+
+from typing import Final
+
+from broker.forwarding.interbroker.egress import Egress
+from broker.forwarding.interbroker.fanout import LinkFanout
+from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
+from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.mime_translation import COMPOSITE, passes
+from broker.forwarding.multicast.opening import BranchRequest, Pushing
+from broker.forwarding.multicast.steps import CallSteps
+from broker.forwarding.peer import Peer
+from broker.forwarding.request import Request, RequestContext, blocked_of
+from broker.forwarding.traffic.flows import COMPLETED
+from broker.routing.health.breakers import Breakers
+from broker.routing.table import Route
+from broker.routing.targets import Target
+from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.rsocket.frames import (
+    HEADER_BYTES,
+    METADATA,
+    METADATA_PUSH,
+    encode_metadata_push,
+)
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
+from rsocket_wire.rsocket.metadata import broker_frames
+from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
+from rsocket_wire.wire.frames import ADDRESS, MULTICAST
+
+
+class PushRouter:
+    """The METADATA_PUSHes of all peers of one broker."""
+
+    def __init__(
+        self, context: RequestContext, egress: Egress, ingress: Ingress, fanout: LinkFanout, breakers: Breakers
+    ) -> None:
+        self._context: Final = context
+        self._egress: Final = egress
+        self._ingress: Final = ingress
+        self._fanout: Final = fanout
+        self._breakers: Final = breakers
+        self._request: Final = Request()
+        self._is_draining = False  # the broker takes no new requests
+
+    def handle(self, peer: Peer, frame: FrameCursor, at: int, to: int, is_draining: bool) -> None:
+        """One with an ADDRESS in `frame.data[at:to]`; `is_draining`: the broker takes no new requests."""
+        self._is_draining = is_draining
+        peer.requests += 1
+        self._context.order = 0
+        request = self._request
+        request.data = frame.data
+        request.metadata_at = frame.start + HEADER_BYTES
+        request.metadata_to = frame.end
+        request.mimes = peer.mimes
+        request.reassembly = None
+        if peer.link is not None:
+            self._ingress.handle(peer, frame, request)
+        elif not self._is_addressed_only(peer, frame, at, to):
+            text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
+            self._context.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
+        else:
+            has_name = frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) >= 0
+            verdict = self._ingress.admit(peer, frame, request) if has_name else PASSES
+            if verdict == PASSES:
+                request.address_at = at
+                request.address_to = to
+                self._push(peer, frame, request)
+            elif verdict == STRIP:
+                self._begin_push(peer, self._ingress.strip(frame, request), request)
+
+    def _is_addressed_only(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
+        """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
+        tell others what they would take for the word of their broker (D-54). `at`, `to`: the last of them, an ADDRESS.
+        """
+        if self._context.mimes[peer.mimes].kind != COMPOSITE:
+            return True
+        first = frame.start + HEADER_BYTES
+        head = frame.data[first]
+        if to == frame.end and at == first + (5 + head if head < 0x80 else 4):
+            return True  # it is the only entry
+        metadata = frame.data[first : frame.end]
+        for entry_at, entry_to in broker_frames(metadata):
+            if entry_to - entry_at < 6 or metadata[entry_at + 4] >> 2 != ADDRESS:
+                return False
+        return True
+
+    def _begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
+        at, to = self._context.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
+        if at < 0:
+            self._context.refuse(peer, 0, METADATA_PUSH, None, self._context.no_address(peer, at))
+            return
+        request.address_at = at
+        request.address_to = to
+        self._push(peer, frame, request)
+
+    def _push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        at = request.address_at
+        to = request.address_to
+        target = self._context.query.resolve(frame.data, at, to)
+        refusal = target.refusal
+        if refusal is None and self._is_draining:
+            refusal = Refusal("draining", "the broker takes no new requests")
+        if refusal is not None:
+            self._context.refuse(peer, 0, METADATA_PUSH, target, refusal)
+            return
+        routes: list[Route]
+        if target.routing == MULTICAST:
+            routes = self._context.query.choose_all(target)
+        else:
+            chosen = self._context.query.choose(target, peer.zone, peer.origin, frame.now)
+            routes = [chosen] if chosen is not None else []
+        self._context.order = self._context.query.choices
+        if not routes:
+            if target.blocked_service is not None:
+                self._breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
+            self._context.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
+            return
+        if target.routing == MULTICAST and self._context.query.is_spread(target):
+            self._fanout.spread(peer, frame, request, target, routes)
+            return
+        raw_address = frame.data[at:to]
+        if target.routing != MULTICAST:
+            route = routes[0]
+            server = self._server_of(peer, frame, request, target, route)
+            if server is None:
+                return  # another broker has it
+            if frame.flags == METADATA and passes(
+                self._context.mimes[request.mimes], self._context.mimes[server.mimes]
+            ):
+                server.feed()
+                server.forward(frame, 0)
+                route.load.requests += 1  # no lease speaks of pushes
+            else:
+                raw = self._push_for(request.mimes, server, frame.data[request.metadata_at : frame.end], raw_address)
+                if raw:
+                    server.request(raw)
+                    route.load.requests += 1
+            flow = self._context.flow(peer, target, route, METADATA_PUSH)
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, 1)
+            return
+        metadata = frame.data[request.metadata_at : frame.end]
+        flow = self._context.flow(peer, target, None, METADATA_PUSH)
+        pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
+        parts: list[BranchRequest] = []
+        for route in routes:
+            server = self._server_of(peer, frame, request, target, route)
+            assert server is not None  # or it is a spread
+            found = pushes.get(server.mimes)
+            if found is None:
+                found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
+            if found:
+                parts.append(BranchRequest(server, route, found))
+        pushing = Pushing(parts)
+        if self._context.steps.may(len(parts), frame.now):
+            pushing.advance(len(parts), frame.now)
+        else:
+            self._context.steps.add(CallSteps(peer), pushing)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, len(routes))
+
+    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
+        """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""
+        try:
+            translated = self._context.translated(mimes, server, metadata, raw_address, False)
+        except BrokerError:
+            return b""  # a push has no answer
+        if translated is None or len(translated) + HEADER_BYTES > MAX_FRAME_BYTES:
+            return b""
+        return encode_metadata_push(translated)
+
+    def _server_of(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> Peer | None:
+        """Who gets the request as it is; None: it has gone to another broker, or was refused."""
+        owner = route.owner
+        if isinstance(owner, Peer):
+            return owner
+        assert isinstance(owner, Remote)  # there are no others
+        return self._egress.send(peer, frame, request, target, route, owner)

@@ -1,0 +1,247 @@
+"""`connect`: from a URL, a service and its tags to a client that is connected.
+
+Decides what the SETUP says. Section "Routing Protocol Semantics" of the
+specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the same Route Id.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import ssl as tls
+import uuid
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from typing import Final
+
+from client_sdk import rsocket_py
+from client_sdk.calls.call import Calls, Defaults
+from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.metadata_cache import MetadataCache
+from client_sdk.calls.retry import NO_RETRY, RetryPolicy
+from client_sdk.client import Client
+from client_sdk.clock import Clock
+from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
+from client_sdk.io.connection import Responder, Settings
+from client_sdk.io.dial import Target
+from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.reconnect.backoff import Backoff
+from client_sdk.reconnect.brokers import Brokers
+from client_sdk.reconnect.manager import ConnectionManager
+from client_sdk.rsocket_py.typing import HandlerSource
+from client_sdk.services.advertisement import Advertisement
+from client_sdk.services.responder import ServiceResponder
+from client_sdk.services.service import Service
+from client_sdk.spans import find_spans
+from client_sdk.tracing import use_spans
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from rsocket_wire.wire.ids import parse_id
+
+MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
+_log: Final = logging.getLogger("client_sdk")
+
+
+class Connecting:
+    """What `connect` gives: `async with` it, `await` it and close the client yourself, or `async for` it.
+
+    >>> client = await connect("tcp://127.0.0.1:7000")
+    >>> await client.close()
+
+    A client comes back by itself when its connection is lost; the loop is for programs that want to outlive everything
+    else, too: a broker that is not there yet when they start, and another client that took the Route Id. Each turn has
+    a new client, connected:
+
+    >>> async for client in connect("tcp://127.0.0.1:7000"):
+    ...     try:
+    ...         print((await client.request_response(address("orders"), b"42")).data)
+    ...         break  # or work on, until the client is of no use any more
+    ...     except ConnectionLost:
+    ...         continue
+    b'order 42'
+
+    - Before a turn it tries to connect, with growing delays, until that succeeds. A SetupRejected that no time mends
+      (`is_transient` is False) is raised.
+    - A turn that ends, whether its end is reached or by `continue`, closes its client. `break` and exceptions that
+      leave the loop close it, too, in the next turns of the event loop. (Python does not tell the iterator of an
+      exception in the body: so the `except` above.)
+    - A client that was replaced by another one with the `route_id` that you gave it ends the loop: the next turn raises
+      the ConnectionLost that says so, or the two would replace each other for ever. Without `route_id` each turn has a
+      Route Id of its own.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Client],
+        stranger: "rsocket_py.RSocketPyResponder | None",
+        has_route_id: bool,
+        backoff: Backoff,
+    ) -> None:
+        """`stranger` is told of the SETUP and of the connection. `make` has been tried: it does not raise."""
+        self._make: Final = make
+        self._stranger: Final = stranger
+        self._has_route_id: Final = has_route_id
+        self._backoff: Final = backoff
+        self._client: Client | None = None  # of `async with`; None before
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._start()
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._close(self._client)
+
+    async def __aiter__(self) -> AsyncGenerator[Client, None]:
+        said = ""  # each reason is logged once
+        while True:
+            try:
+                client = await self._start()
+            except (NotConnected, SetupRejected) as error:
+                if isinstance(error, SetupRejected) and not error.is_transient:
+                    raise
+                if error.text != said:
+                    _log.warning("cannot connect: %s: %s", error.word, error.text)
+                said = error.text
+                await asyncio.sleep(self._backoff.next_s())
+                continue
+            self._backoff.reset()
+            try:
+                yield client
+            finally:
+                reason = client.reason
+                await self._close(client)
+            if self._has_route_id and reason is not None and reason.word == "replaced":
+                raise ConnectionLost(reason.text, word=reason.word, code=reason.code)
+
+    async def _start(self) -> Client:
+        client = self._make()
+        if self._stranger is None:
+            await client.start()
+        else:
+            await self._stranger.set_up()
+            await self._stranger.start(client)
+        return client
+
+    async def _close(self, client: Client) -> None:
+        await client.close()
+        if self._stranger is not None:
+            await self._stranger.ended()
+
+
+def connect(
+    urls: str | Sequence[str],
+    *,
+    service: str | Service | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    route_id: str | None = None,
+    handler: HandlerSource | None = None,
+    keepalive_s: float = 5.0,
+    lifetime_s: float = 20.0,
+    mime_type: str = MIME_TYPE,
+    connect_timeout_s: float = 5.0,
+    ssl: tls.SSLContext | None = None,
+    timeout_s: float | None = None,
+    says_deadlines: bool | None = None,
+    wait_for_reconnect: bool | float = False,
+    retry: RetryPolicy = NO_RETRY,
+    hedging: Hedging | None = None,
+    tracing: bool = True,
+    fragment_bytes: int = 0,
+    resume: bool = False,
+    lease: tuple[int, float] | None = None,
+) -> Connecting:
+    """A client, connected to the first of `urls` that answers: `async with`, `await`, or `async for` (`Connecting`).
+
+    urls          tcp:// tls:// ws:// wss:// unix://, default ports 7000 and 7001; the others are for reconnecting
+    service       a Service with handlers, or a name; None: a caller only, which nobody can call
+    tags          what others may ask for; added to the Service's own
+    route_id      a uuid; random when absent, and the same over all reconnects
+    handler       instead of a Service, for the service that `service` names: a request handler of rsocket-py, what
+                  makes one, or a RequestRouter (docs/sdk/rsocket-py.md)
+    keepalive_s   between signs of life; without any for lifetime_s the connection counts as lost, on both sides
+    mime_type     of broker frames; "message/x.rsocket.broker.frame.v0" for the Java broker
+    connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
+    ssl           for tls:// and wss://; None: the system's certificates
+
+    What calls do unless they say otherwise:
+
+    timeout_s     the deadline of request/responses, gathers, fire-and-forgets and pushes; None: no deadline
+    says_deadlines  the broker, and through it the service, is told how long the caller waits; None: unless `mime_type`
+                  is the Java broker's, which does not read it
+    wait_for_reconnect  a call that is made while there is no connection: False: fails at once with NotConnected; True:
+                  waits up to 10 s for the next one; a number: so many seconds. Never longer than its deadline
+    retry         RetryPolicy(): tries again where that is safe
+    hedging       Hedging(): asks once more where an idempotent request/response is late
+    tracing       spans of calls where OpenTelemetry is set up; what a handler's request says of its trace goes out
+                  with the handler's own calls in any case (docs/sdk/tracing.md)
+
+    How a connection is used:
+
+    fragment_bytes  the longest frame of a payload, 64 at least; 0: only what no frame can hold (16 MiB) goes in pieces
+    resume        a broken socket ends no call and no stream: the session goes on over the next one, if the broker
+                  offers that and is still there; until then calls wait
+    lease         (requests, seconds): the service is sent so many requests in each such time, and refuses more
+
+    A broker that is about to stop names others, and the client moves there in time: requests that run end on the old
+    connection, new ones go to the new one (docs/lame-duck.md).
+
+    Entering raises NotConnected when no broker can be reached and SetupRejected when it refuses. ValueError for
+    arguments that make no sense, BadAddress for a name or tags that cannot be sent.
+
+    >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as client:
+    ...     print(client.is_connected)
+    True
+    """
+    targets = [Target(url) for url in ([urls] if isinstance(urls, str) else urls)]
+    if not targets:
+        raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7000")
+    if not 0 < keepalive_s <= lifetime_s <= MAX_MS / 1000:
+        raise ValueError(
+            f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be 0 < keepalive_s <= lifetime_s"
+        )
+    if handler is not None and not isinstance(service, str):
+        raise ValueError("handler= needs service='name': only a named service can be called")
+    if service is None and tags:
+        raise ValueError("tags= needs service=...: a caller without a service has no route")
+    try:
+        given = None if route_id is None else parse_id(route_id)
+    except BrokerError as error:
+        raise ValueError(error.text) from None
+    settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
+    defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
+    stranger = None if handler is None else rsocket_py.RSocketPyResponder(handler)
+    setup = Setup(
+        COMPOSITE_MIME,
+        OCTET_STREAM_MIME,
+        max(1, round(keepalive_s * 1000)),
+        max(1, round(lifetime_s * 1000)),
+        client_entry(os.urandom(CLIENT_ID_BYTES)),
+    )
+
+    def make() -> Client:
+        origin = uuid.uuid4().bytes if given is None else given
+        answering = ServiceResponder(service, origin) if isinstance(service, Service) else None
+        responder: Responder | None = stranger if answering is None else answering
+        advertisement = None if service is None else Advertisement(service, tags, origin, mime_type, answering)
+        if stranger is not None:
+            stranger.setup = setup if advertisement is None else advertisement.setup_of(setup)
+        brokers = Brokers(
+            targets, setup, responder, connect_timeout_s, ssl, advertisement=advertisement, settings=settings
+        )
+        manager = ConnectionManager(brokers, origin, Backoff(), Clock())
+        cache = MetadataCache(
+            mime_type, origin, mime_type != MIME_TYPE_V0 if says_deadlines is None else says_deadlines
+        )
+        spans = find_spans() if tracing else None
+        if spans is not None:
+            use_spans(spans)
+        return Client(manager, cache, Calls(manager, cache, spans, Clock(), random.random), defaults, advertisement)
+
+    make()  # raises now what is wrong with the name and the tags, and not in the middle
+    return Connecting(make, stranger, given is not None, Backoff())

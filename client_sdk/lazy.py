@@ -1,0 +1,23 @@
+"""Packages whose public names are imported when they are first used (PEP 562)."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+
+
+def lazy_getattr(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of `package`; `module_of` names the module, below the package, that defines each public name.
+
+    The function raises AttributeError for any other name. A public name must not be that of a module of the package:
+    whoever imports that module would find it in place of the name.
+    """
+
+    def find(name: str) -> object:
+        module = module_of.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        thing: object = getattr(importlib.import_module(f"{package}.{module}"), name)
+        setattr(sys.modules[package], name, thing)  # the next use does not come here
+        return thing
+
+    return find

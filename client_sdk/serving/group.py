@@ -1,0 +1,137 @@
+"""One service on several connections: each with a Route Id of its own, and all ended together.
+
+    offer(urls, service, connections=3) ──► client 1 ──► urls in their order
+                                        ├─► client 2 ──► urls from the second on, then the first
+                                        └─► client 3 ──► urls from the third on, then the others
+
+D-09 of our decisions: one connection for a Route Id, so each has its own, and the broker sees as many instances of the
+service. Knows no frames.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Final, Unpack
+
+from client_sdk.calls.options import OfferOptions
+from client_sdk.client import Client
+from client_sdk.connecting import connect
+from client_sdk.services.service import DEFAULT_DRAIN_S, Service
+
+MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
+
+
+class Group:
+    """The clients that offer a service together. Made by `offer`.
+
+    >>> async with offer("tcp://127.0.0.1:7000", Service("ledger"), connections=2) as group:
+    ...     print([client.is_connected for client in group.clients])
+    [True, True]
+    """
+
+    def __init__(self, clients: Sequence[Client]) -> None:
+        self.clients: Final = tuple(clients)
+
+    async def closed(self) -> None:
+        """Returns when all are closed for ever.
+
+        >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+        >>> await group.close()
+        >>> await group.closed()
+        """
+        for client in self.clients:
+            await client.closed()
+
+    async def close(self) -> None:
+        """Ends all connections at once, see `Client.close`.
+
+        >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+        >>> await group.close()
+        """
+        await _all(client.close() for client in self.clients)
+
+    async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
+        """Ends all connections without losing a request, see `Client.drain`.
+
+        >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+        >>> await group.drain(timeout_s=10)
+        """
+        await _all(client.drain(timeout_s) for client in self.clients)
+
+
+class Offering:
+    """What `offer` gives: `async with` it, or `await` it and close the group yourself.
+
+    >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+    >>> await group.close()
+    """
+
+    def __init__(self, make: Callable[[], list[Any]]) -> None:
+        """`make` gives what `connect` does, for each connection."""
+        self._make: Final = make
+        self._group: Group | None = None  # None until it was entered
+
+    def __await__(self) -> Generator[object, None, Group]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Group:
+        connecting = [asyncio.ensure_future(_entered(each)) for each in self._make()]
+        try:
+            clients = await asyncio.gather(*connecting)
+        except BaseException:
+            for task in connecting:
+                task.cancel()
+            await asyncio.wait(connecting)
+            await _all(task.result().close() for task in connecting if not task.cancelled() and not task.exception())
+            raise
+        self._group = Group(clients)
+        return self._group
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._group is not None:
+            await self._group.close()
+
+
+def offer(
+    urls: str | Sequence[str], service: Service, *, connections: int = 2, **options: Unpack[OfferOptions]
+) -> Offering:
+    """Offers the service on so many connections, as `async with` or with `await`.
+
+    Each begins with another one of `urls`, so that they are spread over brokers, and takes the others when that one is
+    not there; the processes of one machine (docs/workers.md) share a URL, and the system spreads connections over them.
+    `options` are those of `connect`, but for `route_id`: each connection has its own.
+
+    Entering raises what `connect` does, when one of them cannot be opened. ValueError for less than one connection.
+
+    >>> async with offer(["tcp://127.0.0.1:7000"], Service("ledger"), connections=3) as group:
+    ...     print(len(group.clients))
+    3
+    """
+    if not 1 <= connections <= MAX_CONNECTIONS:
+        raise ValueError(f"connections is {connections}, it must be 1..{MAX_CONNECTIONS}")
+    if "route_id" in options:
+        raise ValueError("route_id= is for one connection; each of several needs its own Route Id")
+    given = [urls] if isinstance(urls, str) else list(urls)
+
+    def make() -> list[Any]:
+        return [
+            connect([*given[place % len(given) :], *given[: place % len(given)]], service=service, **options)
+            for place in range(connections)
+        ]
+
+    if not given:
+        connect([])  # says what is wrong
+    make()  # likewise, now and not when it is entered
+    return Offering(make)
+
+
+async def _entered(connecting: Any) -> Client:
+    client: Client = await connecting
+    return client
+
+
+async def _all(works: Any) -> None:
+    """Runs them side by side, each to its end; raises the first of their errors."""
+    coroutines: list[Coroutine[Any, Any, None]] = list(works)
+    for result in await asyncio.gather(*coroutines, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,209 @@
+"""A program that is a service: it runs until it is told to stop, and then loses no request.
+
+    run(urls, service) ──► connected ── SIGTERM, SIGINT, SIGHUP ──► draining ── done, or `drain_s` over ──► end
+                              ▲ └── a broker is lost: the clients come back by themselves
+                              └─── no broker yet: tried again and again             a second signal: ends at once
+
+Decides what a signal means. Connections are `group`'s.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Unpack
+
+from client_sdk.calls.options import OfferOptions
+from client_sdk.errors import ConnectionLost, NotConnected
+from client_sdk.reconnect.backoff import Backoff
+from client_sdk.services.service import DEFAULT_DRAIN_S, Service
+from client_sdk.serving.group import Group, offer
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # of a terminal that was closed; not on Windows
+_log: Final = logging.getLogger("client_sdk")
+# Who is to be told, by event loop: a signal has one handler there, and a program may serve several services.
+_listeners: Final[dict[asyncio.AbstractEventLoop, "Listeners"]] = {}
+
+
+class Stop:
+    """How often the program was told to stop."""
+
+    def __init__(self) -> None:
+        """Inside a running event loop."""
+        self.asked: Final = asyncio.Event()
+        self.insisted: Final = asyncio.Event()
+
+    def ask(self) -> None:
+        """The first time: finish what runs. From the second on: end now."""
+        (self.insisted if self.asked.is_set() else self.asked).set()
+
+
+class Listeners:
+    """Who is told on one event loop, and of which signals."""
+
+    def __init__(self) -> None:
+        self.told: Final[list[Stop]] = []
+        self.numbers: Final = [*SIGNALS]
+        if HANGUP is not None and signal.getsignal(HANGUP) is signal.SIG_DFL:  # else the program, or nohup, has its way
+            self.numbers.append(HANGUP)
+
+    def tell(self) -> None:
+        """A signal has come."""
+        for told in self.told:
+            told.ask()
+
+
+async def serve(
+    urls: str | Sequence[str],
+    service: Service,
+    *,
+    connections: int = 1,
+    drain_s: float = DEFAULT_DRAIN_S,
+    stop: asyncio.Event | None = None,
+    **options: Unpack[OfferOptions],
+) -> None:
+    """Offers the service until SIGTERM or SIGINT comes, or `stop` is set; then drains it and returns.
+
+    Waits for a broker, however long there is none, and comes back when one is lost. A second signal ends the drain.
+    SIGHUP is heard, too, unless the program ignores it (`nohup`). `connections` and `options` are those of `offer`.
+    Signals are only heard in the main thread.
+
+    Raises SetupRejected when a broker refuses the service, and ConnectionLost when all of its connections were ended
+    for ever because others took their Route Ids.
+
+    >>> stop = asyncio.Event()
+    >>> serving = asyncio.create_task(serve("tcp://127.0.0.1:7000", Service("ledger"), stop=stop))
+    >>> stop.set()
+    >>> await serving
+    """
+    told = Stop()
+    with _heard(told):
+        asked = asyncio.create_task(_first_of(told.asked, stop))
+        try:
+            group = await _opened(urls, service, connections, options, asked)
+            if group is None:
+                return
+            try:
+                await _until_stopped(group, asked)
+                await _drained(group, drain_s, told)
+            finally:
+                await group.close()
+        finally:
+            asked.cancel()
+            await asyncio.wait([asked])
+
+
+def run(
+    urls: str | Sequence[str],
+    service: Service,
+    *,
+    connections: int = 1,
+    drain_s: float = DEFAULT_DRAIN_S,
+    **options: Unpack[OfferOptions],
+) -> None:
+    """The main function of a program that is a service: `serve` in an event loop of its own (uvloop, if it is there).
+
+    >>> run("tcp://127.0.0.1:7000", Service("ledger"))  # doctest: +SKIP
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(urls, service, connections=connections, drain_s=drain_s, **options))
+
+
+async def _opened(
+    urls: str | Sequence[str], service: Service, connections: int, options: OfferOptions, asked: asyncio.Task[None]
+) -> Group | None:
+    """None when it was told to stop before there was a broker."""
+    offering = offer(urls, service, connections=connections, **options)
+    backoff = Backoff()
+    said = ""
+    while not asked.done():
+        opening = asyncio.ensure_future(_entered(offering))
+        try:
+            await asyncio.wait([opening, asked], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait([opening])
+        if opening.cancelled():
+            return None
+        error = opening.exception()
+        if error is None:
+            return opening.result()
+        if not isinstance(error, NotConnected):
+            raise error
+        if said != error.text:
+            said = error.text
+            _log.warning("service %s: waits for a broker: %s: %s", service.name, error.word, error.text)
+        await asyncio.wait([asked], timeout=backoff.next_s())
+    return None
+
+
+async def _entered(offering: Any) -> Group:
+    group: Group = await offering
+    return group
+
+
+async def _until_stopped(group: Group, asked: asyncio.Task[None]) -> None:
+    closed = asyncio.create_task(group.closed())
+    try:
+        await asyncio.wait([closed, asked], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        closed.cancel()
+        await asyncio.wait([closed])
+    if not asked.done():
+        raise ConnectionLost("all connections of the service ended: other clients use their Route Ids", word="replaced")
+
+
+async def _drained(group: Group, drain_s: float, told: Stop) -> None:
+    draining = asyncio.create_task(group.drain(drain_s))
+    insisted = asyncio.create_task(_first_of(told.insisted, None))
+    try:
+        await asyncio.wait([draining, insisted], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (draining, insisted):
+            task.cancel()
+        await asyncio.wait([draining, insisted])
+    if not draining.cancelled():
+        draining.result()
+
+
+async def _first_of(event: asyncio.Event, other: asyncio.Event | None) -> None:
+    waits = [asyncio.ensure_future(each.wait()) for each in (event, other) if each is not None]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.wait(waits)
+
+
+@contextlib.contextmanager
+def _heard(told: Stop) -> Iterator[None]:
+    """Signals are told; where nobody can hear them (other threads, Windows) they mean what they mean there."""
+    loop = asyncio.get_running_loop()
+    if loop not in _listeners:
+        _listeners[loop] = Listeners()
+        for each in _listeners[loop].numbers:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(each, _listeners[loop].tell)
+    listeners = _listeners[loop]
+    listeners.told.append(told)
+    try:
+        yield
+    finally:
+        listeners.told.remove(told)
+        if not listeners.told:
+            del _listeners[loop]
+            for each in listeners.numbers:
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    loop.remove_signal_handler(each)
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop  # optional: not on every system
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

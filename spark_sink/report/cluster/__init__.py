@@ -1,0 +1,1 @@
+"""What the report says of brokers, their runs and what is missing of them."""

@@ -1,0 +1,93 @@
+"""Runs of brokers: one per broker and epoch, when they were heard of last and how they ended.
+
+A run that said BrokerStopped has stopped; one of which BrokerDied was told, or that was followed by a later one without
+saying so, has died. Of others only their neighbours know more (`losses`).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
+from spark_sink.report.groups import encoded, micros, numbers
+
+RunKey: TypeAlias = tuple[str, int]  # broker id, epoch
+
+RUNNING: Final = "running"  # as far as anybody knows
+STOPPED: Final = "stopped"
+DIED: Final = "died"
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run of a broker."""
+
+    broker_id: str
+    name: str
+    epoch: int
+    last_us: int  # it was heard of at this moment, microseconds since the epoch
+    state: str
+    started_us: int | None = None  # None: not recorded, at least not in this time
+    version: str = ""
+    core: str = ""
+    digest_us: int | None = None  # its last complete snapshot of the table; None: none
+    routes: int | None = None  # of that snapshot
+    local: int | None = None
+
+
+def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[RunKey, RunFacts]:
+    """`lifecycle`: rows; `seen`: runs and names that other tables told, with the last moment (µs) they did."""
+    heard = dict(seen)
+    ids, codes = encoded(lifecycle["broker_id"])
+    epochs, times, kinds = numbers(lifecycle, "epoch"), micros(lifecycle, "at"), numbers(lifecycle, "kind")
+    pairs, first, of_row = np.unique(np.stack([codes, epochs], axis=1), axis=0, return_index=True, return_inverse=True)
+    last = np.zeros(len(pairs), np.int64)
+    np.maximum.at(last, of_row.reshape(-1), times)
+    for place, (code, epoch) in enumerate(pairs.tolist()):
+        key = ids[code].as_py(), epoch
+        name = lifecycle["broker_name"][int(first[place])].as_py() or ""
+        heard[key] = (name, max(int(last[place]), heard.get(key, ("", 0))[1]))
+    latest: dict[str, int] = {}
+    for broker_id, epoch in heard:
+        latest[broker_id] = max(epoch, latest.get(broker_id, epoch))
+    runs = {
+        (broker_id, epoch): RunFacts(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
+        for (broker_id, epoch), (name, at_us) in heard.items()
+    }
+    told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
+    rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "at", "kind", "tags"])
+    for number in _last_of_each(rows):
+        runs_row = rows.slice(number, 1).to_pylist()[0]
+        key = runs_row["broker_id"], runs_row["epoch"]
+        tags = dict(runs_row["tags"] or ())
+        at_us = int(micros(rows.slice(number, 1), "at")[0])
+        if runs_row["kind"] == BROKER_STARTED:
+            texts = tags.get("version") or "", tags.get("core") or ""
+            runs[key] = replace(runs[key], started_us=at_us, version=texts[0], core=texts[1])
+        elif runs_row["kind"] == BROKER_STOPPED:
+            runs[key] = replace(runs[key], state=STOPPED)
+        elif runs_row["kind"] == BROKER_DIED:
+            if runs[key].state != STOPPED and runs[key].last_us <= at_us:  # else it told more
+                runs[key] = replace(runs[key], state=DIED)
+        else:
+            counts = _count(tags.get("routes")), _count(tags.get("local"))
+            runs[key] = replace(runs[key], digest_us=at_us, routes=counts[0], local=counts[1])
+    return runs
+
+
+def _last_of_each(rows: pa.Table) -> list[int]:
+    """Places of the last row of each broker, epoch and kind."""
+    codes = encoded(rows["broker_id"])[1]
+    epochs, kinds, seqs = numbers(rows, "epoch"), numbers(rows, "kind"), numbers(rows, "seq")
+    order = np.lexsort((seqs, kinds, epochs, codes))
+    keys = np.stack([codes, epochs, kinds], axis=1)[order]
+    is_last = np.ones(len(order), bool)
+    is_last[:-1] = (keys[1:] != keys[:-1]).any(axis=1)
+    places: list[int] = order[is_last].tolist()
+    return places
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,1 @@
+"""What the report says of routes: facts, sections and plots."""

@@ -1,0 +1,241 @@
+"""Plots of routes and brokers: stays as a Gantt, flapping, the cluster, routes over time."""
+
+import math
+from typing import Final
+
+from spark_sink.report.cluster.runs import DIED, RUNNING, STOPPED
+from spark_sink.report.facts import Facts
+from spark_sink.report.figures import (
+    COLOURS,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Plot,
+    Values,
+    bins_axis,
+    count_axis,
+    harmless,
+    label,
+    layout,
+    row_layout,
+    time_axis,
+    time_of,
+    time_us,
+)
+from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Lifetime
+from spark_sink.report.routes.sections import end_of
+from spark_sink.report.texts import count_of, duration_of, named, number_of, short_ids
+
+LOST: Final = "lost"  # left, and not by its own will
+# how a stay ended -> its colour, and the pattern of those whose end nobody recorded
+END_COLOURS: Final = {
+    "left": ("#3b7dd8", ""),
+    LOST: (ORANGE, ""),
+    "replaced": ("#a05bd0", ""),
+    STILL_THERE: (GREEN, "/"),
+    BROKER_STOPPED: (GREY, "/"),
+    BROKER_DIED: (RED, "x"),
+}
+STATE_COLOURS: Final = {RUNNING: GREEN, STOPPED: GREY, DIED: RED}
+MAX_LINES: Final = 8  # brokers with a line of their own
+
+
+def lifetimes_plot(facts: Facts) -> Plot | None:
+    lifetimes = facts.lifetimes
+    if not lifetimes.shown:
+        return None
+    rows = sorted(lifetimes.shown, key=lambda route: (route.service, route.lifetimes[0].from_us))
+    short = short_ids(route.route_id for route in rows)
+    names = [f"{label(route.service, 20)} {harmless(short[route.route_id])}" for route in rows]
+    by_end: dict[str, list[tuple[int, Lifetime]]] = {}
+    for place, route in enumerate(rows):
+        for lifetime in route.lifetimes:
+            by_end.setdefault(_end_word(lifetime), []).append((place, lifetime))
+    data: list[Values] = []
+    for word, (colour, pattern) in END_COLOURS.items():
+        mine = by_end.get(word, [])
+        if not mine:
+            continue
+        told = [
+            f"{names[place]}<br>{duration_of(_length_ms(lifetime))}, {harmless(end_of(lifetime.end, lifetime.reason))}"
+            f"<br>{time_us(lifetime.from_us)[:19]} to {time_us(lifetime.to_us)[:19]}"
+            for place, lifetime in mine
+        ]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": word,
+                "base": [time_us(lifetime.from_us) for _, lifetime in mine],
+                "x": [_length_ms(lifetime) for _, lifetime in mine],
+                "y": [place for place, _ in mine],
+                "width": 0.7,
+                "hovertext": told,
+                "hovertemplate": "%{hovertext}<extra></extra>",
+                # the line keeps a stay of a second visible in a plot of a day
+                "marker": {"color": colour, "line": {"color": colour, "width": 1}, "pattern": {"shape": pattern}},
+            }
+        )
+    figure = row_layout(names, barmode="overlay", xaxis=time_axis(), showlegend=True)
+    summary = (
+        f"{count_of(lifetimes.ended, 'lifetime')} ended and {number_of(lifetimes.open)} have no end in the records."
+    )
+    if lifetimes.route_count > len(rows):
+        summary += (
+            f" {len(rows)} of {number_of(lifetimes.route_count)} routes are shown: those that came most often, then "
+            "those that stayed longest."
+        )
+    if lifetimes.left_out:
+        summary += f" {count_of(lifetimes.left_out, 'earlier lifetime')} of theirs are left out."
+    return Plot(data, figure, summary)
+
+
+def flapping_plot(facts: Facts) -> Plot | None:
+    rows = facts.lifetimes.flapping
+    if not rows:
+        return None
+    short = short_ids(row.route_id for row in rows)
+    names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
+    data: list[Values] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [time_us(end_us) for row in rows for end_us in row.ends_us],
+            "y": [place for place, row in enumerate(rows) for _ in row.ends_us],
+            "text": [name for name, row in zip(names, rows, strict=True) for _ in row.ends_us],
+            "marker": {"color": RED, "size": 8, "symbol": "line-ns", "line": {"color": RED, "width": 2}},
+            "hovertemplate": "%{text}<br>left at %{x}<extra></extra>",
+        }
+    ]
+    summary = (
+        f"{count_of(facts.lifetimes.flapping_count, 'route')} came and went; each mark is the end of a short lifetime."
+    )
+    if facts.lifetimes.flapping_count > len(rows):
+        summary += f" {len(rows)} are shown, those with most."
+    return Plot(data, row_layout(names, xaxis=time_axis()), summary)
+
+
+def cluster_plot(facts: Facts) -> Plot | None:
+    """Brokers on a ring, links as lines."""
+    cluster = facts.cluster
+    if not cluster.brokers:
+        return None
+    count = len(cluster.brokers)
+    places: dict[str, tuple[float, float]] = {}
+    for number, broker in enumerate(sorted(cluster.brokers, key=lambda broker: (len(broker.name), broker.name))):
+        angle = 2 * math.pi * number / count
+        places[broker.broker_id] = (0.0, 0.0) if count == 1 else (math.sin(angle), math.cos(angle))
+    data: list[Values] = []
+    pairs: dict[tuple[str, str], bool] = {}
+    for link in cluster.links:
+        if link.broker_id in places and link.neighbour_id in places and link.broker_id != link.neighbour_id:
+            pair = min(link.broker_id, link.neighbour_id), max(link.broker_id, link.neighbour_id)
+            pairs[pair] = pairs.get(pair, True) and link.is_up  # whoever does not know yet that it fell says up
+    for is_up, name, line in (
+        (True, "link up", {"color": GREEN, "width": 2}),
+        (False, "link down", {"color": RED, "width": 1.5, "dash": "dot"}),
+    ):
+        edges = [pair for pair, up in pairs.items() if up is is_up]
+        if edges:
+            x = [value for edge in edges for value in (places[edge[0]][0], places[edge[1]][0], None)]
+            y = [value for edge in edges for value in (places[edge[0]][1], places[edge[1]][1], None)]
+            data.append(
+                {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
+            )
+    largest_px = min(34, 500 // count)
+    busiest = max(1, *(broker.requests for broker in cluster.brokers))
+    for state, colour in STATE_COLOURS.items():
+        mine = [broker for broker in cluster.brokers if broker.state == state]
+        if not mine:
+            continue
+        told = [
+            f"{label(broker.name)}<br>{count_of(broker.requests, 'request')}, {number_of(broker.errors)} errors"
+            + ("" if broker.local is None else f"<br>{number_of(broker.local)} routes of its own")
+            for broker in mine
+        ]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": f"broker {state}",
+                "x": [places[broker.broker_id][0] for broker in mine],
+                "y": [places[broker.broker_id][1] for broker in mine],
+                "text": [label(broker.name, 20) for broker in mine],
+                "textposition": [_beside(*places[broker.broker_id]) for broker in mine],
+                "cliponaxis": False,
+                "marker": {
+                    "color": colour,
+                    "opacity": 1,
+                    "size": [14 + largest_px * math.sqrt(broker.requests / busiest) for broker in mine],
+                    "line": {"width": 1, "color": GREY},
+                },
+                "hovertext": told,
+                "hovertemplate": "%{hovertext}<extra></extra>",
+            }
+        )
+    axis = {"visible": False, "range": [-1.5, 1.5], "fixedrange": True}
+    height = 200 if count == 1 else 420 if count <= 8 else 560
+    figure = layout(height, xaxis=axis, yaxis=axis | {"range": [-1.25, 1.25]}, showlegend=True)
+    ups = sum(pairs.values())
+    summary = count_of(cluster.broker_count, "broker")
+    if pairs:
+        summary += f"; {count_of(ups, 'link')} up, {number_of(len(pairs) - ups)} down at the end of the records"
+    if count > 1:
+        summary += ". The larger, the more requests came to it from callers of its own"
+    summary += "."
+    if cluster.broker_count > count:
+        summary += f" {count} are shown."
+    return Plot(data, figure, summary)
+
+
+def routes_plot(facts: Facts) -> Plot | None:
+    """Own routes of each broker, from its snapshots."""
+    cluster = facts.cluster
+    told = [broker for broker in cluster.brokers if any(count is not None for count in broker.routes_over_time)]
+    if not told or cluster.bins.count < 2:
+        return None
+    x = [time_of(start) for start in cluster.bins.starts()]
+    data: list[Values] = []
+    for broker, colour in zip(told, COLOURS, strict=False):
+        name = label(broker.name)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "x": x,
+                "y": broker.routes_over_time,
+                "connectgaps": True,
+                "line": {"color": colour, "width": 2, "shape": "hv"},
+                "marker": {"size": 4},
+                "hovertemplate": "%{x}<br>%{y:,} routes<extra>" + name + "</extra>",
+            }
+        )
+    figure = layout(340, xaxis=bins_axis(cluster.bins), yaxis=count_axis("own routes"), showlegend=True)
+    last = [next(count for count in reversed(broker.routes_over_time) if count is not None) for broker in told]
+    most = max(range(len(told)), key=lambda place: last[place])
+    summary = f"In the last snapshot {named(told[0].name)} has {count_of(last[0], 'route')} of its own."
+    if len(told) > 1:
+        summary = (
+            f"In the last snapshots {named(told[most].name)} has the most routes of its own, {number_of(last[most])}."
+        )
+    left = len(told) - min(len(told), MAX_LINES)
+    return Plot(data, figure, summary + (f" {left} brokers with fewer requests are left out." if left else ""))
+
+
+def _end_word(lifetime: Lifetime) -> str:
+    if lifetime.end == "left" and lifetime.reason not in ("", "left"):
+        return LOST
+    return lifetime.end if lifetime.end in END_COLOURS else LOST
+
+
+def _beside(x: float, y: float) -> str:
+    """Where a broker's name stands: outside of the ring."""
+    if abs(x) < 0.2:
+        return "top center" if y > 0 else "bottom center"
+    return "middle right" if x > 0 else "middle left"
+
+
+def _length_ms(lifetime: Lifetime) -> int:
+    return max(0, lifetime.to_us - lifetime.from_us) // 1000

@@ -1,0 +1,166 @@
+"""Routes, brokers and the records themselves as tables of texts."""
+
+from spark_sink.report.facts import Facts
+from spark_sink.report.routes.lifetimes import FLAPS, SHORT_MS
+from spark_sink.report.section import NO_ROUTES, Section, shown_of
+from spark_sink.report.texts import (
+    NO_NAME,
+    count_of,
+    duration_of,
+    moment_of,
+    named,
+    number_of,
+    plain,
+    short_id,
+    short_ids,
+    step_of,
+)
+from spark_sink.report.times import moment
+
+
+def service_lifetimes_section(facts: Facts) -> Section:
+    lifetimes = facts.lifetimes
+    cells = [
+        [
+            named(row.service),
+            number_of(row.routes),
+            number_of(row.open),
+            number_of(row.ended),
+            number_of(row.short),
+            NO_NAME if row.median_ms is None else duration_of(row.median_ms),
+        ]
+        for row in lifetimes.services
+    ]
+    numeric = ["routes", "open", "ended", "short", "median lifetime"]
+    note = (
+        f"Open: no end is recorded. Short: under {SHORT_MS // 1000} s. The median is over ended lifetimes. "
+    ) + shown_of(len(lifetimes.services), lifetimes.service_count, "service")
+    return Section("Route lifetimes per service", ["service", *numeric], numeric, cells, note.rstrip(), NO_ROUTES, True)
+
+
+def flapping_section(facts: Facts) -> Section:
+    short = short_ids(row.route_id for row in facts.lifetimes.flapping)
+    cells = [
+        [
+            named(row.service),
+            short[row.route_id],
+            number_of(len(row.ends_us)),
+            moment_of(moment(row.ends_us[0])),
+            moment_of(moment(row.ends_us[-1])),
+        ]
+        for row in facts.lifetimes.flapping
+    ]
+    columns = ["service", "route", "short lifetimes", "first end", "last end"]
+    note = shown_of(len(cells), facts.lifetimes.flapping_count, "route")
+    nothing = f"No route had {FLAPS} lifetimes shorter than {SHORT_MS // 1000} s within 10 minutes."
+    return Section("Flapping routes", columns, columns[2:3], cells, note, nothing, True, "flapping")
+
+
+def lifetimes_section(facts: Facts) -> Section:
+    names = {broker.broker_id: broker.name for broker in facts.cluster.brokers}
+    short = short_ids(lifetime.route_id for route in facts.lifetimes.shown for lifetime in route.lifetimes)
+    cells = [
+        [
+            named(lifetime.service),
+            short[lifetime.route_id],
+            named(names.get(lifetime.broker_id, lifetime.broker_id)),
+            moment_of(moment(lifetime.from_us)),
+            moment_of(moment(lifetime.to_us)),
+            duration_of(max(0, lifetime.to_us - lifetime.from_us) // 1000),
+            end_of(lifetime.end, lifetime.reason),
+        ]
+        for route in facts.lifetimes.shown
+        for lifetime in route.lifetimes
+    ]
+    columns = ["service", "route", "broker", "from (UTC)", "to (UTC)", "length", "end"]
+    note = shown_of(len(facts.lifetimes.shown), facts.lifetimes.route_count, "route")
+    if facts.lifetimes.left_out:
+        note += f" {count_of(facts.lifetimes.left_out, 'earlier lifetime')} of theirs are left out."
+    return Section("Route lifetimes", columns, ["length"], cells, note, NO_ROUTES, plot="stays")
+
+
+def end_of(end: str, reason: str) -> str:
+    """`left: keepalive-timeout`; one word where both are the same."""
+    return plain(end if reason in ("", end) else f"{end}: {reason}")
+
+
+def brokers_section(facts: Facts) -> Section:
+    cells = [
+        [
+            named(row.name),
+            short_id(row.broker_id),
+            row.state,
+            number_of(row.runs),
+            " ".join(filter(None, (plain(row.version), plain(row.core)))) or NO_NAME,
+            number_of(row.requests),
+            number_of(row.errors),
+            NO_NAME if row.local is None else number_of(row.local),
+            NO_NAME if row.routes is None else number_of(row.routes),
+        ]
+        for row in facts.cluster.brokers
+    ]
+    numeric = ["runs", "requests", "errors", "own routes", "all routes"]
+    note = "Running: as far as the records tell. Routes: of the last snapshot. " + shown_of(
+        len(cells), facts.cluster.broker_count, "broker"
+    )
+    columns = ["broker", "id", "state", "runs", "version", *numeric[1:]]
+    return Section("Brokers", columns, numeric, cells, note.rstrip(), "No brokers are recorded.", True)
+
+
+def links_section(facts: Facts) -> Section:
+    cells = [
+        [
+            named(link.broker),
+            named(link.neighbour),
+            "up" if link.is_up else "down",
+            number_of(link.ups),
+            number_of(link.downs),
+            duration_of(link.up_ms),
+            named(link.reason),
+        ]
+        for link in facts.cluster.links
+    ]
+    columns = ["broker", "neighbour", "state", "went up", "went down", "was up", "last reason"]
+    note = shown_of(len(cells), facts.cluster.link_count, "link")
+    nothing = "No link between brokers came or went."
+    return Section("Brokers and links", columns, columns[3:6], cells, note, nothing, True, "cluster")
+
+
+def routes_over_time_section(facts: Facts) -> Section:
+    cluster = facts.cluster
+    told = [broker for broker in cluster.brokers if any(count is not None for count in broker.routes_over_time)]
+    names = [named(broker.name) for broker in told]
+    cells = [
+        [moment_of(start), *(NO_NAME if count is None else number_of(count) for count in counts)]
+        for start, *counts in zip(cluster.bins.starts(), *(broker.routes_over_time for broker in told), strict=True)
+    ]
+    title = f"Own routes of brokers per {step_of(cluster.bins.step_s)}"
+    nothing = "No snapshot of a broker's table is recorded."
+    return Section(title, ["from (UTC)", *names], names, cells if told else [], "", nothing, plot="routes")
+
+
+def gaps_section(facts: Facts) -> Section:
+    cells = [
+        [
+            moment_of(moment(row.at_us)),
+            named(row.broker),
+            row.reason,
+            number_of(row.records),
+            number_of(row.requests),
+            f"{row.first_seq} to {row.last_seq}" if row.last_seq else NO_NAME,
+            named(row.detail),
+        ]
+        for row in facts.gaps.rows
+    ]
+    columns = ["at (UTC)", "broker", "reason", "records", "requests", "numbers", "detail"]
+    note = shown_of(len(cells), facts.gaps.count, "gap")
+    nothing = "No gap is known: every record that a broker numbered is here."
+    return Section("Gaps in the records", columns, columns[3:5], cells, note, nothing, True)
+
+
+def events_section(facts: Facts) -> Section:
+    cells = [
+        [named(row.event), number_of(row.count), moment_of(moment(row.first_us)), moment_of(moment(row.last_us))]
+        for row in facts.events
+    ]
+    return Section("Lifecycle events", ["event", "count", "first", "last"], ["count"], cells)

@@ -1,0 +1,62 @@
+"""The routes of the last whole snapshot of each run of a broker, and all routes that any snapshot has seen.
+
+A snapshot is written every minute, so the table is read a piece at a time: a day of 5000 routes is seven million rows.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_sink.report.cluster.runs import RunKey
+from spark_sink.report.groups import encoded, group, micros, numbers
+from spark_sink.report.reading import row_schema
+from spark_sink.tables import ROUTES
+
+COLUMNS: Final = ("seen_at", "broker_id", "broker_name", "epoch", "seq", "route_id", "service", "peer", "uptime_ms")
+PAIR: Final = ["service", "route_id"]
+_EMPTY: Final = row_schema(ROUTES).empty_table().select(list(COLUMNS))
+REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
+
+
+class Snapshots:
+    """What the table `routes` tells."""
+
+    __slots__ = ("heard", "last", "there")
+
+    def __init__(self, last: pa.Table, there: pa.Table, heard: dict[RunKey, tuple[str, int]]) -> None:
+        self.last: Final = last  # rows of the last snapshot of each run, of routes of its own
+        self.there: Final = there  # distinct `service` and `route_id`
+        self.heard: Final = heard  # run -> its broker's name and when it was heard of last, µs since the epoch
+
+
+def snapshots_of(pieces: Iterable[pa.Table], complete_us: Mapping[RunKey, int]) -> Snapshots:
+    """`pieces`: COLUMNS of `routes`; `complete_us`: when the last whole snapshot of a run was, where that is known:
+    later rows are of one that was not finished."""
+    last: dict[RunKey, tuple[int, list[pa.Table]]] = {}
+    heard: dict[RunKey, tuple[str, int]] = {}
+    there = group(_EMPTY, PAIR).keys(PAIR)
+    for piece in pieces:
+        there = group(pa.concat_tables([there, group(piece, PAIR).keys(PAIR)]), PAIR).keys(PAIR)
+        times = micros(piece, "seen_at")
+        ids, codes = encoded(piece["broker_id"])
+        epochs = numbers(piece, "epoch")
+        peers, peer_of = encoded(piece["peer"])
+        is_local = ~pa.compute.starts_with(peers, REMOTE).to_numpy(zero_copy_only=False).astype(bool)[peer_of]
+        for code, epoch in np.unique(np.stack([codes, epochs], axis=1), axis=0).tolist():
+            run = ids[code].as_py(), epoch
+            mine = (codes == code) & (epochs == epoch)
+            name = piece["broker_name"][int(np.argmax(mine))].as_py() or ""
+            heard[run] = name, max(int(times[mine].max()), heard.get(run, ("", 0))[1])
+            whole = mine & (times <= complete_us.get(run, int(times.max())))
+            if not whole.any():
+                continue
+            at_us = int(times[whole].max())
+            before_us, tables = last.get(run, (-1, []))
+            if at_us < before_us:
+                continue
+            rows = piece.filter(pa.array(whole & (times == at_us) & is_local))
+            last[run] = at_us, [rows] if at_us > before_us else [*tables, rows]
+    found = [rows for _, tables in last.values() for rows in tables]
+    return Snapshots(pa.concat_tables([_EMPTY, *found]), there, heard)

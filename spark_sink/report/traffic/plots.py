@@ -1,0 +1,429 @@
+"""Plots of requests: traffic, outcomes, latencies, balance, multicasts, callers, rejections."""
+
+import math
+from datetime import timedelta
+from typing import Final
+
+from spark_sink.report.facts import Facts
+from spark_sink.report.figures import (
+    COLOURS,
+    FRAME_PX,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Plot,
+    Values,
+    bar_axis,
+    bars_over_time,
+    bins_axis,
+    count_axis,
+    count_bars,
+    gap_lines,
+    harmless,
+    label,
+    latencies_text,
+    latency_axis,
+    latency_ticks,
+    layout,
+    row_layout,
+    short_latency,
+    time_of,
+)
+from spark_sink.report.section import PERCENTILES
+from spark_sink.report.texts import count_of, latency_of, named, number_of, share_of, short_ids, step_of
+from spark_sink.report.times import Bins
+from spark_sink.report.traffic.callers import Ranking
+
+OUTCOME_COLOURS: Final = {
+    "completed": GREEN,
+    "error": RED,
+    "rejected": ORANGE,
+    "route_lost": "#a05bd0",
+    "caller_lost": "#a98307",
+    "cancelled": GREY,
+}
+PERCENTILE_COLOURS: Final = ("#12a1a8", "#3b7dd8", ORANGE, RED)
+MAX_BALANCE_ROWS: Final = 15
+MAX_OUTCOME_BARS: Final = 15
+TICK_PX: Final = 18  # that the label of a colour takes
+MAX_FANOUT_BARS: Final = 40  # of different numbers of routes; more are put together
+
+
+def services_plot(facts: Facts) -> Plot | None:
+    """Over time; where all is of one minute, bars beside each other."""
+    traffic = facts.traffic
+    if not traffic.requests:
+        return None
+    names = [label(service) for service in traffic.services]
+    others = traffic.service_count - len(names)
+    if traffic.bins.count == 1:
+        left = [f"{number_of(others)} others"] if others > 0 else []
+        counts = [sum(counts) for counts in traffic.over_time[: len(names) + len(left)]]
+        data = [count_bars([*names, *left], counts, [*COLOURS[: len(names)], GREY][: len(counts)])]
+        summary = f"{count_of(traffic.requests, 'request')}, all within one minute."
+        return Plot(data, row_layout([*names, *left], xaxis=bar_axis("requests", counts)), summary)
+    data = [
+        bars_over_time(traffic.bins, counts, name, colour)
+        for name, counts, colour in zip(names, traffic.over_time, COLOURS, strict=False)
+    ]
+    if others > 0:
+        data.append(bars_over_time(traffic.bins, traffic.over_time[-1], f"{number_of(others)} others", GREY))
+    step = step_of(traffic.bins.step_s)
+    figure = layout(
+        380,
+        barmode="stack",
+        xaxis=bins_axis(traffic.bins),
+        yaxis=count_axis(f"requests per {step}"),
+        shapes=gap_lines(facts.gaps.rows, traffic.bins),
+        showlegend=True,
+    )
+    summary = (
+        f"{count_of(traffic.requests, 'request')} to {count_of(traffic.service_count, 'service')}; "
+        f"{named(traffic.services[0])} had the most, {number_of(traffic.service_requests[0])}. "
+        f"Up to {number_of(max(traffic.all_over_time))} per {step}."
+    )
+    if others > 0:
+        summary += f" {number_of(others)} services with fewer requests are put together as others."
+    if figure["shapes"]:
+        summary += " Dotted red lines: records are missing."
+    return Plot(data, figure, summary)
+
+
+def outcomes_plot(facts: Facts) -> Plot | None:
+    """Counts above, and the share of errors below, which a stack of thousands would hide; bars where all is of one
+    minute."""
+    traffic = facts.traffic
+    if not traffic.requests:
+        return None
+    said = f"{number_of(traffic.errors)} of {count_of(traffic.requests, 'request')} were errors"
+    said += f" ({share_of(traffic.errors, traffic.requests)})"
+    if traffic.bins.count == 1:
+        rows = traffic.outcomes[:MAX_OUTCOME_BARS]
+        names = [label(": ".join(filter(None, (row.outcome, row.word)))) for row in rows]
+        counts = [row.requests for row in rows]
+        bars = count_bars(names, counts, [OUTCOME_COLOURS.get(row.outcome, GREY) for row in rows])
+        return Plot([bars], row_layout(names, xaxis=bar_axis("requests", counts)), said + ", all within one minute.")
+    order = list(OUTCOME_COLOURS)
+    series = sorted(
+        zip(traffic.outcome_names, traffic.outcomes_over_time, strict=True),
+        key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order),
+    )
+    data = [
+        bars_over_time(traffic.bins, counts, label(name), OUTCOME_COLOURS.get(name, GREY)) for name, counts in series
+    ]
+    shares = [
+        100 * errors / count if count else None
+        for errors, count in zip(traffic.errors_over_time, traffic.all_over_time, strict=True)
+    ]
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "share of errors",
+            "x": _middles(traffic.bins),
+            "y": shares,
+            "xaxis": "x",
+            "yaxis": "y2",
+            "line": {"color": RED, "width": 2},
+            "marker": {"size": 5},
+            "hovertemplate": "%{x}<br>%{y:.2f} % errors<extra></extra>",
+        }
+    )
+    step = step_of(traffic.bins.step_s)
+    figure = layout(
+        440,
+        barmode="stack",
+        xaxis=bins_axis(traffic.bins) | {"anchor": "y2"},
+        yaxis=count_axis(f"requests per {step}") | {"domain": [0.36, 1]},
+        yaxis2={"title": {"text": "errors, %"}, "domain": [0, 0.26], "rangemode": "tozero"},
+        shapes=gap_lines(facts.gaps.rows, traffic.bins),
+        showlegend=True,
+    )
+    worst = max(range(len(shares)), key=lambda place: shares[place] or 0)
+    summary = said
+    if traffic.errors:
+        at = traffic.bins.starts()[worst]
+        summary += f"; the worst {step} began at {at:%Y-%m-%d %H:%M} UTC with {shares[worst] or 0:.2f} %"
+    return Plot(data, figure, summary + ".")
+
+
+def percentiles_plot(facts: Facts) -> Plot | None:
+    traffic = facts.traffic
+    latencies = traffic.latencies
+    if latencies.all_us is None or traffic.bins.count < 2:
+        return None
+    x = _middles(traffic.bins)
+    data: list[Values] = []
+    drawn: list[int] = []
+    for place, (name, colour) in enumerate(zip(PERCENTILES, PERCENTILE_COLOURS, strict=True)):
+        values = [None if bin_us is None else bin_us[place] for bin_us in latencies.over_time]
+        drawn += [value for value in values if value is not None]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "x": x,
+                "y": [None if value is None else max(1, value) for value in values],
+                "customdata": latencies_text(values),
+                "line": {"color": colour, "width": 2},
+                "marker": {"size": 5},
+                "hovertemplate": "%{x}<br>" + name + " %{customdata}<extra></extra>",
+            }
+        )
+    shapes = gap_lines(facts.gaps.rows, traffic.bins)
+    figure = layout(380, xaxis=bins_axis(traffic.bins), yaxis=latency_axis(drawn), shapes=shapes)
+    told = ", ".join(f"{name} {latency_of(us)}" for name, us in zip(PERCENTILES, latencies.all_us, strict=True))
+    return Plot(data, figure, f"{latencies.model} over the whole time: {told}.")
+
+
+def latencies_plot(facts: Facts) -> Plot | None:
+    latencies = facts.traffic.latencies
+    if not latencies.services:
+        return None
+    names = [label(service) for service in latencies.services]
+    rows = latencies.of_services
+    line_x = [edge for row in rows for edge in (max(1, row[0]), max(1, row[-1]), None)]
+    line_y = [edge for place in range(len(rows)) for edge in (place, place, None)]
+    line = {"type": "scatter", "mode": "lines", "x": line_x, "y": line_y, "showlegend": False, "hoverinfo": "skip"}
+    data: list[Values] = [line | {"line": {"color": GREY, "width": 2}}]
+    for place, (name, colour) in enumerate(zip(PERCENTILES, PERCENTILE_COLOURS, strict=True)):
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [max(1, row[place]) for row in rows],
+                "y": list(range(len(rows))),
+                "customdata": latencies_text([row[place] for row in rows]),
+                "text": names,
+                "marker": {
+                    "color": colour,
+                    "size": 10,
+                    "symbol": ("circle", "square", "diamond", "triangle-up")[place],
+                },
+                "hovertemplate": "%{text}<br>" + name + " %{customdata}<extra></extra>",
+            }
+        )
+    axis = latency_axis([us for row in rows for us in row])
+    figure = row_layout(names, xaxis=axis)
+    slowest = max(range(len(rows)), key=lambda place: rows[place][2])
+    summary = f"The slowest p99 is that of {named(latencies.services[slowest])}: {latency_of(rows[slowest][2])}."
+    if latencies.service_count > len(rows):
+        summary += f" {len(rows)} of {number_of(latencies.service_count)} services are shown, those with most requests."
+    return Plot(data, figure, summary)
+
+
+def p99_plot(facts: Facts) -> Plot | None:
+    """Service by time, colour by p99: where and when it was slow."""
+    traffic = facts.traffic
+    latencies = traffic.latencies
+    if not latencies.services or traffic.bins.count < 2:
+        return None
+    names = [label(service) for service in latencies.services]
+    values = [[None if us is None else math.log10(max(1, us)) for us in row] for row in latencies.p99_over_time]
+    drawn = [max(1, us) for row in latencies.p99_over_time for us in row if us is not None]
+    ticks = [us for us in latency_ticks(min(drawn), max(drawn)) if min(drawn) * 0.8 <= us <= max(drawn) * 1.25]
+    height = row_layout(names)["height"]
+    ticks = ticks[:: -(-len(ticks) * TICK_PX // (height - FRAME_PX))]
+    edges = [*traffic.bins.starts(), traffic.bins.starts()[-1] + timedelta(seconds=traffic.bins.step_s)]
+    colours = {"tickvals": list(map(math.log10, ticks)), "ticktext": list(map(short_latency, ticks))}
+    data: list[Values] = [
+        {
+            "type": "heatmap",
+            "x": [time_of(edge) for edge in edges],
+            "y": list(range(len(names))),
+            "z": values,
+            "zmin": math.log10(min(drawn)) - 0.1,
+            "zmax": math.log10(max(drawn)) + 0.1,
+            "customdata": [latencies_text(row) for row in latencies.p99_over_time],
+            "text": [[name] * traffic.bins.count for name in names],
+            "colorscale": "Viridis",
+            "reversescale": True,
+            "xgap": 1,
+            "ygap": 1,
+            "hoverongaps": False,
+            "colorbar": colours | {"title": {"text": "p99"}, "thickness": 14},
+            "hovertemplate": "%{text}<br>%{x}<br>p99 %{customdata}<extra></extra>",
+        }
+    ]
+    row, place = next(
+        (row, line.index(max(drawn))) for row, line in enumerate(latencies.p99_over_time) if max(drawn) in line
+    )
+    summary = (
+        f"{latencies.model}; an empty field had no such request. The highest is {latency_of(max(drawn))}: "
+        f"{named(latencies.services[row])} at {traffic.bins.starts()[place]:%Y-%m-%d %H:%M} UTC."
+    )
+    return Plot(data, row_layout(names, xaxis=bins_axis(traffic.bins) | {"showgrid": False}), summary)
+
+
+def balance_plot(facts: Facts) -> Plot | None:
+    """Each route a dot at its share of the mean."""
+    rows = facts.balances.rows[:MAX_BALANCE_ROWS]
+    if not rows:
+        return None
+    names = [f"{label(row.service, 22)} · {label(row.routing)}" for row in rows]
+    data: list[Values] = []
+    for place, (row, name) in enumerate(zip(rows, names, strict=True)):
+        mean = row.requests / row.routes
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [load / mean for load in row.loads],
+                "y": [place] * len(row.loads),
+                "customdata": row.loads,
+                "marker": {"color": COLOURS[place % len(COLOURS)], "size": 9, "opacity": 0.7},
+                "hovertemplate": name + "<br>%{customdata:,} requests, %{x:.2f} of the mean<extra></extra>",
+                "showlegend": False,
+            }
+        )
+    told = [
+        {
+            "text": f"max/mean {row.max_per_mean:.2f} · Gini {row.gini:.2f} · {count_of(row.routes, 'route')}",
+            "x": 1.01,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": place,
+            "showarrow": False,
+            "font": {"size": 11},
+        }
+        for place, row in enumerate(rows)
+    ]
+    line = {
+        "type": "line",
+        "x0": 1,
+        "x1": 1,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": {"color": GREY, "dash": "dash"},
+    }
+    most = max(row.max_per_mean for row in rows)
+    axis = {"title": {"text": "requests of a route / mean of its service"}, "range": [-0.02 * most, 1.04 * most]}
+    figure = row_layout(names, xaxis=axis, annotations=told, shapes=[line])
+    figure["margin"] = figure["margin"] | {"r": 230}
+    worst = max(rows, key=lambda row: row.gini)
+    summary = (
+        f"Most uneven: {named(worst.service)} ({worst.routing}), Gini {worst.gini:.2f}, its busiest route has "
+        f"{worst.max_per_mean:.2f} times the mean. Routes differ in their tags and in how long they were there, too."
+    )
+    if facts.balances.count > len(rows):
+        summary += f" {len(rows)} of {number_of(facts.balances.count)} are shown, those with most requests."
+    return Plot(data, figure, summary)
+
+
+def fanouts_plot(facts: Facts) -> Plot | None:
+    rows = facts.fanouts.rows
+    if not rows:
+        return None
+    names = [label(row.service) for row in rows]
+    averages = [row.average for row in rows]
+    bars = count_bars(names, averages, COLOURS[0]) | {
+        "text": [f"{row.average:.2f}" for row in rows],
+        "customdata": [row.multicasts for row in rows],
+        "hovertemplate": "%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
+    }
+    axis = bar_axis("routes per multicast, average", averages)
+    widest = max(rows, key=lambda row: row.average)
+    summary = f"The widest on average is {named(widest.service)}: {widest.average:.2f} routes."
+    if facts.fanouts.count > len(rows):
+        summary += f" {len(rows)} of {number_of(facts.fanouts.count)} services are shown, those with most multicasts."
+    return Plot([bars], row_layout(names, xaxis=axis), summary)
+
+
+def fanout_counts_plot(facts: Facts) -> Plot | None:
+    rows = [row for row in facts.fanouts.rows if row.counts][: len(COLOURS)]
+    if not rows:
+        return None
+    most = max(row.counts[-1][0] for row in rows)
+    width = -(-(most + 1) // MAX_FANOUT_BARS)
+    data: list[Values] = []
+    for row, colour in zip(rows, COLOURS, strict=False):
+        sums: dict[int, int] = {}
+        for routes, count in row.counts:
+            sums[routes // width] = sums.get(routes // width, 0) + count
+        name = label(row.service)
+        ranges = [str(place) if width == 1 else f"{place * width} to {place * width + width - 1}" for place in sums]
+        data.append(
+            {
+                "type": "bar",
+                "name": name,
+                "x": [place * width + (width - 1) / 2 for place in sums],
+                "y": list(sums.values()),
+                "width": width * 0.9,
+                "customdata": ranges,
+                "marker": {"color": colour},
+                "hovertemplate": "%{customdata} routes<br>%{y:,} multicasts<extra>" + name + "</extra>",
+            }
+        )
+    axis = {"title": {"text": "routes that a multicast went to"}} | ({"dtick": 1} if most <= 20 else {})
+    figure = layout(360, barmode="stack", xaxis=axis, yaxis=count_axis("multicasts"), showlegend=True)
+    left = sum(1 for row in facts.fanouts.rows if row.counts) - len(rows)
+    single = sum(count for row in rows for _, count in row.counts)
+    summary = (
+        f"{count_of(single, 'multicast')} recorded as single requests; the widest went to {number_of(most)} routes."
+    )
+    return Plot(data, figure, summary + (f" {left} services with fewer are left out." if left else ""))
+
+
+def callers_plot(facts: Facts) -> Plot | None:
+    rows = facts.callers.rows
+    if not rows:
+        return None
+    short = short_ids(row.caller_route for row in rows)
+    names = [
+        f"{label(row.caller_service, 16)} {harmless(short[row.caller_route])} → {label(row.service, 16)}"
+        for row in rows
+    ]
+    series = (
+        ("no errors", [row.requests - row.errors for row in rows], COLOURS[0]),
+        ("errors", [row.errors for row in rows], RED),
+    )
+    data: list[Values] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": counts,
+            "y": list(range(len(rows))),
+            "hovertext": names,
+            "marker": {"color": colour},
+            "hovertemplate": "%{hovertext}<br>%{x:,} requests<extra>" + name + "</extra>",
+        }
+        for name, counts, colour in series
+    ]
+    figure = row_layout(names, barmode="stack", xaxis=count_axis("requests"), showlegend=True)
+    shown = sum(row.requests for row in rows)
+    summary = (
+        f"{len(rows)} of {number_of(facts.callers.count)} pairs of caller and service, with "
+        f"{share_of(shown, facts.callers.requests)} of all requests."
+    )
+    return Plot(data, figure, summary)
+
+
+def tags_plot(facts: Facts) -> Plot | None:
+    return _ranking_plot(facts.rejections.by_tag, "tags", ORANGE)
+
+
+def words_plot(facts: Facts) -> Plot | None:
+    return _ranking_plot(facts.rejections.by_word, "code words", "#a05bd0")
+
+
+def _ranking_plot(ranking: Ranking, noun: str, colour: str) -> Plot | None:
+    if not ranking.names:
+        return None
+    names = [label(name) for name in ranking.names]
+    data = [count_bars(names, ranking.requests, colour)]
+    summary = f"Most: {named(ranking.names[0])} with {count_of(ranking.requests[0], 'request')}."
+    left = ranking.count - len(names)
+    if left > 0:
+        summary += f" {number_of(left)} more {noun} with {count_of(ranking.others, 'request')} are left out."
+    return Plot(data, row_layout(names, xaxis=bar_axis("rejected requests", ranking.requests)), summary)
+
+
+def _middles(bins: Bins) -> list[str]:
+    """The middle of each bin, where a line's dot stands."""
+    return [time_of(start + timedelta(seconds=bins.step_s / 2)) for start in bins.starts()]

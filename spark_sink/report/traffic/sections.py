@@ -1,0 +1,266 @@
+"""Requests as tables of texts: traffic, outcomes, latencies, balance, multicasts, callers, rejections."""
+
+from spark_sink.report.facts import Facts
+from spark_sink.report.section import (
+    NO_ANSWERS,
+    NO_MULTICAST,
+    NO_REJECTION,
+    NO_SINGLES,
+    PERCENTILES,
+    SPARK_WIDTH,
+    Section,
+    shown_of,
+)
+from spark_sink.report.texts import (
+    NO_NAME,
+    bytes_of,
+    latency_of,
+    length_of,
+    moment_of,
+    named,
+    number_of,
+    share_of,
+    short_ids,
+    sparkline,
+    step_of,
+)
+from spark_sink.report.traffic.facts import FRACTIONS
+from spark_sink.tables import FAILED_OUTCOMES
+
+
+def services_section(facts: Facts) -> Section:
+    traffic = facts.traffic
+    cells = [
+        [named(service), number_of(count), share_of(count, traffic.requests), sparkline(over_time, SPARK_WIDTH)]
+        for service, count, over_time in zip(
+            traffic.services, traffic.service_requests, traffic.over_time[:-1], strict=True
+        )
+    ]
+    others = traffic.service_count - len(traffic.services)
+    if others > 0:
+        counts = traffic.over_time[-1]
+        share = share_of(sum(counts), traffic.requests)
+        cells.append([f"{number_of(others)} others", number_of(sum(counts)), share, sparkline(counts, SPARK_WIDTH)])
+    columns = ["service", "requests", "share", "over time"]
+    if traffic.bins.count < 2:
+        columns, cells = columns[:-1], [row[:-1] for row in cells]
+    note = f"One block stands for {length_of(traffic.bins.step_s)} or more." if traffic.bins.count > 1 else ""
+    return Section("Busiest services", columns, columns[1:3], cells, note, "No requests are recorded.", True)
+
+
+def traffic_section(facts: Facts) -> Section:
+    rows = facts.traffic.rows
+    cells = [
+        [
+            named(row.service),
+            row.model,
+            number_of(row.requests),
+            number_of(row.errors),
+            *(latency_of(us) for us in row.latencies_us or (None,) * len(FRACTIONS)),
+            latency_of(row.max_us) if row.latencies_us else NO_NAME,
+        ]
+        for row in rows
+    ]
+    numeric = ["requests", "errors", *PERCENTILES, "max"]
+    note = (
+        f"Errors: outcome {', '.join(FAILED_OUTCOMES)}. Latencies: from the first frame to the end, of requests that "
+        "reached a route, in models that have an answer; percentiles are at most 1/32 from the truth. "
+    ) + shown_of(len(rows), facts.traffic.row_count, "row")
+    columns = ["service", "model", *numeric]
+    return Section("Requests per service and model", columns, numeric, cells, note.rstrip(), is_brief=True)
+
+
+def volume_section(facts: Facts) -> Section:
+    rows = facts.traffic.rows
+    cells = [
+        [
+            named(row.service),
+            row.model,
+            number_of(row.sizes[0]),
+            number_of(row.sizes[1]),
+            bytes_of(row.sizes[2]),
+            bytes_of(row.sizes[3]),
+        ]
+        for row in rows
+    ]
+    numeric = ["items in", "items out", "bytes in", "bytes out"]
+    note = shown_of(len(rows), facts.traffic.row_count, "row")
+    return Section("Payloads and bytes", ["service", "model", *numeric], numeric, cells, note)
+
+
+def over_time_section(facts: Facts) -> Section:
+    traffic = facts.traffic
+    names = [*map(named, traffic.services), "others"]
+    cells = [
+        [moment_of(start), *(number_of(counts[place]) for counts in traffic.over_time)]
+        for place, start in enumerate(traffic.bins.starts())
+    ]
+    title = f"Requests per {step_of(traffic.bins.step_s)} and service"
+    return Section(title, ["from (UTC)", *names], names, cells, plot="services")
+
+
+def outcomes_section(facts: Facts) -> Section:
+    cells = [
+        [one.outcome, named(one.word), number_of(one.requests), share_of(one.requests, facts.traffic.requests)]
+        for one in facts.traffic.outcomes
+    ]
+    columns = ["outcome", "code word", "requests", "share"]
+    return Section("Outcomes", columns, columns[2:], cells, nothing="No requests are recorded.", is_brief=True)
+
+
+def outcomes_over_time_section(facts: Facts) -> Section:
+    traffic = facts.traffic
+    cells = [
+        [
+            moment_of(start),
+            *(number_of(counts[place]) for counts in traffic.outcomes_over_time),
+            share_of(traffic.errors_over_time[place], traffic.all_over_time[place]),
+        ]
+        for place, start in enumerate(traffic.bins.starts())
+    ]
+    names = [*traffic.outcome_names, "errors"]
+    title = f"Outcomes per {step_of(traffic.bins.step_s)}"
+    return Section(title, ["from (UTC)", *names], names, cells, plot="outcomes")
+
+
+def latency_over_time_section(facts: Facts) -> Section:
+    traffic = facts.traffic
+    cells = [
+        [moment_of(start), *(latency_of(us) for us in percentiles or (None,) * len(FRACTIONS))]
+        for start, percentiles in zip(traffic.bins.starts(), traffic.latencies.over_time, strict=True)
+    ]
+    title = f"Latency per {step_of(traffic.bins.step_s)}, {traffic.latencies.model or 'no requests'}"
+    cells = cells if traffic.latencies.all_us else []
+    return Section(title, ["from (UTC)", *PERCENTILES], PERCENTILES, cells, nothing=NO_ANSWERS, plot="percentiles")
+
+
+def latency_of_services_section(facts: Facts) -> Section:
+    latencies = facts.traffic.latencies
+    cells = [
+        [named(service), *(latency_of(us) for us in percentiles)]
+        for service, percentiles in zip(latencies.services, latencies.of_services, strict=True)
+    ]
+    title = f"Latency per service, {latencies.model or 'no requests'}"
+    note = shown_of(len(cells), latencies.service_count, "service")
+    columns = ["service", *PERCENTILES]
+    return Section(title, columns, PERCENTILES, cells, note, NO_ANSWERS, plot="latencies")
+
+
+def p99_over_time_section(facts: Facts) -> Section:
+    traffic = facts.traffic
+    names = list(map(named, traffic.latencies.services))
+    cells = [
+        [moment_of(start), *(latency_of(p99[place]) for p99 in traffic.latencies.p99_over_time)]
+        for place, start in enumerate(traffic.bins.starts())
+    ]
+    title = f"p99 per {step_of(traffic.bins.step_s)} and service"
+    return Section(title, ["from (UTC)", *names], names, cells if names else [], nothing=NO_ANSWERS, plot="p99")
+
+
+def balance_section(facts: Facts) -> Section:
+    rows = facts.balances.rows
+    short = short_ids(row.busiest for row in rows)
+    cells = [
+        [
+            named(row.service),
+            row.routing,
+            number_of(row.routes),
+            number_of(row.idle),
+            number_of(row.requests),
+            number_of(row.max),
+            f"{row.max_per_mean:.2f}",
+            f"{row.gini:.3f}",
+            short[row.busiest],
+        ]
+        for row in rows
+    ]
+    numeric = ["routes", "idle", "requests", "most", "max/mean", "Gini"]
+    note = (
+        "Idle routes were there and got nothing. max/mean 1 and Gini 0: all alike. A fair balancer is uneven, too, "
+        "where routes differ in their tags or in how long they were there. Multicasts are left out. "
+    ) + shown_of(len(rows), facts.balances.count, "row")
+    columns = ["service", "routing", *numeric, "busiest"]
+    return Section("Requests per route", columns, numeric, cells, note.rstrip(), NO_SINGLES, True, "balance")
+
+
+def fanout_section(facts: Facts) -> Section:
+    rows = facts.fanouts.rows
+    cells = [
+        [
+            named(row.service),
+            number_of(row.multicasts),
+            f"{row.average:.2f}",
+            number_of(sum(count for _, count in row.counts)) if row.counts else NO_NAME,
+            *(NO_NAME if routes is None else number_of(routes) for routes in map(row.percentile, (0.0, 0.5, 1.0))),
+        ]
+        for row in rows
+    ]
+    numeric = ["multicasts", "average", "single", "least", "median", "most"]
+    note = (
+        "Routes that a multicast went to. The average is of all; least, median and most are of those that were "
+        "recorded as single requests. "
+    ) + shown_of(len(rows), facts.fanouts.count, "service")
+    return Section(
+        "Multicast fan-out", ["service", *numeric], numeric, cells, note.rstrip(), NO_MULTICAST, True, "fanouts"
+    )
+
+
+def fanout_counts_section(facts: Facts) -> Section:
+    cells = [
+        [named(row.service), number_of(routes), number_of(count)]
+        for row in facts.fanouts.rows
+        for routes, count in row.counts
+    ]
+    columns = ["service", "routes", "multicasts"]
+    nothing = NO_MULTICAST if not facts.fanouts.rows else "The brokers recorded no single requests, only their sums."
+    return Section("Multicasts by number of routes", columns, columns[1:], cells, "", nothing, plot="fanout-counts")
+
+
+def callers_section(facts: Facts) -> Section:
+    short = short_ids(row.caller_route for row in facts.callers.rows)
+    cells = [
+        [
+            named(row.caller_service),
+            short[row.caller_route],
+            named(row.service),
+            number_of(row.requests),
+            number_of(row.errors),
+            bytes_of(row.bytes_in),
+            bytes_of(row.bytes_out),
+        ]
+        for row in facts.callers.rows
+    ]
+    numeric = ["requests", "errors", "bytes in", "bytes out"]
+    note = shown_of(len(cells), facts.callers.count, "row")
+    columns = ["caller", "caller's route", "called", *numeric]
+    return Section("Top callers", columns, numeric, cells, note, "No callers are recorded.", True, "callers")
+
+
+def by_tag_section(facts: Facts) -> Section:
+    ranking = facts.rejections.by_tag
+    cells = [[named(name), number_of(count)] for name, count in zip(ranking.names, ranking.requests, strict=True)]
+    note = "The tag of the address after which no route was left. " + shown_of(len(cells), ranking.count, "tag")
+    nothing = "No request was rejected for want of a route with a tag."
+    return Section("Rejected by tag", ["tag", "requests"], ["requests"], cells, note.rstrip(), nothing, True, "tags")
+
+
+def by_word_section(facts: Facts) -> Section:
+    ranking = facts.rejections.by_word
+    cells = [[named(name), number_of(count)] for name, count in zip(ranking.names, ranking.requests, strict=True)]
+    note = shown_of(len(cells), ranking.count, "word")
+    columns = ["code word", "requests"]
+    return Section("Rejected by code word", columns, ["requests"], cells, note, NO_REJECTION, True, "words")
+
+
+def rejections_section(facts: Facts) -> Section:
+    rows = facts.rejections.rows
+    cells = [
+        [
+            *map(named, (row.service, row.caller_service, row.address, row.word, row.emptied_by)),
+            number_of(row.requests),
+        ]
+        for row in rows
+    ]
+    columns = ["service", "caller", "address", "code word", "emptied by", "requests"]
+    note = shown_of(len(rows), facts.rejections.count, "row")
+    return Section("Rejected requests", columns, ["requests"], cells, note, NO_REJECTION)

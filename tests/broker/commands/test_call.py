@@ -1,0 +1,361 @@
+"""`rsocket-broker call` and `offer`: what a person at a terminal sees, and a script by the exit status."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from broker.commands import terminal
+from broker.commands.main import main
+from client_sdk import Service, address, sync
+from client_sdk.testing import SyncLocalBroker, sync_local_broker
+from tests.client_sdk.sync.orders import Orders
+
+ROOT = Path(__file__).resolve().parents[3]
+SOON_S = 5.0
+RUN_S = 60.0  # a command takes half a second; a machine that is busy with other tests takes longer
+
+
+@pytest.fixture
+def orders() -> Orders:
+    return Orders()
+
+
+@pytest.fixture
+def broker(orders: Orders) -> Iterator[SyncLocalBroker]:
+    with sync_local_broker() as url, sync.connect(url, service=orders.service):
+        yield url
+
+
+def run(command: str, url: str, *arguments: str, given: str = "") -> Result:
+    """In this process, which is fast."""
+    return CliRunner().invoke(main, [command, url, *arguments], input=given)
+
+
+def call(url: str, *arguments: str, given: str = "") -> Result:
+    return run("call", url, "--service", "orders", *arguments, given=given)
+
+
+class Command:
+    """The command in a process of its own, with pipes."""
+
+    def __init__(self, *arguments: str) -> None:
+        path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker.commands.main", *arguments],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> "Command":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def say(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def line(self) -> bytes:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        """(exit status, the rest of the output, errors), when standard input has ended too."""
+        output, errors = self.process.communicate(timeout=RUN_S)
+        return self.process.returncode, output, errors
+
+
+# One request
+
+
+def test_one_answer_is_one_line(broker: SyncLocalBroker) -> None:
+    result = call(broker, "--data", "tea")
+    assert (result.exit_code, result.stdout_bytes, result.stderr) == (0, b"tea\n", "")
+
+
+def test_data_comes_from_a_file_or_from_standard_input(broker: SyncLocalBroker, tmp_path: Path) -> None:
+    (tmp_path / "tea").write_bytes(b"two\nlines")
+    assert call(broker, "--data", f"@{tmp_path}/tea").stdout_bytes == b"two\nlines\n"
+    assert call(broker, "--data", "-", given="typed\n").stdout_bytes == b"typed\n\n"
+    assert call(broker, "--data", "@@tea").stdout_bytes == b"@tea\n"
+    missing = call(broker, "--data", "@/nowhere/tea")
+    assert (missing.exit_code, "no such file" in missing.stderr) == (2, True)
+
+
+def test_json_is_checked_before_it_is_sent_and_shown_as_it_is(broker: SyncLocalBroker) -> None:
+    result = call(broker, "--json", "--data", '{"price":1.10,"id":12345678901234567890}')
+    assert result.stdout == '{\n  "price": 1.10,\n  "id": 12345678901234567890\n}\n'
+    asked = broker.requests()
+    wrong = call(broker, "--json", "--data", "{price}")
+    assert (wrong.exit_code, "--data is no JSON" in wrong.stderr) == (2, True)
+    assert broker.requests() == asked
+
+
+def test_answer_that_is_no_json_is_told(broker: SyncLocalBroker) -> None:
+    result = call(broker, "--json", "--route", "note", "--meta", "text/plain=tea")
+    assert (result.exit_code, "an answer is no JSON" in result.stderr) == (1, True)
+
+
+def test_metadata_reaches_the_handler(broker: SyncLocalBroker, tmp_path: Path) -> None:
+    (tmp_path / "note").write_bytes(b"from a file")
+    assert call(broker, "--route", "note", "--meta", "text/plain=tea").stdout == "tea\n"
+    assert call(broker, "--route", "note", "--meta", f"text/plain=@{tmp_path}/note").stdout == "from a file\n"
+    assert call(broker, "--route", "note", "--meta", "=tea").exit_code == 2
+
+
+def test_requests_without_an_answer_arrive(broker: SyncLocalBroker, orders: Orders) -> None:
+    result = call(broker, "--model", "fire_and_forget", "--route", "line", "--data", "hello")
+    assert (result.exit_code, result.output) == (0, "")
+    assert orders.seen.get(timeout=SOON_S) == ("fire_and_forget", b"hello")
+    assert call(broker, "--model", "metadata_push", "--data", "flush").exit_code == 0
+    assert orders.seen.get(timeout=SOON_S) == ("metadata_push", b"flush")
+
+
+def test_verbose_tells_where_and_how_long_on_standard_error(broker: SyncLocalBroker) -> None:
+    result = call(broker, "-v", "--data", "tea")
+    assert result.stdout == "tea\n"
+    assert re.fullmatch(rf"\* connected to {broker} as [0-9a-f-]{{36}}\n\* ended after [\d.]+ ms\n", result.stderr)
+
+
+def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
+    certificate = str(ROOT / "tests/client_sdk/localhost.pem")
+    options = {"tls.certificate": certificate, "tls.key": certificate}
+    with sync_local_broker(listen=["tcp", "tls://127.0.0.1:0"], options=options) as broker:
+        url = broker.urls["tls"].replace("127.0.0.1", "localhost")
+        with sync.connect(broker, service=Orders().service):
+            assert call(url, "--ca", certificate, "--data", "tea").stdout == "tea\n"
+            assert call(url, "--data", "tea").exit_code == terminal.EXIT_NOT_CONNECTED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "name what to call"),
+        (["--service", "orders", "--all", "--shard-key", "user"], "exclude"),
+        (["--service", "orders", "--gather", "--stream"], "--gather"),
+        (["--service", "orders", "--tag", "=eu"], "has no name"),
+        (["--service", "orders", "--n", "0"], "at least 1"),
+        (["--service", "orders", "--cert", "here.pem"], "belong together"),
+        (["--service", "orders", "--ca", "/nowhere/ca.pem"], "--ca"),
+        (["--service", "orders", "--model", "metadata_push", "--meta", "a/b=c"], "--meta is for requests"),
+    ],
+)
+def test_command_line_that_makes_no_sense_is_told(arguments: list[str], text: str) -> None:
+    result = run("call", "tcp://127.0.0.1:1", *arguments)
+    assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+
+
+# Exit statuses
+
+
+def test_status_says_what_kind_of_error_it_was(broker: SyncLocalBroker, orders: Orders) -> None:
+    assert call("unix:///nowhere/broker.sock").exit_code == terminal.EXIT_NOT_CONNECTED
+    assert call(broker, "--tag", "region=mars").exit_code == terminal.EXIT_REJECTED
+    assert call(broker, "--route", "fail").exit_code == terminal.EXIT_APPLICATION
+    assert call(broker, "--route", "never", "--timeout", "0.05").exit_code == terminal.EXIT_DEADLINE
+    assert call(broker, "--model", "request_response", "--shard-key", "user").exit_code == terminal.EXIT_BAD_REQUEST
+
+
+def test_status_of_a_call_that_is_lost_in_the_middle() -> None:
+    orders = Orders()
+    with sync_local_broker() as broker, sync.connect(broker, service=orders.service) as service:
+        closing = threading.Thread(target=service.close)
+        orders.on_begin = closing.start
+        assert call(broker, "--route", "never").exit_code == terminal.EXIT_LOST
+        closing.join(SOON_S)
+
+
+def test_statuses_are_those_in_the_help_and_in_the_document() -> None:
+    numbers = sorted(value for name, value in vars(terminal).items() if name.startswith("EXIT_"))
+    told = [int(found) for found in re.findall(r"^  (\d+)  ", terminal.STATUSES, re.MULTILINE)]
+    assert sorted(told) == sorted([0, 2, *set(numbers) - {terminal.EXIT_PIPE}])
+    shown = CliRunner().invoke(main, ["call", "--help"]).output
+    assert all(re.search(rf"^ +{number}  \w", shown, re.MULTILINE) for number in told), shown
+    document = (ROOT / "docs/sdk/command-line.md").read_text()
+    assert [int(found) for found in re.findall(r"^\| (\d+) \|", document, re.MULTILINE)] == sorted([*told, 141])
+
+
+# Many answers
+
+
+def test_stream_is_one_line_an_item(broker: SyncLocalBroker) -> None:
+    assert call(broker, "--stream", "--data", "3", "--json").stdout == "0\n1\n2\n"
+
+
+def test_take_stops_the_stream_at_the_service(broker: SyncLocalBroker, orders: Orders) -> None:
+    result = call(broker, "--stream", "--data", "1000000", "--take", "2")
+    assert (result.exit_code, result.stdout) == (0, "0\n1\n")
+    assert orders.ended.get(timeout=SOON_S) == "stream"
+
+
+def test_channel_sends_the_lines_of_a_file(broker: SyncLocalBroker, tmp_path: Path) -> None:
+    (tmp_path / "items").write_bytes(b"1\r\n2\n\n3")
+    assert call(broker, "--channel", "--data", f"@{tmp_path}/items").stdout == "1\n2\n\n3\n"
+    assert call(broker, "--channel", "--data", "only one").stdout == "only one\n"
+    wrong = call(broker, "--channel", "--json", "--data", f"@{tmp_path}/items")
+    assert (wrong.exit_code, "is no JSON" in wrong.stderr) == (2, True)
+
+
+def test_gather_says_who_answered(broker: SyncLocalBroker) -> None:
+    with sync.connect(broker, service=Orders().service):
+        ids = sorted(route.route_id for route in broker.routes("orders"))
+        result = call(broker, "--gather", "--data", "tea")
+        assert (result.exit_code, sorted(result.stdout.splitlines())) == (0, [f"orders {each}: tea" for each in ids])
+        shown = call(broker, "--gather", "--json", "--data", "7").stdout.splitlines()
+        assert sorted(shown) == [f'{{"service":"orders","route_id":"{each}","answer":7}}' for each in ids]
+        failed = call(broker, "--gather", "--json", "--route", "fail")
+        assert failed.exit_code == terminal.EXIT_APPLICATION
+        told = '"error":{"word":"out-of-stock","text":"none is left"}'
+        assert sorted(failed.stdout.splitlines()) == [
+            f'{{"service":"orders","route_id":"{each}",{told}}}' for each in ids
+        ]
+        late = call(broker, "--gather", "--route", "never", "--timeout", "0.05")
+        assert (late.exit_code, "not all have answered" in late.stderr) == (terminal.EXIT_DEADLINE, True)
+
+
+# At a terminal
+
+
+def test_names_of_others_cannot_move_the_cursor() -> None:
+    service = Service("x\r\x1b[2Jy", tags={"shared": "yes"})
+
+    @service.request_response("works")
+    async def works(data: bytes) -> bytes:
+        return b"tea"
+
+    with sync_local_broker() as url, sync.connect(url, service=service):
+        result = run("call", url, "--tag", "shared=yes", "--gather", "--route", "works")
+        assert (result.exit_code, result.stdout.startswith("x\\r\\x1b[2Jy ")) == (0, True)
+        result = run("call", url, "--tag", "shared=yes", "--route", "missing")
+        assert "service 'x\\r\\x1b[2Jy'" in result.stderr
+        assert (result.stderr.count("\n"), "\x1b" in result.stderr, "\r" in result.stderr) == (1, False, False)
+
+
+def test_items_are_written_as_they_come_and_interrupt_cancels(broker: SyncLocalBroker, orders: Orders) -> None:
+    with Command("call", broker, "--service", "orders", "--route", "ticks", "--stream") as command:
+        assert command.line() == b"the first\n"  # and no other will ever come
+        command.process.send_signal(signal.SIGINT)
+        assert command.end() == (terminal.EXIT_INTERRUPTED, b"", b"")
+    assert orders.ended.get(timeout=SOON_S) == "ticks"
+
+
+def test_lines_are_sent_as_they_are_typed(broker: SyncLocalBroker, orders: Orders) -> None:
+    with Command("call", broker, "--service", "orders", "--channel", "--data", "-") as command:
+        for line in (b"one\n", b"two\n"):
+            command.say(line)
+            assert command.line() == line
+        assert command.end() == (0, b"", b"")
+    assert orders.ended.get(timeout=SOON_S) == "channel"
+
+
+def test_interrupt_ends_a_channel_that_waits_for_a_line(broker: SyncLocalBroker, orders: Orders) -> None:
+    with Command("call", broker, "--service", "orders", "--channel", "--data", "-") as command:
+        command.say(b"one\n")
+        assert command.line() == b"one\n"
+        command.process.send_signal(signal.SIGINT)
+        command.process.wait(RUN_S)
+        assert command.end() == (terminal.EXIT_INTERRUPTED, b"", b"")
+    assert orders.ended.get(timeout=SOON_S) == "channel"
+
+
+def test_reader_that_has_enough_ends_the_command_quietly(broker: SyncLocalBroker, orders: Orders) -> None:
+    with Command("call", broker, "--service", "orders", "--stream", "--data", "100000000") as command:
+        assert command.line() == b"0\n"
+        assert command.process.stdout is not None
+        command.process.stdout.close()
+        assert command.process.wait(RUN_S) == terminal.EXIT_PIPE
+        assert command.process.stderr is not None
+        assert command.process.stderr.read() == b""
+    assert orders.ended.get(timeout=SOON_S) == "stream"
+
+
+# The other side
+
+
+def test_offer_shows_what_is_asked_and_echoes(broker: SyncLocalBroker) -> None:
+    with Command("offer", "stock", broker, "--tag", "room=a", "--items", "2", "--take", "5") as command:
+        broker.wait_for_routes("stock", timeout_s=RUN_S, room="a")
+        with sync.connect(broker) as client:
+            to = address("stock")
+            assert client.request_response(to, b"tea", route="count", timeout_s=SOON_S).data == b"tea"
+            assert [item.data for item in client.request_stream(to, b"tick")] == [b"tick", b"tick"]
+            assert [item.data for item in client.request_channel(to, [b"1", b"2"])] == [b"1", b"2"]
+            client.fire_and_forget(to, b"bye")
+        status, output, errors = command.end()
+    shown = b"request_response count: tea\nrequest_stream -: tick\nrequest_channel -: 1\nrequest_channel -: 2\n"
+    assert (status, output) == (0, shown + b"fire_and_forget -: bye\n")
+    assert errors.startswith(b"rsocket-broker: offering 'stock' at tcp://")
+
+
+def test_offer_answers_with_json_until_it_is_interrupted(broker: SyncLocalBroker) -> None:
+    with Command("offer", "stock", broker, "--json", "--answer", '{"left":3}') as command:
+        broker.wait_for_routes("stock", timeout_s=RUN_S)
+        result = run("call", broker, "--service", "stock", "--json", "--data", '"tea"')
+        assert result.stdout == '{\n  "left": 3\n}\n'
+        assert command.line() == b'{"model":"request_response","route":"","data":"\\"tea\\""}\n'
+        command.process.send_signal(signal.SIGINT)
+        assert command.end()[0] == terminal.EXIT_INTERRUPTED
+    assert run("offer", "stock", broker, "--json", "--answer", "{").exit_code == 2
+
+
+# What can go wrong outside of it: one line, no traceback
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nonsense"], 2, b"the scheme must be one of tcp://"),
+        (["URL", "--meta", "text/pl\xe4in=1"], 2, b"characters of ASCII"),
+        (["URL", "--timeout", "nan"], 2, b"must be a number of seconds"),
+        (["URL", "--channel", "--n", "99999999999", "--data", "x"], 2, b"it must be 1..2147483647"),
+        (["URL", "--route", "\udcff"], 2, b"can't encode"),
+        (["URL", "--channel", "--data", "@/"], 1, b"is a directory"),
+    ],
+)
+def test_what_cannot_be_said_or_read_is_one_line_and_a_status(
+    broker: SyncLocalBroker, arguments: list[str], status: int, said: bytes
+) -> None:
+    given = [broker if each == "URL" else each for each in arguments]
+    with Command("call", *given, "--service", "orders") as command:
+        seen, output, errors = command.end()
+    assert (seen, output, b"Traceback" in errors, said in errors) == (status, b"", False, True), errors
+
+
+def test_bytes_that_are_no_text_go_as_they_are(broker: SyncLocalBroker) -> None:
+    with sync.connect(broker, service=_echo()), Command("call", broker, "--service", "echo", "--data", "\udcff") as run:
+        assert run.end() == (0, b"\xff\n", b"")
+
+
+@pytest.mark.parametrize("to", ["/dev/full", "closed"])
+def test_output_that_cannot_be_written_is_one_line(broker: SyncLocalBroker, to: str) -> None:
+    line = 'exec "$@" >&-' if to == "closed" else f'exec "$@" >{to}'
+    with sync.connect(broker, service=_echo()):
+        command = [sys.executable, "-m", "broker.commands.main", "call", broker, "--service", "echo"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        done = subprocess.run(
+            ["/bin/sh", "-c", line, "sh", *command], env=environment, capture_output=True, timeout=RUN_S
+        )
+    assert (done.returncode, done.stderr.count(b"\n"), done.stderr[:16]) == (1, 1, b"rsocket-broker: "), done.stderr
+
+
+def _echo() -> Service:
+    service = Service("echo")
+
+    @service.request_response()
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    return service

@@ -1,0 +1,74 @@
+"""broker.config.warnings: what a configuration may say, and had better not."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.config.load import load_all
+from tests.broker.config.sources import write_pem
+
+
+def warnings_of(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    (folder / "broker.toml").write_text(text, encoding="utf-8")
+    return [str(warning) for warning in load_all("broker.toml", environ or {}, {}).warnings]
+
+
+def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: Path) -> None:
+    write_pem(folder)
+    urls = ["tcp://0.0.0.0:1", "ws://10.0.0.4:2/x", "tcp://[::]:3", "tcp://some.name:4", "tcp://127.some.name:4"]
+    safe = [
+        "tcp://127.0.0.1:5",
+        "ws://127.9.9.9:6",
+        "tcp://localhost:7",
+        "tcp://[::1]:8",
+        "unix:///x",
+        "tls://0.0.0.0:9",
+    ]
+    lines = "".join(f'  "{url}",\n' for url in [*urls, *safe])
+    text = f'[tls]\ncertificate = "certificate"\nkey = "key"\n[server]\nlisten = [\n{lines}]\n'
+    (folder / "key").chmod(0o600)
+    why = "is reachable from other machines and not encrypted; use tls or wss"
+    assert warnings_of(folder, text) == [
+        f'broker.toml:{line}: server.listen: "{url}" {why}' for line, url in enumerate(urls, 6)
+    ]
+
+
+def test_an_admin_listener_that_other_machines_reach_is_warned_of(folder: Path) -> None:
+    why = '"0.0.0.0:1" is reachable from other machines without authentication'
+    assert warnings_of(folder, '[admin]\nlisten = "0.0.0.0:1"\n') == [f"broker.toml:2: admin.listen: {why}"]
+    more = '; with admin.changes = "all" everybody may drain, redirect and close connections'
+    environ = {"RSB_ADMIN__LISTEN": "0.0.0.0:1", "RSB_ADMIN__CHANGES": "all"}
+    assert warnings_of(folder, "", environ) == [f"environment: RSB_ADMIN__LISTEN: {why}{more}"]
+    assert warnings_of(folder, '[admin]\nlisten = "localhost:1"\nchanges = "all"\n') == []
+    assert warnings_of(folder, '[admin]\nlisten = "off"\n') == []
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o644, True), (0o604, True), (0o640, False), (0o600, False)])
+def test_keys_and_secrets_that_all_may_read_are_warned_of(folder: Path, mode: int, is_told: bool) -> None:
+    write_pem(folder)
+    (folder / "secret").write_text("one that is long enough")
+    for name in ("key", "secret"):
+        (folder / name).chmod(mode)
+    text = '[tls]\ncertificate = "certificate"\nkey = "key"\n[cluster]\nsecret_file = "secret"\n'
+    told = [
+        'broker.toml:3: tls.key: every user of this machine may read "key"; chmod o-r prevents that',
+        "broker.toml:5: cluster.secret_file: every user of this machine may read the file; chmod o-r prevents that",
+    ]
+    assert warnings_of(folder, text) == (told if is_told else [])
+
+
+def test_a_secret_in_a_file_that_all_may_read_is_warned_of(folder: Path) -> None:
+    text = '[cluster]\nsecret = "one that is long enough"\n'
+    (folder / "broker.toml").write_text(text)
+    (folder / "broker.toml").chmod(0o644)
+    why = 'every user of this machine may read "broker.toml", which holds it; chmod o-r prevents that'
+    assert warnings_of(folder, text) == [f"broker.toml:2: cluster.secret: {why}"]
+    (folder / "broker.toml").chmod(0o600)
+    assert warnings_of(folder, text) == []
+    (folder / "broker.toml").chmod(0o644)
+    assert warnings_of(folder, "", {"RSB_CLUSTER__SECRET": "one that is long enough"}) == []
+
+
+def test_the_defaults_are_no_reason_for_a_warning() -> None:
+    assert load_all(None, {}, {}).warnings == []

@@ -1,0 +1,432 @@
+"""Calls that are tried again, asked twice, kept waiting, given up: what is on the wire, and what the caller gets."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client_sdk import (
+    NO_RETRY,
+    ApplicationError,
+    Client,
+    ConnectionLost,
+    DeadlineExceeded,
+    Hedging,
+    NoRoute,
+    NotConnected,
+    RetryBudget,
+    RetryPolicy,
+    RouteLost,
+    Service,
+    TooLate,
+    address,
+    connect,
+)
+from client_sdk.calls.call import Call
+from client_sdk.metadata import read_entries
+from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
+from tests.client_sdk.calls.test_call import items_of
+from tests.client_sdk.fake_broker import (
+    CANCEL,
+    FNF,
+    PUSH,
+    RESPONSE,
+    STREAM,
+    FakeBroker,
+    Peer,
+    broker_frame,
+    error_frame,
+)
+
+TO = address("x")
+AGAIN = RetryPolicy(3, first_delay_s=0, max_delay_s=0)
+CANCELED = 0x203
+
+
+def payload_frame(stream_id: int, data: bytes, flags: int = 0x60) -> bytes:
+    return stream_id.to_bytes(4) + (10 << 10 | flags).to_bytes(2) + data
+
+
+def address_of(frame: bytes, has_n: bool = False) -> Address:
+    """The ADDRESS of a request frame."""
+    at = 13 if has_n else 9
+    found = broker_frame(frame[at : at + int.from_bytes(frame[at - 3 : at])])
+    assert isinstance(found, Address)
+    return found
+
+
+class Script:
+    """What the broker answers to requests, one after the other: an ERROR (code, text), data, or None for silence."""
+
+    def __init__(self, broker: FakeBroker, *answers: tuple[int, str] | bytes | None) -> None:
+        self.answers = list(answers)
+        self.asked_n = 0
+        self.peer: Peer | None = None
+        broker.answer = self.answer
+
+    def answer(self, peer: Peer, kind: int, stream_id: int, frame: bytes) -> None:
+        self.asked_n += 1
+        self.peer = peer
+        answer = self.answers.pop(0)
+        if isinstance(answer, bytes):
+            peer.send(payload_frame(stream_id, answer))
+        elif answer is not None:
+            peer.send(error_frame(stream_id, *answer))
+
+
+NO_ROUTE = (0x202, "no-route: nobody")
+OVER_LIMIT = (0x202, "over-limit: busy")
+ROUTE_LOST = (CANCELED, "route-lost: it went")
+SOLD_OUT = (0x201, "sold-out: none is left")
+
+
+# Retries
+
+
+async def test_a_rejected_call_is_tried_again(broker: FakeBroker) -> None:
+    script = Script(broker, NO_ROUTE, OVER_LIMIT, b"at last")
+    async with connect(broker.url, retry=AGAIN) as client:
+        assert (await client.request_response(TO, b"1", timeout_s=5)).data == b"at last"
+        assert script.asked_n == 3
+
+
+async def test_no_more_often_than_the_policy_says_and_the_last_error_is_the_callers(broker: FakeBroker) -> None:
+    script = Script(broker, OVER_LIMIT, OVER_LIMIT, NO_ROUTE, b"never asked for")
+    async with connect(broker.url, retry=AGAIN) as client:
+        with pytest.raises(NoRoute):
+            await client.request_response(TO)
+        assert script.asked_n == 3
+
+
+async def test_one_call_may_want_it_otherwise(broker: FakeBroker) -> None:
+    script = Script(broker, NO_ROUTE, NO_ROUTE, b"yes")
+    async with connect(broker.url, retry=AGAIN) as client:
+        with pytest.raises(NoRoute):
+            await client.request_response(TO, retry=NO_RETRY)
+    async with connect(broker.url) as client:
+        assert (await client.request_response(TO, retry=AGAIN)).data == b"yes"
+    assert script.asked_n == 3
+
+
+async def test_what_may_have_been_processed_is_tried_again_only_when_it_is_marked(broker: FakeBroker) -> None:
+    script = Script(broker, ROUTE_LOST, ROUTE_LOST, b"yes")
+    async with connect(broker.url, retry=AGAIN) as client:
+        with pytest.raises(RouteLost):
+            await client.request_response(TO)
+        assert script.asked_n == 1
+        assert (await client.request_response(TO, idempotent=True)).data == b"yes"
+
+
+async def test_what_the_handler_says_is_an_answer(broker: FakeBroker) -> None:
+    script = Script(broker, SOLD_OUT)
+    async with connect(broker.url, retry=AGAIN) as client:
+        with pytest.raises(ApplicationError):
+            await client.request_response(TO, idempotent=True)
+        assert script.asked_n == 1
+
+
+async def test_a_retry_that_would_begin_after_the_deadline_is_not_waited_for(broker: FakeBroker) -> None:
+    script = Script(broker, NO_ROUTE)
+    slow = RetryPolicy(first_delay_s=3600, max_delay_s=3600)
+    async with connect(broker.url, retry=slow) as client:
+        with pytest.raises(NoRoute):
+            await client.request_response(TO, timeout_s=60)
+        assert script.asked_n == 1
+
+
+async def test_without_a_budget_left_an_error_is_an_error(broker: FakeBroker) -> None:
+    script = Script(broker, NO_ROUTE, NO_ROUTE, NO_ROUTE)
+    budget = RetryBudget(ratio=0, min_per_s=0.1)  # one in ten seconds
+    policy = RetryPolicy(5, first_delay_s=0, max_delay_s=0, budget=budget)
+    async with connect(broker.url, retry=policy) as client:
+        with pytest.raises(NoRoute):
+            await client.request_response(TO)
+        assert script.asked_n == 2
+
+
+async def test_a_try_that_takes_too_long_is_given_up_and_tried_again(broker: FakeBroker) -> None:
+    script = Script(broker, None, b"second")
+    policy = RetryPolicy(first_delay_s=0, max_delay_s=0, try_timeout_s=0.02)
+    async with connect(broker.url, retry=policy) as client:
+        assert (await client.request_response(TO, timeout_s=10, idempotent=True)).data == b"second"
+        peer = await broker.peer(0)
+        assert [frame[1] for frame in await peer.expect(CANCEL)] == [1]
+        assert [repr(tag) for tag in address_of(peer.of(RESPONSE)[0][3]).metadata] == ["deadline_ms=20"]
+        assert script.asked_n == 2
+
+
+async def test_all_tries_together_end_at_the_deadline(broker: FakeBroker) -> None:
+    Script(broker, None)
+    policy = RetryPolicy(100, first_delay_s=0, max_delay_s=0, budget=RetryBudget(min_per_s=1000))
+    async with connect(broker.url, retry=policy) as client:
+        with pytest.raises(DeadlineExceeded, match=r"request_response timed out after 0\.05 s"):
+            await client.request_response(TO, timeout_s=0.05, idempotent=True)
+
+
+async def test_an_idempotent_call_outlives_its_connection(broker: FakeBroker) -> None:
+    script = Script(broker, None, b"yes")
+    async with connect(broker.url, retry=AGAIN, wait_for_reconnect=True) as client:
+        call = asyncio.ensure_future(client.request_response(TO, idempotent=True))
+        await (await broker.peer(0)).expect(RESPONSE)
+        (await broker.peer(0)).abort()
+        assert (await call).data == b"yes"
+        assert (script.asked_n, len(broker.peers)) == (2, 2)
+
+
+async def test_a_stream_is_tried_again_before_its_first_item(broker: FakeBroker) -> None:
+    script = Script(broker, NO_ROUTE, ROUTE_LOST, b"item")
+    async with connect(broker.url, retry=AGAIN) as client:
+        assert [item.data async for item in client.request_stream(TO, idempotent=True)] == [b"item"]
+        assert script.asked_n == 3
+
+
+async def test_a_stream_that_has_begun_is_not_tried_again(broker: FakeBroker) -> None:
+    script = Script(broker, None)
+    async with connect(broker.url, retry=AGAIN) as client:
+        stream = client.request_stream(TO, idempotent=True)
+        first = asyncio.ensure_future(anext(stream))
+        peer = await broker.peer(0)
+        stream_id = (await peer.expect(STREAM))[0][1]
+        peer.send(payload_frame(stream_id, b"1", 0x20))
+        assert (await first).data == b"1"
+        peer.send(error_frame(stream_id, *NO_ROUTE))
+        with pytest.raises(NoRoute):
+            await anext(stream)
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        assert script.asked_n == 1
+
+
+async def test_a_stream_that_was_tried_and_is_left_sends_cancel(broker: FakeBroker) -> None:
+    Script(broker, NO_ROUTE, None)
+    async with connect(broker.url, retry=AGAIN) as client:
+        peer = await broker.peer(0)
+        async with client.request_stream(TO) as stream:
+            first = asyncio.ensure_future(anext(stream))
+            stream_id = (await peer.expect(STREAM, 2))[1][1]
+            peer.send(payload_frame(stream_id, b"1", 0x20))
+            await first
+        assert [frame[1] for frame in await peer.expect(CANCEL)] == [stream_id]
+        dropped = client.request_stream(TO)
+        await dropped.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(dropped)
+
+
+async def test_a_channel_is_not_tried_again(broker: FakeBroker) -> None:
+    script = Script(broker, NO_ROUTE)
+    async with connect(broker.url, retry=AGAIN) as client:
+        with pytest.raises(NoRoute):
+            await anext(client.request_channel(TO, items_of(b"1")))
+        assert script.asked_n == 1
+
+
+@pytest.mark.parametrize("model", ["fire_and_forget", "metadata_push"])
+def test_what_nobody_answers_is_tried_again_only_when_it_was_not_sent(model: str) -> None:
+    call = Call(model, TO, None, b"", b"", timeout_s=None, retry=AGAIN)
+    assert call.may_retry(NotConnected("x"))
+    assert not call.may_retry(NoRoute("x"))
+    assert not call.may_retry(ConnectionLost("x"))
+
+
+# Hedges
+
+
+async def test_an_idempotent_call_that_is_late_is_asked_twice_and_the_slow_one_gets_cancel(broker: FakeBroker) -> None:
+    script = Script(broker, None, b"second")
+    async with connect(broker.url, hedging=Hedging(after_s=0.01)) as client:
+        assert (await client.request_response(TO, idempotent=True, timeout_s=5)).data == b"second"
+        peer = await broker.peer(0)
+        assert [frame[1] for frame in await peer.expect(CANCEL)] == [1]
+        assert script.asked_n == 2
+
+
+async def test_a_call_that_is_not_marked_is_never_asked_twice(broker: FakeBroker) -> None:
+    script = Script(broker, None)
+    async with connect(broker.url, hedging=Hedging(after_s=0.001)) as client:
+        with pytest.raises(DeadlineExceeded):
+            await client.request_response(TO, timeout_s=0.05)
+        assert script.asked_n == 1
+
+
+async def test_what_is_late_is_learnt_from_the_calls(broker: FakeBroker) -> None:
+    script = Script(broker, *[b"quick"] * 20, None, b"second")
+    async with connect(broker.url) as client:
+        hedging = Hedging()
+        for _ in range(20):
+            await client.request_response(TO, idempotent=True, hedging=hedging)
+        assert (await client.request_response(TO, idempotent=True, hedging=hedging)).data == b"second"
+        assert script.asked_n == 22
+
+
+async def test_a_second_request_that_would_begin_after_the_deadline_is_not_made(broker: FakeBroker) -> None:
+    script = Script(broker, None)
+    async with connect(broker.url, hedging=Hedging(after_s=60)) as client:
+        with pytest.raises(DeadlineExceeded, match=r"0\.02 s"):
+            await client.request_response(TO, timeout_s=0.02, idempotent=True)
+        assert script.asked_n == 1
+
+
+# Waiting for a connection
+
+
+async def without_connection(broker: FakeBroker, client: Client) -> None:
+    """The broker is there and refuses; the client has noticed."""
+    broker.refusal = (0x003, "draining: not now")
+    (await broker.peer(len(broker.peers) - 1)).abort()
+    await client.wait_for("reconnecting")
+
+
+async def test_a_call_waits_for_the_next_connection(broker: FakeBroker) -> None:
+    Script(broker, *[b"answer"] * 4)
+    async with connect(broker.url, wait_for_reconnect=True) as client:
+        await without_connection(broker, client)
+        calls = [
+            asyncio.ensure_future(client.request_response(TO)),
+            asyncio.ensure_future(anext(client.request_stream(TO))),
+            asyncio.ensure_future(anext(client.request_channel(TO, items_of(b"1")))),
+        ]
+        silent = [
+            asyncio.ensure_future(client.fire_and_forget(TO)),
+            asyncio.ensure_future(client.metadata_push(TO, b"news")),
+        ]
+        await asyncio.sleep(0)
+        broker.refusal = None
+        assert [(await call).data for call in calls] == [b"answer"] * 3
+        for each in silent:
+            await each
+        peer = broker.peers[-1]
+        await peer.expect(FNF)
+        await peer.expect(PUSH)
+
+
+async def test_it_waits_no_longer_than_it_was_told(broker: FakeBroker) -> None:
+    async with connect(broker.url, wait_for_reconnect=3600) as client:
+        await without_connection(broker, client)
+        with pytest.raises(NotConnected, match="nothing was sent"):
+            await client.request_response(TO, wait_for_reconnect=0.01)
+        with pytest.raises(NotConnected):
+            await client.request_response(TO, wait_for_reconnect=False)
+        with pytest.raises(NotConnected):
+            await anext(client.request_stream(TO, wait_for_reconnect=0.01))
+
+
+async def test_it_waits_no_longer_than_its_deadline(broker: FakeBroker) -> None:
+    async with connect(broker.url, wait_for_reconnect=True) as client:
+        await without_connection(broker, client)
+        with pytest.raises(TooLate, match=r"without a connection \(nothing was processed"):
+            await client.request_response(TO, timeout_s=0.01)
+        with pytest.raises(DeadlineExceeded):
+            await anext(client.request_stream(TO, timeout_s=0.01))
+
+
+async def test_closing_the_client_ends_the_wait(broker: FakeBroker) -> None:
+    async with connect(broker.url, wait_for_reconnect=True) as client:
+        await without_connection(broker, client)
+        call = asyncio.ensure_future(client.request_response(TO))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(NotConnected, match="closed"):
+            await call
+        with pytest.raises(NotConnected, match="closed"):
+            await client.request_response(TO)
+
+
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
+def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="it must be finite"):
+        connect("tcp://x", wait_for_reconnect=seconds)
+
+
+# Deadlines
+
+
+def deadlines_of(peer: Peer) -> list[list[str]]:
+    return [[repr(tag) for tag in address_of(frame).metadata] for _, _, _, frame in peer.of(RESPONSE)]
+
+
+async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeBroker) -> None:
+    Script(broker, None, b"1", b"2", b"item")
+    async with connect(broker.url, timeout_s=0.03) as client:
+        with pytest.raises(DeadlineExceeded, match=r"request_response timed out after 0\.03 s"):
+            await client.request_response(TO)
+        await client.request_response(TO, timeout_s=60)
+        await client.request_response(TO, timeout_s=math.inf)
+        await anext(client.request_stream(TO))
+        peer = await broker.peer(0)
+        assert deadlines_of(peer) == [["deadline_ms=30"], ["deadline_ms=60000"], []]
+        assert address_of(peer.of(STREAM)[0][3], has_n=True).metadata == []  # a stream may last
+
+
+@pytest.mark.parametrize(("mime_type", "wanted"), [(MIME_TYPE_V0, None), (None, False)])
+async def test_who_would_not_understand_is_told_no_deadline(
+    broker: FakeBroker, mime_type: str | None, wanted: bool | None
+) -> None:
+    Script(broker, b"1")
+    more = {} if mime_type is None else {"mime_type": mime_type}
+    async with connect(broker.url, says_deadlines=wanted, **more) as client:  # type: ignore[arg-type]
+        await client.request_response(TO, timeout_s=60)
+        assert deadlines_of(await broker.peer(0)) == [[]]
+
+
+def test_a_deadline_that_makes_no_sense_is_refused() -> None:
+    for timeout_s in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="timeout_s"):
+            connect("tcp://x", timeout_s=timeout_s)
+
+
+async def test_a_sticky_key_is_a_hint(broker: FakeBroker) -> None:
+    Script(broker, b"1")
+    async with connect(broker.url) as client:
+        await client.request_response(address("chat", sticky=["session", "user"], session="4711", user="ada"))
+        frame = address_of((await broker.peer(0)).of(RESPONSE)[0][3])
+        assert [(tag.key.short_name, tag.value) for tag in frame.metadata] == [
+            ("sticky_route_key", "session"),
+            ("sticky_route_key", "user"),
+        ]
+
+
+# What a call carries
+
+
+async def test_entries_stand_behind_address_and_route(broker: FakeBroker) -> None:
+    Script(broker, b"1")
+    async with connect(broker.url) as client:
+        await client.request_response(TO, b"data", route="find", metadata={"application/json": b"{}"})
+        frame = (await broker.peer(0)).of(RESPONSE)[0][3]
+        length = int.from_bytes(frame[6:9])
+        found = read_entries(frame[9 : 9 + length])
+        assert found is not None
+        assert isinstance(decode_frame(found[0][1]), Address)
+        assert found[1:] == [("message/x.rsocket.routing.v0", b"\x04find"), ("application/json", b"{}")]
+        assert frame[9 + length :] == b"data"
+
+
+async def test_data_that_is_no_bytes_is_refused(broker: FakeBroker) -> None:
+    async with connect(broker.url) as client:
+        with pytest.raises(TypeError, match=r"data is str, it must be bytes; text becomes bytes with text.encode\(\)"):
+            await client.request_response(TO, "text")  # type: ignore[arg-type]
+        assert (await broker.peer(0)).of(RESPONSE) == []
+
+
+async def test_a_service_that_is_a_generator_of_items_may_be_left(broker: FakeBroker) -> None:
+    """A stream through the client's whole way, tried and with a wait, is cancelled when its reader goes."""
+    numbers = Service("numbers")
+    closed = asyncio.Event()
+
+    @numbers.request_stream()
+    async def count(data: bytes) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"1"
+        finally:
+            closed.set()
+
+    async with (
+        connect(broker.url, service=numbers),
+        connect(broker.url, retry=AGAIN, wait_for_reconnect=True) as client,
+    ):
+        async for _ in client.request_stream(address("numbers"), initial_n=2):
+            break
+        await closed.wait()

@@ -1,0 +1,117 @@
+"""What type checkers know of the SDK, installed as users have it: every public name, strictly; mistakes are told."""
+
+import ast
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+import client_sdk
+from broker.build_hook import PACKAGES
+from tests.client_sdk.public import user_program
+from tests.interop.node import Node
+from tests.test_guide import PROGRAMS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+PROGRAM = HERE / "user_program.py"
+MISTAKES = """\
+from client_sdk import Service, address, connect
+
+orders = Service("orders", tags={"region": 1})
+
+
+async def main() -> None:
+    async with connect("tcp://127.0.0.1:7000", keepalive="5") as client:
+        answer = await client.request_response("orders", b"42")
+        answer.text
+        await client.request_response(address("orders"), "42")
+        next(client.request_stream(address("orders")))
+"""
+MISTAKEN_LINES = [3, 7, 8, 9, 10, 11]
+
+
+@pytest.fixture(scope="module")
+def user_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has the packages as a wheel brings them, and what they need."""
+    folder: Path = tmp_path_factory.mktemp("user")
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    for name in PACKAGES:
+        for source in (ROOT / name).rglob("*"):
+            if source.suffix == ".py" or source.name == "py.typed":
+                target = packages / source.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(source.read_bytes())
+    (packages / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def run_mypy(user_python: Path, *programs: Path) -> list[str]:
+    """What it says, line by line."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--show-traceback"]
+    command += ["--cache-dir", str(user_python.parents[1] / "mypy"), "--python-executable", str(user_python)]
+    command += [str(program) for program in programs]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=programs[0].parent, check=False)
+    return (done.stdout + done.stderr).splitlines()
+
+
+@pytest.mark.slow
+def test_mypy_knows_every_public_name(user_python: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.read_text())
+    assert run_mypy(user_python, program) == []
+
+
+@pytest.mark.slow
+def test_mypy_tells_mistakes(user_python: Path, tmp_path: Path) -> None:
+    program = tmp_path / "mistakes.py"
+    program.write_text(MISTAKES)
+    said = run_mypy(user_python, program)
+    assert sorted({int(line.split(":")[1]) for line in said if ": error:" in line}) == MISTAKEN_LINES, said
+
+
+@pytest.mark.slow
+def test_mypy_finds_nothing_in_the_programs_of_the_guide(user_python: Path, tmp_path: Path) -> None:
+    for program in PROGRAMS:
+        if "from rsocket." in program.text:
+            continue  # rsocket-py has no types: its decorators make everything Any
+        (tmp_path / f"{program.name}.py").write_text(program.text)
+    assert run_mypy(user_python, *tmp_path.glob("*.py")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_pyright_knows_every_public_name_and_tells_mistakes(
+    user_python: Path, tmp_path: Path, needs_node: Node
+) -> None:
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    (tmp_path / "program.py").write_text(PROGRAM.read_text())
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    said = needs_node.run(
+        "pyright/index.js", "--pythonpath", str(user_python), "--level", "error", "--project", str(tmp_path)
+    ).stdout.splitlines()
+    errors = [line.strip() for line in said if " - error: " in line]
+    assert [line for line in errors if "program.py" in line] == []
+    lines = {int(line.partition("mistakes.py:")[2].split(":")[0]) for line in errors}
+    assert sorted(lines) == MISTAKEN_LINES, said
+
+
+async def test_the_program_runs() -> None:
+    await user_program.main()
+
+
+def test_the_program_uses_every_public_name() -> None:
+    tree = ast.parse(PROGRAM.read_text())
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "client_sdk"
+        for alias in node.names
+    }
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert set(client_sdk.__all__) - (imported & used) == set()

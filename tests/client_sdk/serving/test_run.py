@@ -1,0 +1,220 @@
+"""A program that is a service: it waits for its broker, runs, and drains when it is told to stop."""
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupRejected, address, connect
+from client_sdk.services import advertisement as module
+from client_sdk.serving.run import serve
+from client_sdk.testing import local_broker
+from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
+from tests.client_sdk.services.test_draining import Working
+from tests.client_sdk.serving.test_group import echo_service
+
+
+@pytest.fixture(autouse=True)
+def no_long_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SETTLE_S", 0.01)
+
+
+async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeBroker) -> None:
+    working = Working()
+    serving = asyncio.create_task(serve(broker.url, working.service))
+    peer = await broker.peer(0)
+    async with connect(broker.url) as client:
+        answer = asyncio.ensure_future(client.request_response(address("s"), b"work"))
+        await working.began.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await peer.expect(PUSH)
+        assert not serving.done()
+        working.go.set()
+        assert (await answer).data == b"done work"
+        await serving
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+async def test_a_terminal_that_is_closed_ends_it_in_order(broker: FakeBroker) -> None:
+    serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
+    for number in range(2):
+        await (await broker.peer(number)).expect(KEEPALIVE)
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.gather(*serving)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: FakeBroker) -> None:
+    """As `nohup` starts it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = asyncio.Event()
+        serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+        await (await broker.peer(0)).expect(KEEPALIVE)
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with connect(broker.url) as client:
+            assert (await client.request_response(address("s"), b"still")).data == b"still"
+        stop.set()
+        await serving
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
+    working = Working()
+    serving = asyncio.create_task(serve(broker.url, working.service, connections=2))
+    await broker.peer(1)
+    async with connect(broker.url) as client:
+        call = asyncio.ensure_future(client.request_response(address("s")))
+        await working.began.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await (await broker.peer(0)).expect(PUSH)
+        os.kill(os.getpid(), signal.SIGINT)
+        await serving
+        await working.cancelled.wait()
+        call.cancel()
+        await asyncio.wait([call])
+
+
+async def test_a_signal_ends_all_services_of_a_program(broker: FakeBroker) -> None:
+    serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
+    for number in range(2):
+        await (await broker.peer(number)).expect(KEEPALIVE)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.gather(*serving)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+async def test_an_event_stops_it_too(broker: FakeBroker) -> None:
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+    await (await broker.peer(0)).expect(KEEPALIVE)
+    stop.set()
+    await serving
+    await (await broker.peer(0)).gone.wait()
+
+
+async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureFixture) -> None:
+    late = await FakeBroker().start()
+    port = late.port
+    await late.stop()
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(f"tcp://127.0.0.1:{port}", echo_service(), stop=stop))
+    while "waits for a broker" not in caplog.text:
+        await asyncio.sleep(0.001)
+    there = await FakeBroker().start(port)
+    await (await there.peer(0)).expect(KEEPALIVE)
+    stop.set()
+    await serving
+    await there.stop()
+
+
+async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker) -> None:
+    await broker.stop()
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+    await asyncio.sleep(0)
+    stop.set()
+    await serving
+
+
+async def test_told_to_stop_while_it_connects_it_ends(broker: FakeBroker) -> None:
+    broker.is_silent = True
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+    await broker.peer(0)
+    stop.set()
+    await serving
+    await (await broker.peer(0)).gone.wait()
+
+
+async def test_a_refusal_is_not_waited_out(broker: FakeBroker) -> None:
+    broker.refusal = (0x003, "bad-route: no")
+    with pytest.raises(SetupRejected, match="bad-route"):
+        await serve(broker.url, echo_service())
+
+
+async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
+    async with local_broker() as url:
+        service = echo_service()
+        serving = asyncio.create_task(serve(url, service))
+        async with connect(url) as client:
+            while not service._advertisements:
+                await asyncio.sleep(0)
+            await client.wait_connected()
+            route_id = service._advertisements[0]._route_id.hex()  # type: ignore[attr-defined]
+            text = f"{route_id[:8]}-{route_id[8:12]}-{route_id[12:16]}-{route_id[16:20]}-{route_id[20:]}"
+            async with asyncio.timeout(5):
+                while service._advertisements[0]._connection is None:  # type: ignore[attr-defined]
+                    await asyncio.sleep(0.001)
+            async with connect(url, service="s", route_id=text):
+                with pytest.raises(ConnectionLost, match="other clients use their Route Ids"):
+                    await serving
+
+
+async def test_cancelling_it_closes_everything(broker: FakeBroker) -> None:
+    serving = asyncio.create_task(serve(broker.url, echo_service(), connections=2))
+    await (await broker.peer(1)).expect(KEEPALIVE)
+    serving.cancel()
+    await asyncio.wait([serving])
+    assert serving.cancelled()
+    for peer in broker.peers:
+        await peer.gone.wait()
+
+
+async def test_a_main_program_of_one_call_ends_by_sigterm_with_status_0(tmp_path: Path) -> None:
+    program = tmp_path / "service.py"
+    program.write_text(
+        textwrap.dedent("""\
+        import sys
+        from client_sdk import Service
+        from client_sdk.serving.run import run
+
+        orders = Service("orders")
+
+        @orders.request_response()
+        async def answer(data: bytes) -> bytes:
+            return b"order " + data
+
+        run(sys.argv[1], orders)
+        """)
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    async with local_broker() as url, connect(url) as client:
+        process = await asyncio.create_subprocess_exec(sys.executable, str(program), url, env=environment)
+        try:
+            answer = await _asked_until_there(client, address("orders"), b"42")
+            assert answer == b"order 42"
+            process.terminate()
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _asked_until_there(client: Client, to: Address, data: bytes) -> bytes | None:
+    while True:
+        try:
+            return (await client.request_response(to, data, timeout_s=5)).data
+        except NoRoute:
+            await asyncio.sleep(0.02)
+
+
+def test_a_service_is_a_service_again_in_another_event_loop() -> None:
+    service = Service("s")
+
+    async def once() -> None:
+        broker = await FakeBroker().start()
+        async with connect(broker.url, service=service):
+            await service.set_tags({"version": "2"})
+            await (await broker.peer(0)).expect(KEEPALIVE)
+        await broker.stop()
+
+    for _ in range(2):
+        asyncio.run(once())

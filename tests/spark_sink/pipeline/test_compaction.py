@@ -1,0 +1,237 @@
+"""Compaction: the same sums in fewer files, each record once wherever it is killed, next to a pipeline that writes."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from broker.events import BROKER_STARTED, LifecycleEvent
+from spark_sink.cli import pipeline
+from spark_sink.errors import BadFolder, SinkError
+from spark_sink.pipeline import compaction
+from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
+from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.generations import next_generation
+from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
+from tests.spark_sink.pipeline.batches import killed, seal_requests
+from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
+from tests.spark_sink.records import HEADER, Event, events
+
+LATER = "2023-11-17"  # a day after those of the records
+
+
+def no_exchange(_one: str, _other: str) -> bool:
+    return False
+
+
+def filled(folder: Path, batches: int = 3) -> tuple[FakeSource, list[Event]]:
+    """Tables of some batches, of one day."""
+    source, records = FakeSource(folder / "events", folder / "tables"), list[Event]()
+    writer = source.writer()
+    for number in range(batches):
+        more = events(number, 20, first_seq=len(records) + 1)
+        seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=100 * number + 1))
+        seal_requests(source.events, range(1000 + 10 * number, 1010 + 10 * number))
+        records += more
+        source.run(writer)
+    return source, records
+
+
+def assert_whole(source: FakeSource, records: list[Event], batches: int = 3) -> None:
+    assert_tables_tell(source.tables, records)
+    assert request_seqs(source.tables) == list(range(1000, 1000 + 10 * batches))
+
+
+@pytest.mark.parametrize("exchange", [None, no_exchange])
+def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
+    tmp_path: Path, exchange: Callable[[str, str], bool] | None
+) -> None:
+    source, records = filled(tmp_path)
+    rows, files = read_table(source.tables, TRAFFIC).num_rows, len(list(source.tables.glob("*/date=*/*")))
+    did = compact(LocalFileSystem(source.tables), LATER, exchange)
+    assert_whole(source, records)
+    assert [path.name for path in source.tables.glob("*/date=*/*")] == ["compact-000001.parquet"] * did.days
+    assert (did.files_before, did.files_after) == (files, did.days)
+    keys = ["minute", "service", "route_id", "model", "routing", "outcome", "word"]
+    assert read_table(source.tables, TRAFFIC).num_rows == len(
+        {tuple(row.values()) for row in read_table(source.tables, TRAFFIC, keys).to_pylist()}
+    )
+    assert read_table(source.tables, TRAFFIC).num_rows < rows
+    assert not (source.tables / WORK).exists()
+    assert compact(LocalFileSystem(source.tables), LATER, exchange).days == 0
+
+
+def test_days_that_are_not_before_the_date_are_left_alone(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    before = sorted(source.tables.rglob("*.parquet"))
+    assert compact(LocalFileSystem(source.tables), "2023-11-15").days == 0
+    assert sorted(source.tables.rglob("*.parquet")) == before
+
+
+@pytest.mark.parametrize("exchange", [None, no_exchange])
+def test_killed_at_any_step_nothing_is_lost_or_twice(
+    tmp_path: Path, exchange: Callable[[str, str], bool] | None
+) -> None:
+    steps, was_killed = -12, True
+    while was_killed:
+        steps += 13
+        (tmp_path / f"{steps}").mkdir()
+        source, records = filled(tmp_path / f"{steps}", batches=2)
+        tables = source.tables
+        was_killed = killed(steps, lambda disk, t=tables: compact(LocalFileSystem(t, disk), LATER, exchange))  # type: ignore[misc]
+        if exchange is None:
+            assert_whole(source, records, batches=2)  # at every moment
+        finish_if_alone(LocalFileSystem(tables))
+        assert_whole(source, records, batches=2)
+        compact(LocalFileSystem(tables), LATER, exchange)
+        assert_whole(source, records, batches=2)
+    assert steps > 20
+
+
+@pytest.mark.parametrize("exchange", [compaction._exchange, no_exchange])
+def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
+    tmp_path: Path, exchange: Callable[[str, str], bool]
+) -> None:
+    source, records = filled(tmp_path)
+    more = events(77, 20, first_seq=len(records) + 1)
+    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
+    batch_id = source.find()
+    source.writer().write(None, batch_id)
+    compact(LocalFileSystem(source.tables), LATER, exchange)
+    source.writer().write(None, batch_id)
+    assert_whole(source, [*records, *more], batches=4)
+
+
+def test_files_that_come_while_a_day_is_compacted_are_there_afterwards(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    more = events(77, 20, first_seq=len(records) + 1)
+
+    def exchange(one: str, other: str) -> bool:
+        return compaction._exchange(one, other)
+
+    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
+    merged_bytes, runs = compaction._merged_bytes, list[int]()
+
+    def slow(*arguments: Any) -> memoryview:
+        if not runs:
+            runs.append(source.run())  # a whole batch, while the first file is made
+        return merged_bytes(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "_merged_bytes", slow)
+        compact(LocalFileSystem(source.tables), LATER, exchange)
+    assert runs
+    assert_whole(source, [*records, *more], batches=4)
+
+
+def test_batch_that_begins_while_a_compaction_works_and_is_killed_is_repeated_once(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    more = events(77, 20, first_seq=len(records) + 1)
+    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
+    merged_bytes, begun = compaction._merged_bytes, list[int]()
+
+    def slow(*arguments: Any) -> memoryview:
+        if not begun:
+            begun.append(source.find())
+            source.writer().write(None, begun[0])  # and killed before Spark wrote the commit
+        return merged_bytes(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "_merged_bytes", slow)
+        compact(LocalFileSystem(source.tables), LATER)
+    source.writer().write(None, begun[0])
+    assert_whole(source, [*records, *more], batches=4)
+
+
+def test_generation_that_ends_in_a_broken_batch_leaves_no_requests_that_a_compaction_would_keep(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    more = events(77, 20, first_seq=len(records) + 1)
+    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
+    source.writer().write(None, source.find())  # killed before the commit, and then the checkpoint knows enough
+    assert next_generation(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1) == 2
+    compact(LocalFileSystem(source.tables), LATER)
+    FakeSource(source.events, source.tables, 2).run()
+    assert_whole(source, [*records, *more], batches=4)
+
+
+def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    seal_requests(source.events, range(1030, 1040))
+    source.writer().write(None, source.find())
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
+    ends = threading.Thread(target=next_generation, args=(*places, 1))
+    with publishing(places[1]):  # a compaction that has looked which files there are
+        before = sorted(source.tables.glob("*/date=*/*"))
+        ends.start()
+        ends.join(0.2)
+        assert sorted(source.tables.glob("*/date=*/*")) == before
+    ends.join()
+    assert sorted(source.tables.glob("*/date=*/*")) != before
+
+
+def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    newer = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
+    seal(source.events, [LifecycleEvent(BROKER_STARTED, 1, 1_700_049_600_000)], header=newer)
+    source.run()
+    compact(LocalFileSystem(source.tables), LATER)
+    assert len(list((source.tables / GAPS).glob("*/*.died.parquet"))) == 1
+
+
+def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, records = filled(tmp_path, batches=5)
+    monkeypatch.setattr(compaction, "FILE_ROWS", 20)
+    compact(LocalFileSystem(source.tables), LATER)
+    assert_whole(source, records, batches=5)
+    assert sorted(path.name for path in source.tables.glob("requests/*/*")) == [
+        f"{HEADER.broker_id}-{HEADER.epoch}-{number:010d}.parquet" for number in (2, 102, 202, 302, 402)
+    ]
+
+
+def test_file_that_cannot_be_read_stops_it_and_is_named(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    next((source.tables / CALLERS).glob("*/*")).write_text("no")
+    with pytest.raises(SinkError, match=r"callers/date=.*cannot be read, so its day is not compacted"):
+        compact(LocalFileSystem(source.tables), LATER)
+
+
+def test_second_compaction_is_refused_and_folders_without_a_checkpoint_are(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    with compaction._lock(LocalFileSystem(source.tables), "_compacting", ""), pytest.raises(BadFolder, match="another"):
+        compact(LocalFileSystem(source.tables), LATER)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadFolder, match="has no checkpoint"):
+        compact(LocalFileSystem(tmp_path / "empty"), LATER)
+
+
+def test_folders_are_changed_by_one_at_a_time(tmp_path: Path) -> None:
+    def second() -> None:
+        with publishing(LocalFileSystem(tmp_path)):
+            (tmp_path / "it").touch()
+
+    waits = threading.Thread(target=second)
+    with publishing(LocalFileSystem(tmp_path)):
+        waits.start()
+        waits.join(0.1)
+        assert not (tmp_path / "it").exists()
+    waits.join()
+    assert (tmp_path / "it").exists()
+
+
+def test_command_says_what_it_did_and_refuses_nonsense(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    done = CliRunner().invoke(pipeline, ["compact", "--tables", str(source.tables)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.output.startswith(f"{len(list(source.tables.glob('*/date=*')))} folders of days compacted: ")
+    assert_whole(source, records)
+    for options in (["--tables", str(tmp_path / "no")], ["--tables", str(source.tables), "--before", "yesterday"]):
+        result = CliRunner().invoke(pipeline, ["compact", *options])
+        assert result.exit_code == 2

@@ -1,0 +1,128 @@
+"""Copies of segments under another number (D-71) are not counted again."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from broker.events import (
+    ROUTE_JOINED,
+    LifecycleEvent,
+)
+from spark_sink.errors import SinkError
+from spark_sink.event_files.layout import ARCHIVE
+from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.generations import next_generation
+from spark_sink.schema import FLOWS
+from spark_sink.tables import GAPS, LIFECYCLE, read_table
+from tests.spark_sink.pipeline.batches import OTHER, seal_requests, told
+from tests.spark_sink.pipeline.folders import (
+    FakeSource,
+    assert_tables_tell,
+    request_seqs,
+    seal,
+)
+from tests.spark_sink.records import HEADER, Event, events
+
+
+def copied(folder: Path, number: int, to: int) -> list[Path]:
+    """A segment of each source under another number."""
+    copies = []
+    for path in sorted(folder.glob(f"*/*-{number:010d}.parquet")):
+        copies.append(path.with_name(path.name.replace(f"-{number:010d}", f"-{to:010d}")))
+        shutil.copy(path, copies[-1])
+    return copies
+
+
+def filled(tmp_path: Path) -> tuple[FakeSource, list[Event]]:
+    """Flows and lifecycle in number 1, requests in number 2."""
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    records = events(8, 40)
+    seal(source.events, records)
+    seal_requests(source.events, range(1000, 1050))
+    return source, records
+
+
+@pytest.mark.parametrize("when", ["same batch", "later batch", "later generation", "archive gone"])
+def test_copy_of_a_segment_under_another_number_is_not_counted_again(tmp_path: Path, when: str) -> None:
+    source, records = filled(tmp_path)
+    numbers = {int(path.stem[-10:]) for path in source.events.glob("*/*.parquet")}
+    if when != "same batch":
+        source.run()
+    copies = [(number, copied(source.events, number, 9000 + number)) for number in numbers]
+    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
+    if when in ("later generation", "archive gone"):
+        next_generation(*places, 1)
+        if when == "archive gone":  # retention has removed it
+            shutil.rmtree(source.events / ARCHIVE)
+        source = FakeSource(source.events, source.tables, 2)
+    source.run()
+    assert_tables_tell(source.tables, records)
+    assert request_seqs(source.tables) == list(range(1000, 1050))
+    told = [row["detail"] for row in read_table(source.tables, GAPS).to_pylist() if row["reason"] == "bad-file"]
+    assert sorted(told) == sorted(
+        f"{path}: its records are those of number {number}, which is read: it is a copy, and counts nothing"
+        for number, paths in copies
+        for path in paths
+    )
+
+
+def test_vanished_segment_is_read_when_it_comes_back_under_another_number_and_its_copy_is_not(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    [path] = source.events.glob(f"{FLOWS}/*.parquet")
+    batch_id = source.find()
+    path.rename(tmp_path / "away")
+    source.writer().write(None, batch_id)
+    source.commit(batch_id)
+    shutil.copy(tmp_path / "away", path.with_name(path.name.replace("-0000000001", "-0000000007")))
+    source.run()
+    assert_tables_tell(source.tables, records)
+    shutil.copy(tmp_path / "away", path.with_name(path.name.replace("-0000000001", "-0000000008")))
+    source.run()
+    assert_tables_tell(source.tables, records)
+
+
+def test_batch_that_is_repeated_takes_its_own_segments_for_no_copies(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    copied(source.events, 1, 9001)
+    batch_id = source.find()
+    source.writer().write(None, batch_id)  # killed before the commit
+    source.writer().write(None, batch_id)
+    source.commit(batch_id)
+    assert_tables_tell(source.tables, records)
+    assert request_seqs(source.tables) == list(range(1000, 1050))
+
+
+def test_segments_with_the_same_numbers_of_records_of_other_runs_and_brokers_are_no_copies(tmp_path: Path) -> None:
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    records = events(8, 40)
+    again = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
+    for header in (HEADER, OTHER, again):
+        seal(source.events, records, header=header)
+    source.run()
+    rows = read_table(source.tables, LIFECYCLE).to_pylist()
+    assert len(rows) == 3 * sum(isinstance(record, LifecycleEvent) for record in records)
+
+
+def test_segment_with_more_records_behind_the_same_first_one_is_no_copy(tmp_path: Path) -> None:
+    """A writer that took frames again which another one had: better some twice than the others never."""
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    records = [told(seq, ROUTE_JOINED) for seq in (1, 2, 3)]
+    seal(source.events, records[:2])
+    source.run()
+    seal(source.events, records, header=msgspec.structs.replace(HEADER, first_number=1002))
+    source.run()
+    assert sorted(read_table(source.tables, LIFECYCLE)["seq"].to_pylist()) == [1, 1, 2, 2, 3]
+
+
+def test_torn_memory_of_segments_ends_the_pipeline_in_a_sentence(tmp_path: Path) -> None:
+    source, records = filled(tmp_path)
+    source.run()
+    for path in source.tables.glob("_checkpoints/known/*"):
+        path.write_bytes(b"torn")
+    copied(source.events, 1, 9001)
+    batch_id = source.find()
+    with pytest.raises(SinkError, match=r"_checkpoints/known/2023-11-15T12 cannot be read: .*; remove it, and copies"):
+        source.writer().write(None, batch_id)
+    assert_tables_tell(source.tables, records)

@@ -1,0 +1,346 @@
+"""The life of the query without Spark: what ends it, what begins it again, and which folders are refused."""
+
+import errno
+import os
+import signal
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_sink.errors import BadFolder, MissingPart, SinkError
+from spark_sink.pipeline import pipeline as pipeline_module
+from spark_sink.pipeline.batch import ROLL_WORD
+from spark_sink.pipeline.filesystems import LocalFileSystem, filesystem_of, local_path, scheme_of, spark_text, unescaped
+from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
+from spark_sink.pipeline.pipeline import Pipeline, is_every
+from spark_sink.pipeline.source_log import SourceLog
+from spark_sink.schema import FLOWS
+from spark_sink.tables import TRAFFIC
+from spark_sink.writer.retention import declare
+from tests.spark_sink.pipeline.folders import FakeSource, seal
+from tests.spark_sink.records import events
+
+
+class Query:
+    """It does `work` and ends."""
+
+    isActive = False
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.is_stopped = False
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        self._work()
+        return True
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def failing(text: str) -> Callable[[], None]:
+    def fail() -> None:
+        raise RuntimeError(text)
+
+    return fail
+
+
+def full_once(step: Any) -> Any:
+    """It finds the disk full, and works from then on."""
+    calls = list[int]()
+
+    def tried(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return step(*arguments)
+
+    return tried
+
+
+def with_queries(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, works: list[Callable[[], None]], every: str | None
+) -> tuple[Pipeline, list[Query]]:
+    seal(folder / "events", events(1, 10))
+    pipeline, queries = Pipeline(str(folder / "events"), str(folder / "tables"), None, every), list[Query]()
+
+    def start(*_: Any) -> Query:
+        queries.append(Query(works[len(queries)]))
+        return queries[-1]
+
+    monkeypatch.setattr(pipeline, "_start", start)
+    monkeypatch.setattr(pipeline_module, "HEAL_S", 0.0)
+    return pipeline, queries
+
+
+def test_full_disk_is_told_and_the_query_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = failing("java.io.IOException: x\nCaused by: java.io.IOException: No space left on device")
+    works = [full, full]
+    pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    works.append(lambda: pipeline._stop(15, None))
+    pipeline.run_queries(None)
+    assert [query.is_stopped for query in queries] == [True] * 3
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "the disk is full" in line]  # not every time
+    assert "No space left on device; trying again" in line
+
+
+def test_disk_that_is_full_between_two_queries_is_told_and_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    works: list[Callable[[], None]] = [failing(ROLL_WORD)]
+    pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    works.append(lambda: pipeline._stop(15, None))
+    for name in ("current_generation", "archive_done", "next_generation", "finish_if_alone"):
+        monkeypatch.setattr(pipeline_module, name, full_once(getattr(pipeline_module, name)))
+    monkeypatch.setattr("spark_sink.pipeline.batch.declare", full_once(declare))
+    works.insert(1, failing(ROLL_WORD))
+    pipeline.run_queries(None)
+    assert [query.is_stopped for query in queries] == [True] * 3
+    said = capsys.readouterr().err
+    assert "the writer of events cannot be told that somebody reads: [Errno 28] No space left" in said
+    assert "generation 2 begins" in said
+
+
+def test_signal_that_reaches_java_first_is_a_stop_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works: list[Callable[[], None]] = []
+    pipeline, [*_] = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+
+    def stopped() -> None:
+        pipeline._stop(15, None)
+        raise RuntimeError("Answer from Java side is empty")
+
+    works.append(stopped)
+    pipeline.run_queries(None)
+
+
+@pytest.mark.parametrize(
+    "number, times", [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGHUP, 1), (signal.SIGTERM, 2), (0, 0)]
+)
+@pytest.mark.parametrize("every", [None, "5 seconds"])
+def test_signal_while_spark_starts_ends_it_in_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    times: int,
+    every: str | None,
+) -> None:
+    stopped = list[int]()
+    session = types.SimpleNamespace(stop=lambda: stopped.append(1))
+
+    def starting(*_: Any, **__: Any) -> Any:
+        for _time in range(times):
+            os.kill(os.getpid(), number)
+        if times == 0:
+            raise KeyboardInterrupt  # Spark's own
+        return session
+
+    monkeypatch.setattr(pipeline_module, "open_session", starting)
+    seal(tmp_path / "events", events(1, 10))
+    pipeline = Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, every)
+    before = signal.getsignal(signal.SIGTERM)
+    if every is None:
+        with pytest.raises(SinkError, match="stopped before everything was read"):
+            pipeline.run()
+    else:
+        pipeline.run()
+    assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert len(stopped) == (times == 1)
+
+
+def test_signal_that_ends_java_while_spark_starts_is_a_stop_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def starting(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise SinkError("Spark did not start")
+
+    monkeypatch.setattr(pipeline_module, "open_session", starting)
+    seal(tmp_path / "events", events(1, 10))
+    Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, "5 seconds").run()
+    assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, every", [("Caused by: a.B: the disk is gone", "5 seconds"), ("No space left on device", None)]
+)
+def test_other_failures_and_a_full_disk_with_once_end_it_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, every: str | None
+) -> None:
+    pipeline, [*_] = with_queries(monkeypatch, tmp_path, [failing(text)], every)
+    with pytest.raises(SinkError) as raised:
+        pipeline.run_queries(None)
+    assert str(raised.value) == f"the pipeline ended: {text.removeprefix('Caused by: a.B: ')}"
+
+
+def check(events_folder: Path, tables: Path, *, is_once: bool) -> None:
+    check_folders(LocalFileSystem(events_folder), LocalFileSystem(tables), is_once=is_once)
+
+
+def test_missing_events_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadFolder, match="there is no events folder"):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)
+
+
+def test_folder_without_segments_is_refused_once_and_awaited_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "events" / FLOWS).mkdir(parents=True)
+    (tmp_path / "events" / FLOWS / ".half.parquet").touch()
+    with pytest.raises(BadFolder, match="holds no segments yet"):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    check(tmp_path / "events", tmp_path / "tables", is_once=False)
+    assert (tmp_path / "events" / "requests").is_dir()
+
+
+def test_tables_without_their_checkpoint_are_refused(tmp_path: Path) -> None:
+    seal(tmp_path / "events", events(9, 10))
+    day = tmp_path / "tables" / TRAFFIC / "date=2026-11-20"
+    day.mkdir(parents=True)
+    (day / "000001-0000000000.parquet").touch()
+    with pytest.raises(BadFolder, match="without their checkpoint"):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)
+
+
+def test_tables_of_another_events_folder_are_refused(tmp_path: Path) -> None:
+    for name in ("events", "others"):
+        seal(tmp_path / name, events(9, 10))
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    with pytest.raises(BadFolder, match=r"is made of .*events and not of .*others"):
+        check(tmp_path / "others", tmp_path / "tables", is_once=True)
+
+
+def test_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadFolder, match="cannot be written"), locked(tmp_path, tmp_path / "file"):
+        pass
+
+
+def test_second_pipeline_of_the_same_folders_is_refused(tmp_path: Path) -> None:
+    events_folder, tables = tmp_path / "events", tmp_path / "tables"
+    events_folder.mkdir()
+    with locked(events_folder, tables):
+        with pytest.raises(BadFolder, match=r"another pipeline writes the tables in .*tables"), locked(None, tables):
+            pass
+        with (
+            pytest.raises(BadFolder, match=r"another pipeline reads the events in .*events"),
+            locked(events_folder, tmp_path / "others"),
+        ):
+            pass
+    with locked(events_folder, tables):
+        pass
+
+
+def test_events_that_go_into_other_tables_are_refused_and_tables_may_move(tmp_path: Path) -> None:
+    seal(tmp_path / "events", events(9, 10))
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    with pytest.raises(BadFolder, match=r"events in .*events go into tables in .*/tables, and not into .*/others: "):
+        check(tmp_path / "events", tmp_path / "others", is_once=True)
+    (tmp_path / "tables").rename(tmp_path / "moved")
+    check(tmp_path / "events", tmp_path / "moved", is_once=True)
+    with pytest.raises(BadFolder, match=r"go into tables in .*/moved, and not into .*/tables: "):
+        check(tmp_path / "events", tmp_path / "tables", is_once=True)  # made anew, without what is in the archive
+    (tmp_path / "events" / "_pipeline.json").write_text("{}")
+    with pytest.raises(BadFolder, match=r"_pipeline.json does not say which tables"):
+        check(tmp_path / "events", tmp_path / "moved", is_once=True)
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("error", [MissingPart("Spark needs Java 17 or newer"), SinkError("Spark did not start")])
+def test_start_without_spark_leaves_the_events_to_whatever_tables_come_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: SinkError
+) -> None:
+    def missing(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(pipeline_module, "open_session", missing)
+    seal(tmp_path / "events", events(9, 10))
+    before = contents(tmp_path / "events")
+    with pytest.raises(type(error)):
+        Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, None).run()
+    assert contents(tmp_path / "events") == before
+    assert contents(tmp_path / "tables") == ["_lock"]
+    check(tmp_path / "events", tmp_path / "others", is_once=True)
+
+
+def test_folders_that_cannot_be_are_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_module, "open_session", lambda *_, **__: pytest.fail("Spark starts"))
+    seal(tmp_path / "events", events(9, 10))
+    check(tmp_path / "events", tmp_path / "tables", is_once=True)
+    with pytest.raises(BadFolder, match=r"go into tables in .*/tables, and not into .*/others: "):
+        Pipeline(str(tmp_path / "events"), str(tmp_path / "others"), None, "5 seconds").run()
+
+
+def test_one_folder_for_events_and_tables_is_refused(tmp_path: Path) -> None:
+    seal(tmp_path, events(9, 10))
+    with pytest.raises(BadFolder, match="cannot hold events and tables"):
+        check(tmp_path, tmp_path, is_once=True)
+
+
+def test_leftovers_of_a_killed_pipeline_are_removed(tmp_path: Path) -> None:
+    day = tmp_path / TRAFFIC / "date=2026-11-20"
+    day.mkdir(parents=True)
+    for name in (".000001-0000000001.parquet", "000001-0000000000.parquet"):
+        (day / name).touch()
+    remove_leftovers(tmp_path)
+    assert [path.name for path in day.iterdir()] == ["000001-0000000000.parquet"]
+
+
+@pytest.mark.parametrize(
+    "text, is_good",
+    [("5 seconds", True), ("1 minute", True), ("0 seconds", True), ("5s", False), ("0 minutes", False), ("", False)],
+)
+def test_interval_is_what_spark_takes(text: str, is_good: bool) -> None:
+    assert is_every(text) == is_good
+
+
+@pytest.mark.parametrize("name", ["sources/0/0", "offsets/0"])
+@pytest.mark.parametrize("text", ["v2\n{}", "v1\nno json", "", "v1\n{}", "v1\n[1]", 'v1\n{"0":{"logOffset":0}}'])
+def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "events").mkdir()
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    batch_id = source.find()
+    (source.folder / name).write_text(text)
+    log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
+    with pytest.raises(SinkError, match=f"{name} is not the log of a file source as this program knows it"):
+        log.batch(batch_id)
+
+
+def test_compacted_log_tells_the_same_files(tmp_path: Path) -> None:
+    seal(tmp_path / "events", events(1, 40), each=20)
+    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+    log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
+    source.commit(source.find())
+    before = [found.file for found in log.batch(0)]
+    assert [found.file for found in log.done()] == before
+    (source.folder / "sources/0/0").rename(source.folder / "sources/0/0.compact")
+    source.find()  # not done yet
+    assert [found.file for found in log.batch(0)] == [found.file for found in log.done()] == before
+    assert len(before) == 4
+
+
+def test_folders_are_paths_or_uris(tmp_path: Path) -> None:
+    assert local_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
+    assert local_path("a%20b") == Path("a%20b").absolute()
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    assert local_path(f"{tmp_path}/link/../events") == tmp_path / "real" / "events"
+    assert local_path(f"{tmp_path}/link/events") == tmp_path / "link" / "events"
+    assert (local_path("hdfs://host/x"), scheme_of("s3a://b/x"), scheme_of("C:x")) == (None, "s3a", "file")
+    assert unescaped("file:///a%20b/100%25") == "/a b/100%"
+    assert unescaped("hdfs://host/a%20b") == "hdfs://host/a b"
+    assert spark_text("/a[1]{b}*") == r"file:///a\[1\]\{b\}\*"
+    with pytest.raises(MissingPart, match="over Spark Connect the folders must be paths that the server sees"):
+        filesystem_of("hdfs://host/x", None)

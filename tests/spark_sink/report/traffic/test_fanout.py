@@ -1,0 +1,50 @@
+from collections import Counter
+from pathlib import Path
+
+from spark_sink.report.facts import read_facts
+from spark_sink.report.traffic.fanout import MAX_FANOUTS, Fanout
+from tests.spark_sink.report import reference
+from tests.spark_sink.report.conftest import Case
+from tests.spark_sink.report.tables import NOON, origin, traffic_row, write
+
+
+def test_fanout_equals_plain_python(case: Case) -> None:
+    rows = [row for row in reference.reached(case.rows["traffic"]) if row["routing"] == "multicast"]
+    singles = [row for row in reference.reached(case.rows["requests"]) if row["routing"] == "multicast"]
+    counts = reference.sums(rows, ["service"], reference.requests)
+    branches = reference.sums(rows, ["service"], lambda row: int(row["branches"]))
+    expected = []
+    for [service] in reference.top(counts, MAX_FANOUTS):
+        found: Counter[int] = Counter()
+        for row in singles:
+            if row["service"] == service:
+                found[row["branches"]] += row["weight"]
+        expected.append(Fanout(service, counts[service,], branches[service,], sorted(found.items())))
+    assert case.facts.fanouts.rows == expected
+    assert case.facts.fanouts.count == sum(1 for count in counts.values() if count)
+    for told in case.facts.fanouts.rows:
+        assert told.average == branches[told.service,] / counts[told.service,]
+        values = [routes for routes, count in told.counts for _ in range(count)]
+        expected_median = reference.percentile(values, 0.5) if values else None
+        assert (told.percentile(0.5), told.percentile(1.0)) == (expected_median, max(values, default=None))
+        assert told.percentile(0.0) == min(values, default=None)
+
+
+def test_multicasts_that_no_route_matched_are_left_out(tmp_path: Path) -> None:
+    refused = traffic_row(requests=9, branches=0, routing="multicast", outcome="rejected")
+    single = origin(1) | {"at": NOON, "service": "orders", "routing": "multicast", "branches": 0, "outcome": "rejected"}
+    sent = traffic_row(requests=2, branches=6, routing="multicast")
+    write(tmp_path, {"traffic": [refused, sent], "requests": [single]})
+    assert read_facts(tmp_path).fanouts.rows == [Fanout("orders", 2, 6, [])]
+
+
+def test_a_single_request_without_a_weight_stands_for_itself(tmp_path: Path) -> None:
+    single = origin(1) | {
+        "at": NOON,
+        "service": "orders",
+        "routing": "multicast",
+        "branches": 3,
+        "outcome": "completed",
+    }
+    write(tmp_path, {"traffic": [traffic_row(routing="multicast", branches=3)], "requests": [single]})
+    assert read_facts(tmp_path).fanouts.rows[0].counts == [(3, 1)]

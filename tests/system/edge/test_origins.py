@@ -1,0 +1,143 @@
+"""Where connections come from: limits per address and per principal, on real sockets."""
+
+import os
+import ssl
+
+import pytest
+
+from broker.edge.origins import address_of
+from broker.server import Server
+from rsocket_wire.errors import REJECTED_SETUP
+from tests.conformance.links import AT_MS
+from tests.conformance.scripts import COMPOSITE, FORWARDING, broker_info, composite, ident, setup, u32
+from tests.conftest import MakeServer, StartBroker
+from tests.fakes import Frame, error
+from tests.system.edge.test_arrivals import are_closed, opened
+from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.wires import Wire
+
+LISTEN = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/rsocket")
+
+
+def url_of(server: Server, scheme: str) -> str:
+    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
+
+
+async def refusal(url: str, wire: Wire | None = None) -> str:
+    """What a new connection is told instead of an answer."""
+    wire = wire or await Wire.connect(url)
+    texts = [frame.text for frame in await wire.rest()]
+    await wire.close()
+    (text,) = texts
+    return text
+
+
+@pytest.mark.parametrize(
+    "host, address",
+    [
+        ("10.0.0.4", "10.0.0.4"),
+        ("::1", "::/64"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.0.0.4", "10.0.0.4"),
+    ],
+)
+def test_an_origin_is_an_ipv4_address_or_64_bits_of_ipv6(host: str, address: str) -> None:
+    assert address_of(host) == address
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_one_connection_too_many_of_an_address_is_refused_and_those_that_left_do_not_count(
+    make_server: MakeServer, scheme: str
+) -> None:
+    server = await make_server(**{"limits.max_connections_per_address": 2})
+    first, second = [await Wire.caller(url_of(server, each)) for each in ("tcp", "ws")]
+    url = url_of(server, scheme)
+    text = "over-limit: 2 connections of this address are open, limits.max_connections_per_address is 2"
+    assert await refusal(url) == text
+    await first.close()
+    await second.ping()
+    while len(server.core.peers()) > 1:
+        await second.ping()
+    third = await Wire.caller(url)
+    for wire in (second, third):
+        await wire.close()
+
+
+async def test_what_is_no_websocket_yet_is_counted_by_address_too(make_server: MakeServer) -> None:
+    server = await make_server(**{"limits.max_connections_per_address": 3, "limits.setup_timeout_s": 60})
+    url = url_of(server, "ws")
+    async with opened(url, 3), opened(url, 2) as streams:
+        await are_closed(streams)
+    wire = await Wire.caller(url)  # they are gone, and so it has room
+    await wire.close()
+
+
+async def test_a_unix_socket_has_the_user_for_principal_and_no_address(make_server: MakeServer) -> None:
+    limits = {"limits.max_connections_per_principal": 1, "limits.max_connections_per_address": 1}
+    server = await make_server(**limits)
+    wires = [await Wire.caller(url_of(server, scheme)) for scheme in ("tcp", "unix")]
+    text = f"over-limit: 1 connections of uid {os.getuid()} are open, limits.max_connections_per_principal is 1"
+    assert await refusal(url_of(server, "unix")) == text
+    assert server.core.limits.origins() == (1, 1)
+    for wire in wires:
+        await wire.close()
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+async def test_a_verified_certificate_is_a_principal(
+    start_broker: StartBroker, needs_openssl: str, tmp_path_factory: pytest.TempPathFactory, scheme: str
+) -> None:
+    """On the event loop that brokers run on."""
+    authority = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
+    authority.sign("broker", BROKER_NAMES)
+    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
+    for name in ("orders", "billing"):
+        authority.sign(name)
+    broker = start_broker(*LISTEN, **files, tls__client_ca=authority.root, limits__max_connections_per_principal=1)
+    url = broker.url(scheme)
+    first = await Wire.caller(url, authority.client_context("orders"))
+    surplus = await Wire.connect(url, authority.client_context("orders"))
+    text = "over-limit: 1 connections of commonName=orders are open, limits.max_connections_per_principal is 1"
+    assert await refusal(url, surplus) == text
+    other = await Wire.caller(url, authority.client_context("billing"))
+    for wire in (first, other):
+        await wire.close()
+
+
+async def greeting(url: str, context: ssl.SSLContext) -> Frame:
+    """What a connection that says it is a broker gets first."""
+    wire = await Wire.connect(url, context)
+    raw = broker_info(AT_MS, ("name", "b9"), ("qd.annotations-version", u32(1)), broker=ident(0xB9))
+    wire.send(setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
+    frame = await wire.receive()
+    await wire.close()
+    return frame
+
+
+async def test_a_certificate_is_a_brokers_when_all_parts_of_its_subject_are(
+    start_broker: StartBroker, needs_openssl: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One of the same authority with one attribute that reads like two is none."""
+    authority = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
+    authority.sign("broker", BROKER_NAMES)
+    authority.sign("forged", subject="/O=Acme, commonName=broker-1")
+    authority.sign("real", subject="/O=Acme/CN=broker-1")
+    authority.sign("comma", subject="/O=Acme, Inc./CN=broker-2")
+    broker = start_broker(
+        *LISTEN,
+        tls__certificate=authority.certificate("broker"),
+        tls__key=authority.key("broker"),
+        tls__client_ca=authority.root,
+        cluster__auth="tls",
+        cluster__principals="organizationName=Acme, commonName=broker-1; O=Acme\\, Inc., CN=broker-2",
+    )
+    url = broker.url("tls")
+    forged, real, comma = [await greeting(url, authority.client_context(name)) for name in ("forged", "real", "comma")]
+    assert (real.name, comma.name) == ("METADATA_PUSH", "METADATA_PUSH")
+    who = "'organizationName=Acme\\\\, commonName=broker-1'"
+    assert forged == error(
+        0,
+        REJECTED_SETUP,
+        f"wrong-secret: the subject of its certificate is {who}, which is not among cluster.principals",
+    )

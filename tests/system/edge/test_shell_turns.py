@@ -1,0 +1,131 @@
+"""The shell: how much of one connection is worked off in a turn, so that nobody waits for a flood."""
+
+import math
+
+import pytest
+
+from broker.core import Core, CoreSettings
+from broker.edge import shell
+from broker.edge.shell import SLICE_FRAMES, SLICE_MESSAGES, Shell
+from broker.forwarding.engine import ZERO_N
+from broker.routing.rng import Rng
+from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
+from tests.fakes import START_MS, route_id
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, Pair
+
+SLICE_PINGS = -(-SLICE_FRAMES // (1 + ZERO_N))  # of a slice, rounded up
+
+
+def answers_n(link: FakeLink) -> int:
+    return link.pending // (3 + 14)  # KEEPALIVEs without data
+
+
+def flood(frames_n: int) -> bytes:
+    ping = encode_keepalive(b"", respond=True)
+    return (len(ping).to_bytes(3, "big") + ping) * frames_n
+
+
+def crowded(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> Pair:
+    monkeypatch.setattr(shell, "TURN_S", turn_s)
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    return Pair(CoreSettings(max_keepalives_per_s=0))
+
+
+async def test_of_one_read_so_much_is_worked_off_in_a_turn_and_nothing_is_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    flooding, other = pair.links
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
+    assert flooding.is_paused
+    for turn in range(1, 4):
+        pair.ask(1)
+        pair.loop.turn()
+        assert (answers_n(other), flooding.is_paused) == (turn, turn < 2)
+    pair.loop.turn()
+    assert answers_n(flooding) == 3 * SLICE_PINGS
+
+
+async def test_what_takes_less_than_a_turn_is_worked_off_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    pair.shell.received(pair.peers[0], flood(10 * SLICE_PINGS))
+    assert not pair.links[0].is_paused
+    pair.loop.turn()
+    assert answers_n(pair.links[0]) == 10 * SLICE_PINGS
+
+
+async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    pair.shell.received(pair.peers[0], bytes([0x02, 0, 0]) + bytes(shell.TURN_BYTES - 3))
+    assert pair.links[0].is_paused
+    pair.loop.turn()
+    assert not pair.links[0].is_paused
+
+
+@pytest.mark.parametrize("frames_n", [SLICE_FRAMES, SLICE_FRAMES + 1])
+async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn_however_soon_that_is_worked_off(
+    monkeypatch: pytest.MonkeyPatch, frames_n: int
+) -> None:
+    pair = crowded(monkeypatch, math.inf)
+    frame = encode_payload(99, NEXT, bytes(shell.TURN_BYTES // SLICE_FRAMES))
+    pair.shell.received(pair.peers[0], (len(frame).to_bytes(3, "big") + frame) * frames_n)
+    assert pair.links[0].is_paused
+    pair.loop.turn()
+    assert not pair.links[0].is_paused
+
+
+async def test_messages_of_one_connection_have_a_turn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comes alone: the transport is paused, and what it gives all the same is kept in order."""
+    monkeypatch.setattr(shell, "TURN_S", 0.0)
+    monkeypatch.setattr(shell, "QUIET_S", math.inf)
+    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
+    loop, link = FakeLoop(), FakeLink()
+    sockets = Shell(core, STUCK_S, lambda events: None, loop)
+    peer = sockets.connected("ws 127.0.0.1:1", False, link)
+    sockets.received(peer, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+    pings = [encode_keepalive(b"%d" % number, respond=True) for number in range(5 * SLICE_MESSAGES)]
+    for ping in pings:
+        sockets.received(peer, ping)
+    assert link.is_paused
+    assert core.frames_in < len(pings)
+    for _ in pings:
+        loop.turn()
+    assert not link.is_paused
+    assert core.frames_in == 1 + len(pings)
+    assert link.pending == sum(map(len, pings))
+
+
+async def test_what_a_connection_had_sent_before_it_was_lost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.lost(pair.peers[0], "the peer closed the connection")
+    assert not pair.peers[0].is_lost
+    for _ in range(4):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
+    assert pair.peers[0].is_lost
+
+
+async def test_what_a_connection_had_sent_before_it_closed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.left(pair.peers[0], "the peer closed the connection")
+    assert not pair.peers[0].is_ending
+    for _ in range(5):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
+    assert (pair.peers[0].is_ending, pair.links[0].is_closed) == (True, True)
+
+
+async def test_what_a_connection_had_sent_before_its_fault_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = crowded(monkeypatch, 0.0)
+    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
+    frames_in = pair.shell.core.frames_in
+    pair.shell.refuse(pair.peers[0], "bad-frame", "no WebSocket frame")
+    pair.shell.lost(pair.peers[0], "the peer closed the connection")
+    for _ in range(5):
+        pair.loop.turn()
+    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
+    assert (pair.peers[0].is_lost, pair.peers[0].end_reason) == (True, "bad-frame")

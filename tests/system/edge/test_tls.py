@@ -1,0 +1,96 @@
+"""tls:// and wss://: who gets in, who does not, and that nobody else notices."""
+
+import asyncio
+import ssl
+
+import aiohttp
+import pytest
+
+from tests.conftest import StartBroker
+from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.processes import BrokerProcess
+from tests.system.support.waits import soon
+from tests.system.support.wires import Closed, Wire
+
+LISTEN = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/rsocket")
+REFUSED = (ssl.SSLError, ConnectionError, aiohttp.ClientError, Closed, asyncio.IncompleteReadError)
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of broken handshakes
+
+
+@pytest.fixture(scope="module")
+def authority(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
+    made.sign("broker", BROKER_NAMES)
+    made.sign("client")
+    return made
+
+
+@pytest.fixture(scope="module")
+def stranger(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(needs_openssl, tmp_path_factory.mktemp("stranger"), "theirs")
+    made.sign("client")
+    return made
+
+
+def start(start_broker: StartBroker, authority: Authority, **options: object) -> BrokerProcess:
+    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
+    return start_broker(*LISTEN, **files, **options)
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+async def test_requests_pass_over_tls(start_broker: StartBroker, authority: Authority, scheme: str) -> None:
+    broker = start(start_broker, authority)
+    context = authority.client_context()
+    service = await Wire.service(broker.url(scheme), "orders", 1, context)
+    echo = asyncio.create_task(service.echo(lambda data: b"got " + data))
+    caller = await Wire.caller(broker.url(scheme), context)
+    assert (await caller.ask("orders", b"secret")).data == b"got secret"
+    big = b"0123456789abcdef" * 50_000
+    assert (await caller.ask("orders", big)).data == b"got " + big
+    for wire in (caller, service):
+        await wire.close()
+    await soon(asyncio.gather(echo, return_exceptions=True))
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+async def test_a_client_ca_lets_its_own_in_and_nobody_else(
+    start_broker: StartBroker, authority: Authority, stranger: Authority, scheme: str
+) -> None:
+    broker = start(start_broker, authority, tls__client_ca=authority.root)
+    url = broker.url(scheme)
+    wire = await Wire.caller(url, authority.client_context("client"))
+    nobody = authority.client_context()
+    somebody = authority.client_context()
+    somebody.load_cert_chain(stranger.certificate("client"), stranger.key("client"))
+    for context in (nobody, somebody):
+        with pytest.raises(REFUSED):  # with TLS 1.3 the client learns it at its first reading
+            await soon(Wire.caller(url, context))
+    await wire.ping()
+    await wire.close()
+
+
+async def test_what_is_no_tls_disturbs_nobody(start_broker: StartBroker, authority: Authority) -> None:
+    broker = start(start_broker, authority)
+    wire = await Wire.caller(broker.url("tls"), authority.client_context())
+    for scheme in ("tls", "wss"):
+        plain = await Wire.connect(broker.url(scheme).replace("wss", "tcp").replace("tls", "tcp"))
+        plain.setup()
+        with pytest.raises((*REFUSED, TimeoutError)):
+            await plain.receive()
+        await plain.close()
+    with pytest.raises(REFUSED):
+        await soon(Wire.caller(broker.url("tls"), ssl.create_default_context()))  # it does not trust our authority
+    await wire.ping()
+    await wire.close()
+    assert "Traceback" not in broker.errors
+
+
+async def test_an_old_tls_version_is_refused(start_broker: StartBroker, authority: Authority) -> None:
+    broker = start(start_broker, authority, tls__min_version="1.3")
+    old = authority.client_context()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(REFUSED):
+        await soon(Wire.caller(broker.url("tls"), old))
+    wire = await Wire.caller(broker.url("tls"), authority.client_context())
+    await wire.close()

@@ -1,0 +1,209 @@
+"""Peers that go without a word: killed, cut off, silent. Who waited for them is told, nobody else notices."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from broker.server import Server
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket.frames import ERROR, PAYLOAD, REQUEST_CHANNEL, REQUEST_N, REQUEST_STREAM
+from tests.conftest import MakeServer
+from tests.fakes import Frame
+from tests.system.support.echo_process import HOLD
+from tests.system.support.processes import BrokerProcess, Python
+from tests.system.support.waits import soon, until
+from tests.system.support.wires import Wire
+
+IN_FLIGHT = 16
+
+
+def url_of(server: Server, scheme: str) -> str:
+    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
+
+
+class Load:
+    """Callers that always have requests on the way, and what came back."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+        self.answers: Counter[str] = Counter()  # data, or the code word of the error
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self, urls: list[str]) -> None:
+        for url in urls:
+            self._tasks.append(asyncio.create_task(self._run(await Wire.caller(url))))
+
+    async def _run(self, wire: Wire) -> None:
+        try:
+            for _ in range(IN_FLIGHT):
+                wire.request(self.service)
+            while True:
+                frame = await wire.receive()
+                self.answers[frame.text.split(":")[0] if frame.kind == ERROR else frame.text] += 1
+                wire.request(self.service)
+        finally:
+            await wire.close()
+
+    async def end(self) -> None:
+        """Raises what a caller met, for example that its connection was closed."""
+        for task in self._tasks:
+            task.cancel()
+        done = await asyncio.gather(*self._tasks, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in done), done
+
+    def total(self) -> int:
+        return sum(self.answers.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_service_killed_under_load_costs_its_own_requests_only(
+    broker_process: BrokerProcess, tmp_path: Path, scheme: str
+) -> None:
+    url = broker_process.url(scheme)
+    services = [
+        Python(tmp_path / f"{at}.log", "tests.system.support.echo_process", [url, "orders", str(at)], {})
+        for at in (1, 2)
+    ]
+    bystander = Python(tmp_path / "other.log", "tests.system.support.echo_process", [url, "other", "9"], {})
+    everybody = [*services, bystander]
+    for each in everybody:
+        each.launch()
+    try:
+        for each in everybody:
+            await asyncio.to_thread(each.read_lines, 1)
+            assert each.lines == ["joined"], each.output
+        held = await Wire.caller(url)
+        holders = {held.request("orders", HOLD) for _ in range(4)}
+        await held.ping()  # two are at each service now, as the turns go
+        load, other = Load("orders"), Load("other")
+        await load.begin([url] * 4)
+        await other.begin([url] * 2)
+        await until(lambda: min(load.answers["1"], load.answers["2"], other.answers["9"]) > 100)
+
+        services[0].process.kill()
+
+        lost = [await held.receive() for _ in range(2)]
+        assert {frame.stream_id for frame in lost} < holders
+        assert {(frame.code, frame.text.split(":")[0]) for frame in lost} == {(CANCELED, "route-lost")}
+        before = load.answers["2"], other.answers["9"]
+        await until(lambda: load.answers["2"] > before[0] + 200 and other.answers["9"] > before[1] + 200)
+        services[1].process.kill()
+        await until(lambda: load.answers["no-route"] > 100)
+        await load.end()
+        await other.end()
+        assert set(other.answers) == {"9"}
+        assert set(load.answers) <= {"1", "2", "route-lost", "no-route"}
+        assert load.answers["route-lost"] <= 2 * 4 * IN_FLIGHT  # never more than were on the way
+        assert {(await held.receive()).text.split(":")[0] for _ in range(2)} == {"route-lost"}
+        await held.close()
+    finally:
+        for each in everybody:
+            each.end()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_streams_and_channels_of_a_lost_service_end(server: Server, scheme: str) -> None:
+    service = await Wire.service(url_of(server, scheme), "orders", 1)
+    caller = await Wire.caller(url_of(server, scheme))
+    ids = [caller.request("orders", kind=kind) for kind in (REQUEST_STREAM, REQUEST_CHANNEL)]
+    for _ in ids:
+        await service.receive()
+    service.transport.abort()
+    ended = [await caller.receive() for _ in ids]
+    assert [(frame.stream_id, frame.code) for frame in ended] == [(each, CANCELED) for each in ids]
+    await caller.ping()
+    await caller.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_lost_caller_is_a_cancel_for_its_services(server: Server, scheme: str) -> None:
+    service = await Wire.service(url_of(server, scheme), "orders", 1)
+    caller = await Wire.caller(url_of(server, scheme))
+    for kind in (REQUEST_STREAM, REQUEST_CHANNEL):
+        caller.request("orders", kind=kind)
+    asked = [await service.receive() for _ in range(2)]
+    caller.transport.abort()
+    told = [await service.receive() for _ in asked]
+    assert [(frame.stream_id, frame.name) for frame in told] == [(frame.stream_id, "CANCEL") for frame in asked]
+    await service.ping()
+    await service.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+async def test_a_silent_client_is_ended_when_its_lifetime_is_over(make_server: MakeServer, scheme: str) -> None:
+    """It says nothing and its system answers nothing either, as far as the broker can tell."""
+    server = await make_server(**{"limits.max_keepalives_per_s": 0})
+    service = await Wire.service(url_of(server, scheme), "orders", 1)
+    silent = await Wire.caller(url_of(server, scheme), lifetime_ms=200)
+    lively = await Wire.caller(url_of(server, scheme), lifetime_ms=200)
+    silent.request("orders", kind=REQUEST_STREAM)
+    await service.receive()
+    pings = 0
+    while server.core.closed_by_reason.get("keepalive-timeout", 0) == 0:
+        await lively.ping()
+        await asyncio.sleep(0)
+        pings += 1
+    assert (await service.receive()).name == "CANCEL"
+    (last,) = await silent.rest()
+    assert last.text.startswith("keepalive-timeout:")
+    await lively.ping()
+    assert server.core.closed_by_reason == {"keepalive-timeout": 1}
+    for wire in (service, silent, lively):
+        await wire.close()
+
+
+@pytest.mark.slow
+async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_server: MakeServer) -> None:
+    """Half-open with bytes waiting: they will never be written, so waiting for that would be for ever."""
+    server = await make_server(**{"limits.max_pending_bytes": 64_000_000})
+    service = await Wire.service(url_of(server, "tcp"), "orders", 1)
+    deaf = [await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096) for scheme in ("tcp", "ws")]
+    for wire in deaf:
+        wire.setup(lifetime_ms=300)
+        wire.request("orders", kind=REQUEST_STREAM, n=1_000_000)
+        request = await service.receive()
+        for _ in range(100):
+            service.send(request.raw[:4] + b"\x28\x20" + bytes(100_000))  # PAYLOAD, NEXT
+    await service.ping()
+    await until(lambda: server.core.closed_by_reason.get("keepalive-timeout", 0) == 2)
+    await until(lambda: server.shell.links_open() == 1)
+    assert len(server.core.peers()) == 1
+    for wire in deaf:
+        wire.transport.abort()
+        await wire.close()
+    await service.close()
+
+
+async def test_a_connection_without_a_setup_is_closed_in_time(make_server: MakeServer) -> None:
+    server = await make_server(**{"limits.setup_timeout_s": 0.2})
+    wires = [await Wire.connect(url_of(server, scheme)) for scheme in ("tcp", "ws", "unix")]
+    for wire in wires:
+        (last,) = await wire.rest()
+        assert last.text.startswith("setup-timeout:")
+        await wire.close()
+    assert server.core.closed_by_reason == {"setup-timeout": 3}
+
+
+async def test_credit_still_flows_after_others_were_lost(server: Server) -> None:
+    """The service of the lost caller serves the next one as if nothing had been."""
+    service = await Wire.service(url_of(server, "tcp"), "orders", 1)
+    for _ in range(3):
+        caller = await Wire.caller(url_of(server, "ws"))
+        caller.request("orders", kind=REQUEST_STREAM, n=1)
+        await service.receive()
+        caller.transport.abort()
+        assert (await service.receive()).name == "CANCEL"
+    caller = await Wire.caller(url_of(server, "ws"))
+    stream_id = caller.request("orders", kind=REQUEST_STREAM, n=1)
+    request = await service.receive()
+    service.send(request.raw[:4] + b"\x28\x20item")
+    frame = await caller.receive()
+    assert (frame.kind, frame.stream_id, frame.data) == (PAYLOAD, stream_id, b"item")
+    caller.send(stream_id.to_bytes(4, "big") + b"\x20\x00\x00\x00\x00\x07")
+    more: Frame = await soon(service.receive())
+    assert (more.kind, more.n) == (REQUEST_N, 7)
+    for wire in (service, caller):
+        await wire.close()

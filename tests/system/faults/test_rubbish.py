@@ -1,0 +1,224 @@
+"""Bytes that are no RSocket: whoever sends them is closed with a reason, and nobody else notices."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from broker.server import Server
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP, UNSUPPORTED_SETUP
+from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup
+from tests.conftest import MakeServer
+from tests.fakes import Frame
+from tests.system.support.waits import soon, until
+from tests.system.support.wires import Wire
+
+SETUP_TIMEOUT_S = 0.3
+
+
+def url_of(server: Server, scheme: str) -> str:
+    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
+
+
+@pytest.fixture
+async def impatient(make_server: MakeServer) -> Server:
+    """Waits for a SETUP no longer than a test wants to."""
+    return await make_server(**{"limits.setup_timeout_s": SETUP_TIMEOUT_S})
+
+
+class Bystanders:
+    """A service and a caller on each transport: what they say after the rubbish is as before it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.callers: list[Wire] = []
+        self.services: list[Wire] = []
+        self.echoes: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Bystanders":
+        for at, scheme in enumerate(("tcp", "ws")):
+            service = await Wire.service(url_of(self.server, scheme), scheme, at + 1)
+            self.services.append(service)
+            self.echoes.append(asyncio.create_task(service.echo()))
+            self.callers.append(await Wire.caller(url_of(self.server, scheme)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.are_well()
+        for wire in (*self.callers, *self.services):
+            await wire.close()
+        await soon(asyncio.gather(*self.echoes, return_exceptions=True))
+
+    async def are_well(self) -> None:
+        for caller in self.callers:
+            for scheme in ("tcp", "ws"):
+                assert (await caller.ask(scheme, b"still here?")).data == b"still here?"
+
+
+def reason(frames: list[Frame]) -> tuple[int, str]:
+    """Code and code word of the one ERROR on stream 0."""
+    (frame,) = frames
+    assert (frame.kind, frame.stream_id) == (ERROR, 0)
+    return frame.code, frame.text.split(":")[0]
+
+
+async def test_random_bytes_on_tcp(impatient: Server) -> None:
+    chance = random.Random(7)
+
+    async def say(data: bytes) -> None:
+        wire = await Wire.connect(url_of(impatient, "tcp"))
+        wire.stream.send_bytes(data)
+        assert reason(await wire.rest()) in [
+            (CONNECTION_ERROR, "bad-frame"),
+            (INVALID_SETUP, "bad-setup"),
+            (INVALID_SETUP, "setup-timeout"),
+        ]
+        await wire.close()
+
+    async with Bystanders(impatient):
+        sizes = [1, 2, 3, 5, 9, 64, 1000, 70_000] * 4
+        await asyncio.gather(*(say(chance.randbytes(size)) for size in sizes))
+        await until(lambda: len(impatient.core.peers()) == 4)
+
+
+async def test_random_bytes_behind_a_setup(impatient: Server) -> None:
+    chance = random.Random(8)
+    async with Bystanders(impatient):
+        for scheme in ("tcp", "ws"):
+            for _ in range(20):
+                wire = await Wire.caller(url_of(impatient, scheme))
+                for _ in range(20):
+                    wire.send(chance.randbytes(chance.randrange(6, 60)))
+                # Some of it is a frame by chance, and some of those may be ignored: then the connection lives on.
+                wire.transport.abort()
+                await wire.close()
+        await until(lambda: len(impatient.core.peers()) == 4)
+
+
+async def test_random_messages_on_websocket(impatient: Server) -> None:
+    chance = random.Random(9)
+    async with Bystanders(impatient):
+        for size in (1, 5, 6, 9, 64, 1000, 70_000):
+            wire = await Wire.connect(url_of(impatient, "ws"))
+            wire.send(chance.randbytes(size))
+            assert reason(await wire.rest())[1] in ("bad-frame", "bad-setup")
+            await wire.close()
+
+
+async def test_an_http_request_to_the_tcp_port(impatient: Server) -> None:
+    async with Bystanders(impatient):
+        wire = await Wire.connect(url_of(impatient, "tcp"))
+        wire.stream.send_bytes(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")
+        # "GET" is the length of a frame of 4.6 MB, which never comes.
+        assert reason(await wire.rest())[1] in ("setup-timeout", "bad-frame", "bad-setup")
+        await wire.close()
+
+
+async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: Server) -> None:
+    async with Bystanders(server), aiohttp.ClientSession() as session:
+        url = url_of(server, "ws").replace("ws://", "http://")
+        async with session.get(url) as answer:
+            assert (answer.status, await answer.text()) == (426, "This port speaks RSocket over WebSocket.\n")
+        async with session.post(url, data=b"hello") as answer:
+            assert answer.status == 400  # it has a body
+
+
+async def test_rubbish_to_the_websocket_port(server: Server) -> None:
+    chance = random.Random(10)
+    async with Bystanders(server):
+        for data in (
+            b"\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00",
+            chance.randbytes(500),
+            b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000,
+        ):
+            wire = await Wire.connect(url_of(server, "ws").replace("ws://", "tcp://"))
+            wire.stream.send_bytes(data)
+            wire.stream.writer.write_eof()
+            await soon(wire.stream.reader.read())
+            await wire.close()
+
+
+@pytest.mark.parametrize("is_after_setup", [False, True])
+@pytest.mark.parametrize(
+    "say",
+    [
+        pytest.param(lambda ws: ws.send_str("hello"), id="text"),
+        pytest.param(lambda ws: ws.send_str(""), id="empty text"),
+        pytest.param(lambda ws: ws.send_bytes(b""), id="empty"),
+        pytest.param(lambda ws: ws.send_bytes(b"\0\0\0\0\x04"), id="short"),
+    ],
+)
+async def test_messages_that_are_no_frames(
+    server: Server, say: Callable[[aiohttp.ClientWebSocketResponse], Awaitable[None]], is_after_setup: bool
+) -> None:
+    async with Bystanders(server):
+        url = url_of(server, "ws")
+        wire = await (Wire.caller(url) if is_after_setup else Wire.connect(url))
+        await say(wire.messages.ws)
+        code, word = reason(await wire.rest())
+        assert word == "bad-frame"
+        assert code == CONNECTION_ERROR
+        await wire.close()
+
+
+async def test_a_text_message_is_told_that_frames_are_binary(server: Server) -> None:
+    wire = await Wire.caller(url_of(server, "ws"))
+    await wire.messages.ws.send_str("grüße")
+    (frame,) = await wire.rest()
+    assert frame.text == "bad-frame: a text message: a frame is a binary message"
+    await wire.close()
+
+
+async def test_a_length_beyond_the_limit_is_refused_before_the_frame_comes(make_server: MakeServer) -> None:
+    server = await make_server(**{"limits.max_frame_bytes": 1000})
+    async with Bystanders(server):
+        wire = await Wire.caller(url_of(server, "tcp"))
+        wire.stream.send_bytes((1001).to_bytes(3, "big"))
+        assert reason(await wire.rest()) == (CONNECTION_ERROR, "bad-frame")
+        await wire.close()
+        wire = await Wire.caller(url_of(server, "ws"))
+        wire.send(bytes(1001))
+        assert reason(await wire.rest()) == (CONNECTION_ERROR, "bad-frame")
+        await wire.close()
+
+
+async def test_setups_of_other_times(server: Server) -> None:
+    async with Bystanders(server):
+        for setup, wanted in [
+            (Setup("a/b", "a/b", 1000, 2000, major=2), (UNSUPPORTED_SETUP, "bad-version")),
+            (Setup("a/b", "a/b", 0, 0), (INVALID_SETUP, "bad-setup")),
+        ]:
+            wire = await Wire.connect(url_of(server, "tcp"))
+            wire.send(setup.encode())
+            assert reason(await wire.rest()) == wanted
+            await wire.close()
+
+
+async def test_a_frame_in_many_pieces_and_many_frames_in_one(server: Server) -> None:
+    """Not rubbish, but what a network may make of frames."""
+    async with Bystanders(server) as bystanders:
+        wire = await Wire.connect(url_of(server, "tcp"))
+        raw = Setup("a/b", "a/b", 1000, 20_000).encode()
+        ping = b"\0\0\0\0\x0c\x80" + bytes(8) + b"x"
+        pieces = b"".join(len(each).to_bytes(3, "big") + each for each in (raw, ping, ping))
+        for at in range(len(pieces) - 30):
+            wire.stream.send_bytes(pieces[at : at + 1])
+            await wire.transport.flush()
+            await asyncio.sleep(0)
+        wire.stream.send_bytes(pieces[len(pieces) - 30 :])
+        assert [(await wire.receive()).kind for _ in range(2)] == [KEEPALIVE, KEEPALIVE]
+        await bystanders.are_well()
+        await wire.close()
+
+
+async def test_a_connection_that_breaks_off_in_a_frame(server: Server) -> None:
+    async with Bystanders(server):
+        for raw in (b"\0", b"\0\0\x20\0\0", b"\0\0\x20" + bytes(10)):
+            wire = await Wire.connect(url_of(server, "tcp"))
+            wire.stream.send_bytes(raw)
+            wire.stream.writer.write_eof()
+            await soon(wire.stream.reader.read())  # until the broker closes too
+            await wire.close()

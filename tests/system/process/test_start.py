@@ -1,0 +1,204 @@
+"""Starting: what is wrong is said in one clear sentence, with the exit status that says who can mend it."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker.config.toml import shown_value
+from broker.core import COMPILED
+from tests.conftest import StartBroker
+from tests.system.support.processes import BrokerProcess, Python
+from tests.system.support.wires import Wire
+
+CANNOT_START = 1
+BAD_CONFIG = 2
+
+
+def refused(tmp_path: Path, *arguments: str, **options: object) -> tuple[int, list[str]]:
+    """Exit status and what was said, of a broker that cannot start."""
+    broker = BrokerProcess(tmp_path / "broker.log", arguments, options)
+    broker.launch()
+    broker.read_lines(100)
+    try:
+        status = broker.wait(30.0)
+    finally:
+        broker.end()
+    return status, [line for line in broker.output.splitlines() if line]
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+def test_a_taken_port_is_one_sentence_and_status_1(tmp_path: Path, scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        url = f"{scheme}://127.0.0.1:{holder.getsockname()[1]}"
+        status, said = refused(tmp_path, "--listen", "tcp://127.0.0.1:0", "--listen", url)
+    assert status == CANNOT_START
+    assert said == [f"rsocket-broker: {url}: address already in use"]
+
+
+def test_a_taken_admin_port_is_one_sentence_and_status_1(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        place = f"127.0.0.1:{holder.getsockname()[1]}"
+        status, said = refused(tmp_path, "--listen", "tcp://127.0.0.1:0", "--admin", place)
+    assert status == CANNOT_START
+    sentences = [line for line in said if line.startswith("rsocket-broker: ")]
+    assert len(sentences) == 1, said
+    assert place in sentences[0]
+    assert "address already in use" in sentences[0]
+    assert not any("Traceback" in line for line in said)
+
+
+def test_an_address_that_this_machine_does_not_have_is_one_sentence(tmp_path: Path) -> None:
+    status, said = refused(tmp_path, "--listen", "tcp://203.0.113.7:7000")  # TEST-NET-3
+    assert (status, said[1:]) == (
+        CANNOT_START,
+        ["rsocket-broker: tcp://203.0.113.7:7000: cannot assign requested address"],
+    )
+    assert said[0].endswith(
+        ' warning configuration: command line: --listen: "tcp://203.0.113.7:7000" is reachable from other machines'
+        " and not encrypted; use tls or wss"
+    )
+
+
+def test_a_host_name_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
+    status, said = refused(tmp_path, "--listen", "tcp://no-such-host.invalid:7000", log__level="error")
+    assert status == CANNOT_START
+    assert len(said) == 1, said
+    assert said[0].startswith("rsocket-broker: tcp://no-such-host.invalid:7000: ")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_socket_stays_and_is_told(socket_folder: Path, tmp_path: Path, kind: str) -> None:
+    path = socket_folder / "some.sock"
+    path.touch() if kind == "file" else path.mkdir()
+    status, said = refused(tmp_path, "--listen", f"unix://{path}")
+    assert (status, said) == (CANNOT_START, [f"rsocket-broker: unix://{path}: there is a {kind} that is no socket"])
+    assert path.exists()
+
+
+def test_check_warns_on_standard_error_and_says_ok(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('[admin]\nlisten = "0.0.0.0:7070"\n')
+    checking = Python(tmp_path / "check.log", "broker.commands.main", ["check", str(path)], {})
+    checking.launch()
+    checking.read_lines(100)
+    assert checking.wait(30.0) == 0
+    assert checking.lines == [f"{path}: ok"]
+    assert checking.errors.splitlines() == [
+        f'warning: {path}:2: admin.listen: "0.0.0.0:7070" is reachable from other machines without authentication'
+    ]
+    checking.end()
+
+
+def test_all_mistakes_of_a_configuration_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('[server]\nlisten = ["tpc://0.0.0.0:7000"]\n\n[limits]\nmax_conections = 5\nmax_frame_bytes = 1\n')
+    status, said = refused(tmp_path, "--config", str(path), log__level="loud")
+    assert status == BAD_CONFIG
+    assert [line.split(": ")[:2] for line in said] == [
+        [f"{path}:2", "server.listen"],
+        [f"{path}:5", "limits.max_conections"],
+        [f"{path}:6", "limits.max_frame_bytes"],
+        ["environment", "RSB_LOG__LEVEL"],
+    ]
+
+
+def test_toml_that_cannot_be_read_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[server]\nlisten = [\n")
+    status, said = refused(tmp_path, "--config", str(path))
+    assert status == BAD_CONFIG
+    assert len(said) == 1, said
+    assert said[0].startswith(f"{path}:")
+
+
+def test_a_configuration_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    status, said = refused(tmp_path, "--config", str(tmp_path / "nowhere.toml"))
+    assert status == BAD_CONFIG
+    assert len(said) == 1, said
+    assert "nowhere.toml" in said[0]
+
+
+def test_a_certificate_that_is_not_there_is_bad_configuration(tmp_path: Path) -> None:
+    status, said = refused(
+        tmp_path,
+        *("--listen", "tls://127.0.0.1:0"),
+        tls__certificate=tmp_path / "nowhere.pem",
+        tls__key=tmp_path / "nowhere.key",
+    )
+    assert status == BAD_CONFIG
+    assert [line.split(": ")[1] for line in said] == ["RSB_TLS__CERTIFICATE", "RSB_TLS__KEY"], said
+
+
+def test_tls_without_a_certificate_is_bad_configuration(tmp_path: Path) -> None:
+    status, said = refused(tmp_path, "--listen", "wss://127.0.0.1:0")
+    assert status == BAD_CONFIG
+    assert "tls.certificate" in " ".join(said)
+
+
+def test_a_certificate_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    for name in ("broker.pem", "broker.key"):
+        (tmp_path / name).write_text("this is not PEM\n")
+    status, said = refused(
+        tmp_path,
+        *("--listen", "tls://127.0.0.1:0"),
+        tls__certificate=tmp_path / "broker.pem",
+        tls__key=tmp_path / "broker.key",
+    )
+    sentence = f"environment: RSB_TLS__CERTIFICATE: {shown_value(f'{tmp_path}/broker.pem')} holds no certificate in PEM"
+    assert (status, said) == (BAD_CONFIG, [sentence])
+
+
+def test_an_events_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, said = refused(tmp_path, "--listen", "tcp://127.0.0.1:0", "--events", str(tmp_path / "file" / "events"))
+    folder = tmp_path / "file" / "events"
+    assert (status, said) == (CANNOT_START, [f"rsocket-broker: events.dir: {folder}: not a directory"])
+
+
+async def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(
+    socket_folder: Path, start_broker: StartBroker
+) -> None:
+    path = socket_folder / "broker.sock"
+    url = f"unix://{path}"
+    first = start_broker("--listen", url)
+    second = BrokerProcess(socket_folder / "second.log", ("--listen", url), {})
+    second.launch()
+    second.read_lines(100)
+    assert second.wait(30.0) == CANNOT_START
+    assert second.output.strip() == f"rsocket-broker: {url}: address already in use"
+    second.end()
+    wire = await Wire.caller(url)  # the first one's socket still works
+    await wire.close()
+
+    first.process.kill()
+    first.wait()
+    assert path.exists()
+    third = start_broker("--listen", url)
+    wire = await Wire.caller(url)
+    await wire.close()
+    third.signal()
+    assert third.wait() == 0
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path, socket_folder: Path) -> None:
+    path = socket_folder / "notes.txt"
+    path.write_text("dear diary")
+    status, said = refused(tmp_path, "--listen", f"unix://{path}")
+    assert status == CANNOT_START
+    assert len(said) == 1, said
+    assert path.read_text() == "dear diary"
+
+
+def test_a_broker_process_runs_the_core_that_the_tests_run(broker_process: BrokerProcess) -> None:
+    assert f"core: {'compiled' if COMPILED else 'interpreted'}, listening on " in broker_process.errors
+
+
+def test_it_can_run_as_a_module_and_tell_its_version(tmp_path: Path) -> None:
+    told = Python(tmp_path / "log", "broker", ["--help"], {})
+    told.launch()
+    told.read_lines(1000)
+    assert told.wait() == 0
+    told.end()
+    assert any("--listen" in line for line in told.lines)

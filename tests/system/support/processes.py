@@ -1,0 +1,125 @@
+"""Processes that tests start: a broker, and other Python modules of the tests. All run what the tests import."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.system.support.waits import WAIT_S
+
+ROOT = Path(__file__).parents[3]
+START_S = 30.0  # a cold Python with all imports on a busy machine
+LISTENING = "listening "
+FEW = 10_000  # connections that a broker of the tests lets in: no machine has too few descriptors for them, and says so
+
+
+class Python:
+    """`python -m MODULE …` with this process's import path; standard output by lines, standard error in a file."""
+
+    def __init__(self, log: Path, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._log = log
+        self._command = [sys.executable, "-m", module, *arguments]
+        # In this order, so that it finds the broker that the tests found: the compiled one, where they run on that.
+        path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("RSB_")}
+        self._environment = {**inherited, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **environment}
+        self._process: subprocess.Popen[str] | None = None  # None until it is started
+        self.lines: list[str] = []  # of standard output, as far as they were read
+
+    @property
+    def process(self) -> "subprocess.Popen[str]":
+        """The started process."""
+        assert self._process is not None
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.process.pid
+
+    @property
+    def errors(self) -> str:
+        """Standard error up to now."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @property
+    def output(self) -> str:
+        """All that it said."""
+        return "\n".join(self.lines) + "\n" + self.errors
+
+    def launch(self) -> None:
+        """Starts it and waits for nothing."""
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=self._environment,
+                cwd=self._log.parent,
+            )
+
+    def read_lines(self, count: int) -> None:
+        """Reads so many lines of standard output, fewer if it ends; a process that hangs is killed."""
+        watchdog = threading.Timer(START_S, self.process.kill)
+        watchdog.start()
+        assert self.process.stdout is not None
+        try:
+            for _ in range(count):
+                line = self.process.stdout.readline()
+                if not line:
+                    break
+                self.lines.append(line.rstrip("\n"))
+        finally:
+            watchdog.cancel()
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """Sends a signal."""
+        self.process.send_signal(number)
+
+    def wait(self, longest_s: float = WAIT_S) -> int:
+        """Waits for the end; the exit status, negative for a signal."""
+        return self.process.wait(longest_s)
+
+    def end(self) -> None:
+        """Ends it for certain: SIGTERM twice, then SIGKILL."""
+        process = self.process
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+            if process.poll() is not None:
+                break
+            process.send_signal(number)
+            try:
+                process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                continue
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class BrokerProcess(Python):
+    """`python -m broker …` without the admin API unless asked for. Keyword names are options: `limits__max_tags=3`."""
+
+    def __init__(self, log: Path, arguments: Sequence[str], options: Mapping[str, object]) -> None:
+        if "--admin" not in arguments:
+            arguments = (*arguments, "--admin", "off")
+        options = {"limits__max_connections": FEW, **options}
+        environment = {f"RSB_{name.upper()}": str(value) for name, value in options.items()}
+        super().__init__(log, "broker", arguments, environment)
+        self._listens = arguments.count("--listen")
+        self.urls: list[str] = []
+
+    def start(self) -> None:
+        """Starts it and waits until it listens; AssertionError with what it said if it does not."""
+        self.launch()
+        self.read_lines(self._listens)
+        self.urls = [line.removeprefix(LISTENING) for line in self.lines if line.startswith(LISTENING)]
+        assert len(self.urls) == self._listens, f"the broker does not listen: {self.output}"
+
+    def url(self, scheme: str) -> str:
+        """The first URL of this scheme."""
+        return next(url for url in self.urls if url.startswith(f"{scheme}://"))

@@ -1,0 +1,132 @@
+"""What is installed: a base that clients and brokers run with, extras for the rest, and no tests."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from broker.commands.main import main
+from broker.config.extras import EVENTS_LINE, EVENTS_MODULES
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"rsocket_wire", "broker", "client_sdk", "admin_api", "spark_sink"}
+MAX_BASE_MB = 75  # installed, with all that it depends on
+
+# Imports every module of the base install where no extra is; prints those that could not be imported.
+IMPORT_ALL = """
+import importlib, sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(","), None))
+for name in sys.argv[2:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        print(f"{name}: {error}")
+"""
+
+
+def modules_of_the_base() -> list[str]:
+    """All but spark_sink, the demo, which reads tables, and what runs when it is imported."""
+    names = []
+    for package in sorted(PACKAGES - {"spark_sink"}):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            if not name.endswith(".__main__") and name not in ("broker.commands.demo", "broker.commands.script"):
+                names.append(name)
+    return names
+
+
+@pytest.fixture
+def no_events() -> Iterator[None]:
+    """An installation without the extra `events`, and nothing of it imported yet."""
+
+    def needs_it(name: str) -> bool:
+        return name.split(".")[0] in ("spark_sink", *EVENTS_MODULES) or name == "broker.commands.demo"
+
+    before = {name: module for name, module in sys.modules.items() if needs_it(name)}
+    for name in before:
+        del sys.modules[name]
+    for name in EVENTS_MODULES:
+        sys.modules[name] = None  # type: ignore[assignment]  # what the import system takes for "not there"
+    yield
+    for name in filter(needs_it, list(sys.modules)):
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def test_clients_and_brokers_need_no_extra() -> None:
+    extras = ",".join([*EVENTS_MODULES, "pyspark", "plotly", "opentelemetry", "pandas"])
+    command = [sys.executable, "-c", IMPORT_ALL, extras, *modules_of_the_base()]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
+
+
+@pytest.mark.usefixtures("no_events")
+def test_events_without_the_extra_are_refused_with_the_line_to_type(tmp_path: Path) -> None:
+    lacking = f"needs numpy and pyarrow: {EVENTS_LINE}\n"
+    file = tmp_path / "broker.toml"
+    file.write_text(f'[events]\ndir = "{tmp_path}/events"\n')
+    result = CliRunner().invoke(main, ["serve", "--events", f"{tmp_path}/events"])
+    assert (result.exit_code, result.stderr) == (2, f"command line: --events: {lacking}")
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert (result.exit_code, result.stderr) == (2, f"{file}:2: events.dir: {lacking}")
+    result = CliRunner().invoke(main, ["check"], env={"RSB_EVENTS__DIR": "events"})
+    assert (result.exit_code, result.stderr) == (2, f"environment: RSB_EVENTS__DIR: {lacking}")
+
+
+@pytest.mark.usefixtures("no_events")
+@pytest.mark.parametrize(
+    "command", ["demo", "pipeline run --once", "report tables --html x", "table --at now", "simulate"]
+)
+def test_commands_that_need_the_extra_say_the_line_to_type(command: str) -> None:
+    result = CliRunner().invoke(main, command.split(), prog_name="rsocket-broker")
+    name = command.split()[0]
+    assert (result.exit_code, result.stderr) == (3, f"rsocket-broker {name} needs numpy and pyarrow: {EVENTS_LINE}\n")
+
+
+@pytest.mark.usefixtures("no_events")
+def test_help_without_the_extra_lists_all_commands() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert {"serve", "check", "call", "demo", "report", "pipeline"} <= set(result.stdout.split())
+    assert "needs numpy and pyarrow" in result.stdout
+
+
+@pytest.mark.long
+def test_wheel_and_sdist_hold_no_tests_and_the_base_is_small(tmp_path: Path) -> None:
+    """Builds both as PyPI would get them, and installs the wheel into an environment of its own."""
+    environment = {**os.environ, "RSOCKET_BROKER_PURE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment.pop("PYTHONPATH", None)
+
+    def run(*command: object) -> None:
+        subprocess.run([str(part) for part in command], cwd=tmp_path, env=environment, check=True)
+
+    run(sys.executable, "-m", "venv", "builds")
+    run("builds/bin/pip", "install", "--quiet", "build")
+    run("builds/bin/python", "-m", "build", "--outdir", "dist", ROOT)  # the wheel is built from the sdist
+    (sdist,) = tmp_path.glob("dist/*.tar.gz")
+    (wheel,) = tmp_path.glob("dist/*.whl")
+    with tarfile.open(sdist) as archive:
+        tops = {name.split("/")[1] for name in archive.getnames()}
+    assert tops == PACKAGES | {"pyproject.toml", "README.md", "PKG-INFO", ".gitignore"}
+    with zipfile.ZipFile(wheel) as zipped:
+        names = zipped.namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    assert not [name for name in names if name.split("/")[-1].startswith(("test_", "conftest"))]
+
+    run(sys.executable, "-m", "venv", "fresh")
+    site = next(tmp_path.glob("fresh/lib/python*/site-packages"))
+    before = megabytes(site)
+    run("fresh/bin/pip", "install", "--quiet", wheel)
+    assert megabytes(site) - before <= MAX_BASE_MB
+    run("fresh/bin/rsocket-broker", "check")
+    run("fresh/bin/python", "-c", "import client_sdk, client_sdk.testing, admin_api.app")
+
+
+def megabytes(folder: Path) -> float:
+    """What the files of a folder take on the disk."""
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*")) / 2**20
