@@ -260,7 +260,7 @@ def _cluster(core: Core) -> Iterator[Metric]:
         cluster_queries.broker_states(core),
     )
     yield GaugeMetricFamily("broker_remote_routes", "Routes that other brokers have", core.table.masks.remote.size())
-    yield _annotations(hops.hop_counts)
+    yield _hops(hops.hop_counts)
     yield CounterMetricFamily("broker_loops_refused", "Requests that had been here before", hops.loops_refused)
     yield _counters(
         "broker_annotations_refused", "Requests whose router annotations were refused", "reason", hops.refused
@@ -279,15 +279,13 @@ def _cluster(core: Core) -> Iterator[Metric]:
     yield _counters("broker_handshakes_refused", "Connections that became no links", "word", cluster.refused)
 
 
-def _annotations(counts: Sequence[int]) -> HistogramMetricFamily:
+def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     """`counts`: requests by number of links, up to 255."""
     numbers = [sum(counts[: bound + 1]) for bound in HOP_BOUNDS]
     labels = [str(bound) for bound in HOP_BOUNDS]
     buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
-    return HistogramMetricFamily(
-        "broker_request_annotations", "Links that requests of other brokers came by", buckets, links
-    )
+    return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
 
 
 def _refusals(core: Core, places: "_Places") -> CounterMetricFamily:
