@@ -66,12 +66,12 @@ def _object(raw: bytes, fields: tuple[str, ...]) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(raw)
     except ValueError as error:  # no UTF-8, or msgspec's own
-        raise AdminError("bad-body", f"the body is no JSON: {shown(str(error))}") from None
+        raise AdminError("bad-body", f"the body is not JSON: {shown(str(error))}") from None
     if not isinstance(body, dict):
         raise AdminError("bad-body", f"the body must be a JSON object, not {_shown_json(body)}")
     for name in body:
         if name not in fields:
-            raise AdminError("bad-body", f"there is no field {shown(name)!r}; {', '.join(fields)} can be used here")
+            raise AdminError("bad-body", f"unknown field {shown(name)!r}; allowed: {', '.join(fields)}")
     return body
 
 

@@ -116,7 +116,7 @@ def _route_id(request: web.Request) -> bytes:
     try:
         return parse_id(text)
     except BrokerError:
-        raise AdminError("no-such-route", f"{shown(text)} is no Route Id") from None
+        raise AdminError("no-such-route", f"{shown(text)} is not a Route Id") from None
 
 
 def _tag(request: web.Request) -> Tag:

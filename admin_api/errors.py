@@ -1,6 +1,6 @@
 """What a request to the admin API can be told: problem details (RFC 9457) with stable code words.
 
-    {"type": "urn:rsocket-broker:problem:no-such-route", "title": "There is no such route", "status": 404,
+    {"type": "urn:rsocket-broker:problem:no-such-route", "title": "No such route", "status": 404,
      "detail": "no route has the id 0000…", "code": "no-such-route", "instance": "/api/v1/routes/0000…"}
 
 Every answer of 400 and above is one, also those that aiohttp decides (404, 405), and what nobody expected (500): that
@@ -22,25 +22,25 @@ MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 
 # code word -> (HTTP status, title)
 PROBLEMS: Final[dict[str, tuple[int, str]]] = {
-    "bad-parameter": (400, "A query parameter is unknown or has a wrong value"),
-    "bad-filter": (400, "A filter asks for a tag that cannot be"),
-    "bad-body": (400, "The body is no JSON object with the fields that can be used here"),
-    "bad-redirect": (400, "A redirect cannot be like this"),
-    "not-allowed": (403, "Changes are not taken from here"),
-    "no-such-path": (404, "There is nothing at this path"),
-    "no-such-route": (404, "There is no such route"),
-    "no-such-service": (404, "There is no such service"),
-    "no-such-connection": (404, "There is no such connection"),
-    "no-such-drain": (404, "It is not drained"),
-    "no-such-redirect": (404, "It is not redirected"),
+    "bad-parameter": (400, "Invalid query parameter"),
+    "bad-filter": (400, "Invalid tag filter"),
+    "bad-body": (400, "Invalid request body"),
+    "bad-redirect": (400, "Invalid redirect"),
+    "not-allowed": (403, "Changes are not allowed from here"),
+    "no-such-path": (404, "No such path"),
+    "no-such-route": (404, "No such route"),
+    "no-such-service": (404, "No such service"),
+    "no-such-connection": (404, "No such connection"),
+    "no-such-drain": (404, "No such drain"),
+    "no-such-redirect": (404, "No such redirect"),
     "no-event-files": (404, "No event files are written"),
-    "no-such-event-file": (404, "There is no such event file"),
-    "method-not-allowed": (405, "The method cannot be used here"),
-    "over-limit": (409, "A limit of the broker is reached"),
-    "wrong-host": (421, "The request is for another host"),
-    "bad-request": (400, "The request cannot be understood"),
-    "internal": (500, "The broker made a mistake"),
-    "not-ready": (503, "The broker takes no requests or changes now"),
+    "no-such-event-file": (404, "No such event file"),
+    "method-not-allowed": (405, "Method not allowed"),
+    "over-limit": (409, "Limit reached"),
+    "wrong-host": (421, "Wrong host"),
+    "bad-request": (400, "Bad request"),
+    "internal": (500, "Internal error"),
+    "not-ready": (503, "Not ready"),
 }
 
 _log: Final = logging.getLogger(__name__)
@@ -93,10 +93,10 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return with_missing(response, error.missing)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
-        detail = f"{shown(request.method)} is not possible here; {allowed} is"
+        detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}"
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
-        return problem_response(request, "no-such-path", f"nothing is at {shown(request.path)}; / lists what there is")
+        return problem_response(request, "no-such-path", f"there is no path {shown(request.path)}; / lists all paths")
     except web.HTTPException as error:
         return problem_response(request, "bad-request", f"{error.reason}", status=error.status)
     except ConnectionError:  # there is nobody who could be told
@@ -104,7 +104,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except Exception:  # the edge: one request ends, the others and the broker go on
         id = uuid.uuid4().hex
         _log.exception("admin %s %s: failed, id %s", request.method, shown(request.path), id)
-        return problem_response(request, "internal", f"the log of the broker has more under the id {id}", id=id)
+        return problem_response(request, "internal", f"see the broker's log, id {id}", id=id)
 
 
 def problem_response(

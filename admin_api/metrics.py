@@ -285,9 +285,7 @@ def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     labels = [str(bound) for bound in HOP_BOUNDS]
     buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
-    return HistogramMetricFamily(
-        "broker_request_hops", "Links that requests of other brokers came by", buckets, links
-    )
+    return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
 
 
 def _refusals(core: Core, places: "_Places") -> CounterMetricFamily:

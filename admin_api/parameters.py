@@ -28,10 +28,10 @@ def reject_unknown(request: web.Request, known: Set[str], takes_tags: bool) -> N
     """AdminError "bad-parameter" for a parameter that the endpoint does not have."""
     for name in request.query:
         if name not in known and not (takes_tags and name.startswith(TAG)):
-            there = f"{', '.join(sorted(known))} can be used here" if known else "none can be used here"
+            allowed = f"allowed: {', '.join(sorted(known))}" if known else "none is allowed here"
             if takes_tags:
-                there += f", and tag.{shown(name)} for a tag"
-            raise AdminError("bad-parameter", f"there is no parameter {shown(name)!r}; {there}")
+                allowed += f", and tag.{shown(name)} for a tag"
+            raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}; {allowed}")
 
 
 def part_of(request: web.Request) -> Part:

@@ -184,9 +184,7 @@ def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Me
     workers = GaugeMetricFamily("broker_worker_up", "1 when the worker is in these numbers", labels=["worker"])
     for worker, is_up in up.items():
         workers.add_metric([str(worker)], float(is_up))
-    ended = CounterMetricFamily(
-        "broker_worker_restarts", "Times that a worker ended and was started", labels=["worker"]
-    )
+    ended = CounterMetricFamily("broker_worker_restarts", "Restarts of the worker", labels=["worker"])
     for worker, number in restarts.items():
         ended.add_metric([str(worker)], number)
     return [workers, ended]

@@ -439,11 +439,11 @@ async def test_redirects_are_set_and_removed_from_the_terminal(net: Net) -> None
 @pytest.mark.parametrize(
     "data, code, detail",
     [
-        (b"", "bad-body", "the body is no JSON: "),
+        (b"", "bad-body", "the body is not JSON: "),
         (b"[]", "bad-body", "the body must be a JSON object, not []"),
         (b"{}", "bad-body", 'the body must say where to: {"to": "NAME"}'),
         (b'{"to": 7}', "bad-body", "to must be the name of a service, not 7"),
-        (b'{"to": "green", "weight": 1}', "bad-body", "there is no field 'weight'; to can be used here"),
+        (b'{"to": "green", "weight": 1}', "bad-body", "unknown field 'weight'; allowed: to"),
         (b'{"to": "orders"}', "bad-redirect", "'orders' cannot be redirected to itself"),
         (b'{"to": ""}', "bad-redirect", f"a service's name of 0 bytes, 1..{MAX_NAME_BYTES} are allowed"),
     ],
