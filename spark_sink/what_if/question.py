@@ -15,6 +15,7 @@ from broker.routing.sharding.methods import ShardMethods
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.keys import NO_TAG, Key, keys_named, parse_key
 from spark_sink.errors import SinkError
+from spark_sink.history.epochs import values_of
 
 MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not
 
@@ -73,14 +74,6 @@ class TagValues:
     def has(self, name: str, value: str) -> bool:
         """One of the tags is this one; `zone` is the well-known key as well as a text that is spelt like it."""
         return any(value in self._values.get(key.wire, ()) for key in keys_named(name))
-
-
-def values_of(joined: str | None) -> list[str]:
-    """What a value in an event may stand for: itself, and where it has commas each part. Which of both it was, events
-    do not tell, so a route with commas in its tags may match more here than it did.
-    """
-    text = joined or ""
-    return [text, *text.split(",")] if "," in text else [text]
 
 
 def key_of(name: str) -> Key:
