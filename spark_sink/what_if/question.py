@@ -88,8 +88,8 @@ def check_chooser(name: str) -> str:
     """The name, if it is one of a chooser. BadQuestion: it is not."""
     if Methods().find(name, "round_robin") is None:
         raise BadQuestion(
-            f"there is no chooser {name!r}: round_robin, random, weighted, least_busy, power_of_two (p2c), "
-            "peak_ewma (ewma), zone_first and sticky are there, the last two also with another one behind a colon"
+            f"unknown chooser {name!r}: use round_robin, random, weighted, least_busy, power_of_two (p2c), "
+            "peak_ewma (ewma), zone_first or sticky; the last two take another one after a colon"
         )
     return name
 
@@ -97,7 +97,7 @@ def check_chooser(name: str) -> str:
 def check_shard(name: str) -> str:
     """The name, if it is one of a shard method. BadQuestion: it is not."""
     if ShardMethods().find(name) is None:
-        raise BadQuestion(f"there is no shard method {name!r}: rendezvous, maglev, ring, jump and modulo are there")
+        raise BadQuestion(f"unknown shard method {name!r}: use rendezvous, maglev, ring, jump or modulo")
     return name
 
 
@@ -106,10 +106,10 @@ def parse_tag(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     try:
         if not equals:
-            raise BadQuestion(f"{text!r} is no tag: write it as name=value, for example zone=b")
+            raise BadQuestion(f"{text!r} is not a tag: write it as name=value, for example zone=b")
         parse_key(name)
     except BrokerError as error:
-        raise BadQuestion(f"{text!r} is no tag: {error.text}") from error
+        raise BadQuestion(f"{text!r} is not a tag: {error.text}") from error
     return name, value
 
 
