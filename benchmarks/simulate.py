@@ -32,8 +32,8 @@ from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import segment_name
+from spark_sink.history.epochs import WHOLE, Change
 from spark_sink.schema import ARROW_SCHEMAS, LIFECYCLES, REQUESTS
-from spark_sink.what_if.history import WHOLE, Change
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.routing_model import RoutingModel

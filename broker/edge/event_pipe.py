@@ -16,7 +16,7 @@ from the log which frames it need not take again, so that a killed writer costs 
 Single requests come as rows of integers with the number of a flow. Its definition is sent before, is kept here until
 the flow is forgotten, and is sent again to a new writer.
 
-`event_backlog.Backlog` decides all that and knows neither clock nor file descriptor; `EventPipe` is its hands.
+`event_backlog.Backlog` decides all that and knows neither clock nor file descriptor; `EventPipe` moves bytes and time.
 """
 
 import asyncio

@@ -96,7 +96,7 @@ def _footer(store: Store, file: EventFile) -> pq.FileMetaData:
     """All that is needed of it lies at the end of a file."""
     end = store.read_end(file, FOOTER_BYTES)
     if len(end) < _TRAILER or end[-4:] != _MAGIC:
-        raise BadFile(f"{store.name}: {file.place} does not end like a Parquet file: it is torn, or none of ours")
+        raise BadFile(f"{store.name}: {file.place} does not end like a Parquet file: it is torn, or no segment")
     length = int.from_bytes(end[-_TRAILER:-4], "little") + _TRAILER
     if length > len(end):
         end = store.read_end(file, length)

@@ -126,7 +126,7 @@ class HttpStore:
         except FileNotFoundError as error:
             raise BadFolder(f"{error}; is it a broker of this version, started with --events?") from error
         except msgspec.MsgspecError as error:
-            raise BadFolder(f"what answers at {url} is no broker's admin API: {error}") from error
+            raise BadFolder(f"{url} is not the admin API of a broker: {error}") from error
 
     def _get(self, url: str, headers: dict[str, str], most: int) -> bytes:
         give_up_at = time.monotonic() + self._retry_s
@@ -142,7 +142,7 @@ class HttpStore:
                 return data
             except (ConnectionError, TimeoutError, HTTPException) as error:
                 if time.monotonic() >= give_up_at:
-                    raise OSError(f"{url} was asked for {self._retry_s:.0f} s in vain: {error}") from error
+                    raise OSError(f"{url} did not answer within {self._retry_s:.0f} s: {error}") from error
                 time.sleep(min(PAUSE_S, self._retry_s))
 
     def _open(self, url: str, headers: dict[str, str], method: str) -> HTTPResponse:

@@ -92,7 +92,7 @@ class ArrowStore:
             found = (info.path for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File)
             places += [path.removeprefix(f"{self._path}/") for path in found]
         if not places and filesystem.get_file_info(self._path).type != fs.FileType.Directory:
-            raise BadFolder(f"{self.name} is no folder of events: there is none")
+            raise BadFolder(f"{self.name} is no folder of events: it does not exist")
         return gathered(place for place in places if not place.startswith(ARCHIVE) or source in place.split("/")[-2:])
 
     def read(self, file: EventFile) -> bytes:

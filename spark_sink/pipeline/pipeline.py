@@ -148,7 +148,7 @@ class Pipeline:
             text = f"{writer.failure or ''} {error}"
             if ROLL_WORD in text:
                 generation = next_generation(events, tables, generation)
-                say(f"generation {generation} begins: a new checkpoint, for the old one knows enough files")
+                say(f"generation {generation} begins with a new checkpoint: the old one lists enough files")
                 return False
             if STOP_WORD not in text:
                 raise

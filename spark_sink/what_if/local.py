@@ -11,9 +11,9 @@ from spark_sink.errors import BadFile, BadFolder, SinkError, first_line
 from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.layout import origin_of
 from spark_sink.event_files.store import ParquetRecords
+from spark_sink.history.epochs import KINDS
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
-from spark_sink.what_if.history import KINDS
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import (

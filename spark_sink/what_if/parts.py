@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
-from spark_sink.what_if.history import NOBODY, WHOLE, Epoch
+from spark_sink.history.epochs import NOBODY, WHOLE, Epoch
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import RESULT_SCHEMA, PartNumbers
 from spark_sink.what_if.replay import Replay, Row, Speeds

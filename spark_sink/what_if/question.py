@@ -15,6 +15,7 @@ from broker.routing.sharding.methods import ShardMethods
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.keys import NO_TAG, Key, keys_named, parse_key
 from spark_sink.errors import SinkError
+from spark_sink.history.epochs import values_of
 
 MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not
 
@@ -75,14 +76,6 @@ class TagValues:
         return any(value in self._values.get(key.wire, ()) for key in keys_named(name))
 
 
-def values_of(joined: str | None) -> list[str]:
-    """What a value in an event may stand for: itself, and where it has commas each part. Which of both it was, events
-    do not tell, so a route with commas in its tags may match more here than it did.
-    """
-    text = joined or ""
-    return [text, *text.split(",")] if "," in text else [text]
-
-
 def key_of(name: str) -> Key:
     """The key that an event names: by its full name where it is well-known, else by its text."""
     try:
@@ -95,8 +88,8 @@ def check_chooser(name: str) -> str:
     """The name, if it is one of a chooser. BadQuestion: it is not."""
     if Methods().find(name, "round_robin") is None:
         raise BadQuestion(
-            f"there is no chooser {name!r}: round_robin, random, weighted, least_busy, power_of_two (p2c), "
-            "peak_ewma (ewma), zone_first and sticky are there, the last two also with another one behind a colon"
+            f"unknown chooser {name!r}: use round_robin, random, weighted, least_busy, power_of_two (p2c), "
+            "peak_ewma (ewma), zone_first or sticky; the last two take another one after a colon"
         )
     return name
 
@@ -104,7 +97,7 @@ def check_chooser(name: str) -> str:
 def check_shard(name: str) -> str:
     """The name, if it is one of a shard method. BadQuestion: it is not."""
     if ShardMethods().find(name) is None:
-        raise BadQuestion(f"there is no shard method {name!r}: rendezvous, maglev, ring, jump and modulo are there")
+        raise BadQuestion(f"unknown shard method {name!r}: use rendezvous, maglev, ring, jump or modulo")
     return name
 
 
@@ -113,10 +106,10 @@ def parse_tag(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     try:
         if not equals:
-            raise BadQuestion(f"{text!r} is no tag: write it as name=value, for example zone=b")
+            raise BadQuestion(f"{text!r} is not a tag: write it as name=value, for example zone=b")
         parse_key(name)
     except BrokerError as error:
-        raise BadQuestion(f"{text!r} is no tag: {error.text}") from error
+        raise BadQuestion(f"{text!r} is not a tag: {error.text}") from error
     return name, value
 
 

@@ -20,8 +20,9 @@ from broker.routing.health.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import SHARD
+from spark_sink.history.epochs import WHOLE, Change, Epoch
+from spark_sink.history.records import PUTS
 from spark_sink.what_if.addresses import Addresses
-from spark_sink.what_if.history import COMES, WHOLE, Change, Epoch
 from spark_sink.what_if.question import Question, TagValues, copy_id
 from spark_sink.what_if.results import Compared, RouteLoad, ShardMoves, UnitResult
 from spark_sink.what_if.routing_model import RoutingModel, method_name
@@ -279,7 +280,7 @@ class Replay:
         """The next change of the table."""
         change = self._changes[self._next]
         self._world.apply(change)
-        if change.kind in COMES:
+        if change.kind in PUTS:
             self._note(change)
         self._next += 1
         self._change_at = self._next_change_at()

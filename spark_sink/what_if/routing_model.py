@@ -33,8 +33,9 @@ from rsocket_wire.wire.frames import SHARD
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import ROUTE_ID, ZONE, keys_named
 from rsocket_wire.wire.tags import Tag
-from spark_sink.what_if.history import COMES, GOES, WHOLE, Change
-from spark_sink.what_if.question import Question, TagValues, copy_id, key_of, values_of
+from spark_sink.history.epochs import WHOLE, Change, values_of
+from spark_sink.history.records import PUTS, TAKES
+from spark_sink.what_if.question import Question, TagValues, copy_id, key_of
 from spark_sink.what_if.settings import RunSettings
 
 US: Final = 1e6
@@ -97,7 +98,7 @@ class RoutingModel:
     def know_zones(self, changes: list[Change]) -> None:
         """Where the callers are that are routes of other units."""
         for change in changes:
-            if change.kind in COMES:
+            if change.kind in PUTS:
                 self._zones.setdefault(change.route_id, self._zone_of(change.tags))
 
     def apply(self, change: Change) -> None:
@@ -108,9 +109,9 @@ class RoutingModel:
             self._seen.append(change)
             return
         self.settle()
-        if kind in COMES:
+        if kind in PUTS:
             self._come(change)
-        elif kind in GOES:
+        elif kind in TAKES:
             self._go(change)
         elif kind in (ROUTE_EJECTED, ROUTE_RELIEVED):
             masks = self.table.masks

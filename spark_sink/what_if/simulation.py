@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from spark_sink.errors import BadFolder
-from spark_sink.what_if.history import Epoch, epochs_of
+from spark_sink.history.epochs import Epoch, epochs_of
 from spark_sink.what_if.parts import Plan, Summary
 from spark_sink.what_if.question import Question, TagValues
 from spark_sink.what_if.results import UnitResult, merged

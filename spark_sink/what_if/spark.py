@@ -19,12 +19,12 @@ from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.layout import ARCHIVE, archived_folders, paths_for_spark
 from spark_sink.event_files.store import copies_among
+from spark_sink.history.epochs import KINDS
 from spark_sink.schema import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.session import nothing, reason_of
 from spark_sink.tables import COLUMNS as TABLE_COLUMNS
 from spark_sink.tables import LIFECYCLE, ROUTES, table_files
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
-from spark_sink.what_if.history import KINDS
 from spark_sink.what_if.local import LIFECYCLE_NAMES
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question

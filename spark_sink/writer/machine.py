@@ -347,7 +347,7 @@ class Writer:
         names = [str(path.relative_to(self._events)) for path in foreign_files(self._events)]
         if names:
             more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-            self._say(f"{self._events} holds files that are none of ours: {', '.join(names[:MAX_NAMED])}{more}")
+            self._say(f"{self._events} holds foreign files: {', '.join(names[:MAX_NAMED])}{more}")
 
     def _first_number(self) -> int:
         """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""

@@ -173,7 +173,7 @@ def test_nobody_there_is_one_sentence(served: Served) -> None:
     url = served.broker(None)
     served.stop_all()
     store = HttpStore([url], retry_s=0.0)
-    with pytest.raises(OSError, match=rf"{url}.* was asked for 0 s in vain: no broker answers at .*refused"):
+    with pytest.raises(OSError, match=rf"{url}.* did not answer within 0 s: no broker answers at .*refused"):
         store.list(FLOWS, has_archive=True)
 
 
@@ -190,7 +190,7 @@ def test_a_broker_without_event_files_and_what_is_no_broker_say_so(served: Serve
 
     other = web.Application()
     other.router.add_get("/api/v1/events", hello)
-    with pytest.raises(BadFolder, match="is no broker's admin API"):
+    with pytest.raises(BadFolder, match="is not the admin API of a broker"):
         HttpStore([f"http://127.0.0.1:{served.start(other)}"]).list(FLOWS, has_archive=True)
 
 

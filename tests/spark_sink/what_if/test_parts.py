@@ -11,8 +11,8 @@ import pytest
 from broker.events import REDIRECT_SET
 from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
-from spark_sink.what_if import history
-from spark_sink.what_if.history import Epoch, epochs_of
+from spark_sink.history import epochs
+from spark_sink.history.epochs import Epoch, epochs_of
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.parts import Plan, Summary, replay_batches
 from spark_sink.what_if.question import Question
@@ -41,15 +41,15 @@ def plan_of(here: LocalEngine, question: Question) -> Plan:
 def test_with_the_real_settings_an_epoch_is_one_part(tmp_path: Path) -> None:
     folder = three_services().ask(1, "orders").write(tmp_path)
     plan = plan_of(engine(folder, Question()), Question())
-    assert [(part.unit, part.is_asked, part.compares) for part in plan.parts] == [(history.WHOLE, True, True)]
+    assert [(part.unit, part.is_asked, part.compares) for part in plan.parts] == [(epochs.WHOLE, True, True)]
 
 
 def test_another_chooser_splits_it_by_service_and_checks_it_whole(tmp_path: Path) -> None:
     question = Question(chooser="random")
     folder = three_services().ask(1, "orders").write(tmp_path)
     parts = plan_of(engine(folder, question), question).parts
-    assert [part.unit for part in parts if part.is_asked] == ["orders", "stock", "users", history.NOBODY]
-    assert [part.unit for part in parts if part.compares] == [history.WHOLE]
+    assert [part.unit for part in parts if part.is_asked] == ["orders", "stock", "users", epochs.NOBODY]
+    assert [part.unit for part in parts if part.compares] == [epochs.WHOLE]
 
 
 def test_services_that_share_routes_are_one_unit(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_services_that_share_routes_are_one_unit(tmp_path: Path) -> None:
     assert units["both"] == units["orders"] == units["stock"] != units["users"]
     assert units["old"] == units["users"]
     assert {change.service for change in epoch.changes_of(units["users"])} == {"users", "old"}
-    assert epoch.changes_of(history.WHOLE) == epoch.changes
+    assert epoch.changes_of(epochs.WHOLE) == epoch.changes
 
 
 def test_flows_are_not_compared(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_rows_may_come_in_any_batches(rows_n: int, tmp_path: Path) -> None:
         plan.parts[part].unit: msgspec.json.decode(data, type=UnitResult).rows
         for part, data in zip(*results.to_pydict().values(), strict=True)
     }
-    assert found == {"orders": 20, "stock": 20, "users": 20, history.WHOLE: 60}
+    assert found == {"orders": 20, "stock": 20, "users": 20, epochs.WHOLE: 60}
 
 
 def test_no_rows_are_no_results() -> None:
@@ -93,7 +93,7 @@ def test_no_rows_are_no_results() -> None:
 
 
 def test_too_many_changes_are_too_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(history, "MAX_CHANGES", 9)
+    monkeypatch.setattr(epochs, "MAX_CHANGES", 9)
     folder = three_services().write(tmp_path)
     with pytest.raises(SinkError, match="the routing tables changed more than 9 times"):
         epochs_of(engine(folder, Question()).lifecycle().to_pylist())

@@ -345,7 +345,7 @@ def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
         (tmp_path / name).write_text("of somebody else")
     said: list[str] = []
     Writer(tmp_path, HEADER, disk=Disk(), say=said.append, settings=Settings()).begin(0.0, WALL_S)
-    assert said == [f"{tmp_path} holds files that are none of ours: {', '.join(names)}"]
+    assert said == [f"{tmp_path} holds foreign files: {', '.join(names)}"]
     assert all((tmp_path / name).read_text() == "of somebody else" for name in names)
 
 

@@ -17,23 +17,16 @@ from broker.events import (
     EVENTS_DROPPED,
     REDIRECT_REMOVED,
     REDIRECT_SET,
-    ROUTE_ADDED,
     ROUTE_EJECTED,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
     ROUTE_RELIEVED,
-    ROUTE_REMOVED,
-    ROUTE_REPLACED,
     ROUTE_SEEN,
     TABLE_DIGEST,
 )
 from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
-from spark_sink.what_if.question import values_of
+from spark_sink.history.records import PUTS, TAKES
 
-COMES: Final = frozenset({ROUTE_JOINED, ROUTE_ADDED, ROUTE_SEEN})
-GOES: Final = frozenset({ROUTE_LEFT, ROUTE_REPLACED, ROUTE_REMOVED})
-OF_ROUTES: Final = COMES | GOES | {ROUTE_EJECTED, ROUTE_RELIEVED}
+OF_ROUTES: Final = PUTS | TAKES | {ROUTE_EJECTED, ROUTE_RELIEVED}
 _FOR_ALL: Final = frozenset({DRAIN_STARTED, DRAIN_ENDED, REDIRECT_SET, REDIRECT_REMOVED})
 KINDS: Final = OF_ROUTES | _FOR_ALL | {BROKER_STARTED, TABLE_DIGEST, EVENTS_DROPPED}
 
@@ -117,7 +110,7 @@ class Epoch:
         is redirected. Both are one unit.
         """
         for change in self.changes:
-            if change.kind in COMES:
+            if change.kind in PUTS:
                 self._find(change.service)
                 for name, joined in change.tags.items():
                     if name == SERVICE_NAME.name:
@@ -141,9 +134,9 @@ class Epoch:
         found: dict[str, list[tuple[int, int]]] = {}
         for change in self.changes:
             lifetimes = found.setdefault(change.route_id, [])
-            if change.kind in COMES | GOES and lifetimes and lifetimes[-1][1] == FOR_EVER:
+            if change.kind in PUTS | TAKES and lifetimes and lifetimes[-1][1] == FOR_EVER:
                 lifetimes[-1] = (lifetimes[-1][0], change.at_us)
-            if change.kind in COMES:
+            if change.kind in PUTS:
                 lifetimes.append((change.at_us + 1, FOR_EVER))
         return found
 
@@ -193,6 +186,14 @@ def epochs_of(rows: Iterable[Mapping[str, Any]]) -> list[Epoch]:
     ]
     _lend_settings(epochs)
     return epochs
+
+
+def values_of(joined: str | None) -> list[str]:
+    """What a value in an event may stand for: itself, and where it has commas each part. Which of both it was, events
+    do not tell, so a route with commas in its tags may match more here than it did.
+    """
+    text = joined or ""
+    return [text, *text.split(",")] if "," in text else [text]
 
 
 def _lend_settings(epochs: list[Epoch]) -> None:
