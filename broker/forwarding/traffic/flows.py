@@ -284,20 +284,6 @@ class Uncounted(Flow):
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
 
-    __slots__ = (
-        "_crowd",
-        "_folded",
-        "_over",
-        "_refused",
-        "_there",
-        "active",
-        "address_bytes",
-        "opened",
-        "relayed",
-        "request_log",
-        "totals",
-    )
-
     def __init__(self, request_log: RequestLog, there: dict[str, ServiceLoad] | None = None) -> None:
         """`there`: the services that have routes, by name."""
         self.request_log: Final = request_log

@@ -26,8 +26,6 @@ _STEADY_US: Final = 2_000  # the wall clock says whole milliseconds: below this 
 class Numbers:
     """The sequence numbers of one broker's run: over events, flow records and single requests."""
 
-    __slots__ = ("latest",)
-
     def __init__(self) -> None:
         self.latest = 0  # 1, 2, 3 …
 
@@ -47,23 +45,6 @@ class RequestRows:
 
 class RequestLog:
     """The single requests of one broker that nobody has taken yet."""
-
-    __slots__ = (
-        "_base_us",
-        "_rng",
-        "_flow_n",
-        "_place",
-        "_query",
-        "_turn",
-        "definitions",
-        "dropped_n",
-        "every_n",
-        "first_dropped",
-        "forgotten",
-        "last_dropped",
-        "numbers",
-        "rows",
-    )
 
     def __init__(self, query: Query, every_n: int = 0) -> None:
         """`every_n`: one of so many requests is written; 1: all; 0: none."""
