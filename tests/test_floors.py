@@ -77,7 +77,6 @@ KNOWN_ROOM_CIRCLES: list[set[str]] = [
 MAX_LINES = 600  # of a file
 MAX_FILES = 16  # in a folder, not counting __init__.py
 LARGE_FILES = {  # lines that each may have until it is divided
-    "broker/edge/shell.py": 650,
     "broker/forwarding/peer.py": 650,
 }
 LARGE_FOLDERS = {  # files that each may have until it is divided

@@ -25,8 +25,6 @@ class Dropped:
 class Drops:
     """The dropped requests of one broker."""
 
-    __slots__ = ("_by_link", "_by_service", "_next_at", "total_n")
-
     def __init__(self) -> None:
         self.total_n = 0  # ever
         self._by_service: dict[str, Dropped] = {}  # since they were told of; bounded by MAX_SERVICES

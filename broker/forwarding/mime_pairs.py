@@ -13,8 +13,6 @@ from broker.forwarding.mime_translation import Mimes
 class MimePairs:
     """The pairs of one broker."""
 
-    __slots__ = ("_by_pair", "_given_n", "by_number")
-
     def __init__(self) -> None:
         self.by_number: Final[dict[int, Mimes]] = {}  # bounded by who uses them: connections, and `ingress`
         self._by_pair: Final[dict[tuple[str, str], Mimes]] = {}  # the same

@@ -47,7 +47,6 @@ class Peer:
     """One connection. The owner of a route, and what the edge holds in its hand."""
 
     __slots__ = (
-        "_bytes_out",
         "_dirty",
         "_fed",
         "_has_wrapped",
@@ -61,6 +60,7 @@ class Peer:
         "begins",
         "begun",
         "bytes_in",
+        "bytes_out",
         "caller_service",
         "client_id",
         "connected_at",
@@ -168,7 +168,7 @@ class Peer:
         self.heard_at = now
         self.look_at = 0.0  # when the core looks at it next; whatever else stands in its heap is out of date
         self.bytes_in = 0
-        self._bytes_out = 0
+        self.bytes_out = 0  # handed to the transport, frame lengths included
         self.requests = 0  # begun by the peer, ever
         self.held_n = 0  # fan-outs of its calls that are not done: nothing more of what it has sent is looked at
         self.is_blocked = False  # the edge says: its transport is to be written no more to, for now
@@ -225,11 +225,6 @@ class Peer:
     def is_suspended(self) -> bool:
         """Its transport is gone and it may come back; frames for it wait in its session."""
         return self.session is not None and self.session.is_suspended
-
-    @property
-    def bytes_out(self) -> int:
-        """Bytes handed to the transport, frame lengths included."""
-        return self._bytes_out
 
     @property
     def buffered_bytes(self) -> int:
@@ -472,7 +467,7 @@ class Peer:
                 pieces += queue.take(room_bytes - size)
             self.is_queueing = queue.held_bytes > 0 or self.is_blocked
         self.pending_bytes = queue.wire_bytes if queue is not None else 0
-        self._bytes_out += pending_bytes - self.pending_bytes
+        self.bytes_out += pending_bytes - self.pending_bytes
         return pieces
 
     def set_blocked(self, is_blocked: bool) -> None:

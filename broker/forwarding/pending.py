@@ -71,21 +71,6 @@ class PendingRequest(Stream):
 class PendingRequests:
     """All requests of one broker that wait."""
 
-    __slots__ = (
-        "_decisions",
-        "_by_number",
-        "_by_token",
-        "_looked_to",
-        "_max",
-        "_max_bytes",
-        "_max_per_peer",
-        "_timers",
-        "bytes_n",
-        "is_behind",
-        "size",
-        "waited_n",
-    )
-
     def __init__(
         self,
         decisions: list[Decision],

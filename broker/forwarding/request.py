@@ -92,24 +92,6 @@ class CongestedRequest:
 class RequestContext:
     """Requests of all peers of one broker, as far as it is the same for all of them."""
 
-    __slots__ = (
-        "_scratch",
-        "drops",
-        "steps",
-        "congested_requests",
-        "decisions",
-        "flows",
-        "lost_entries_n",
-        "mime_pairs",
-        "mimes",
-        "order",
-        "query",
-        "settings",
-        "request_log",
-        "retries",
-        "timers",
-    )
-
     def __init__(self, settings: Settings, query: Query) -> None:
         self.settings: Final = settings
         self.query: Final = query

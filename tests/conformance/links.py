@@ -10,18 +10,33 @@ from broker.core import CoreSettings
 from tests.conformance.scripts import (
     COMPOSITE,
     FORWARDING,
+    REJECTED,
+    REQUEST_RESPONSE,
+    ROUTE_ID,
+    SERVICE_NAME,
     AnyTag,
+    U,
+    address,
     broker_info,
+    caller,
     composite,
+    error,
     heard,
     ident,
     push,
+    request,
+    route_add,
     setup,
     u16,
     u32,
     u64,
+    uuid,
 )
 from tests.fakes import Wire, World
+
+OCTETS = "application/octet-stream"
+NO_ROUTE = error(1, REJECTED, "no-route: no route has service=orders")
+
 
 SECRET = b"a secret of sixteen bytes or more"
 OURS = ident(0xB1)  # the id of the broker under test
@@ -158,3 +173,20 @@ def section(
 def caller_mimes(metadata: str = COMPOSITE, data: str = "text/plain") -> bytes:
     """Which mime types the caller has, where a link has others."""
     return bytes([len(metadata)]) + metadata.encode() + bytes([len(data)]) + data.encode()
+
+
+def ask(world: World) -> Wire:
+    """A caller that has asked for orders."""
+    wire = caller(world)
+    wire.send(request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (SERVICE_NAME, "orders"))))))
+    return wire
+
+
+def neighbours(*ids: bytes) -> list[AnyTag]:
+    """The metadata that says so."""
+    return [("neighbour", id + u16(10)) for id in ids]
+
+
+def added(number: int, at_ms: int, name: str, *tags: AnyTag) -> bytes:
+    """The ROUTE_ADD of the broker under test: all tags of the ROUTE_SETUP, and the two that every route has."""
+    return route_add(number, at_ms, name, *tags, (SERVICE_NAME, name), (ROUTE_ID, uuid(number)), broker=OURS)

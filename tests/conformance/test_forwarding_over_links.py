@@ -1,4 +1,4 @@
-"""What `test_forwarding` promises of one broker, of three in a line: callers at one end, destinations at the other."""
+"""What `test_forwarding` and `test_multicast` promise of one broker, of three in a line: services at the far end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 
 from broker.core import Core, CoreSettings
 from tests import topology
-from tests.conformance import test_forwarding as of_one
+from tests.conformance import stage, test_forwarding, test_multicast
 from tests.conformance.scripts import COMPOSITE, AnyTag, carried, connected, route_setup, setup
 from tests.fakes import Wire, World
 from tests.topology import LINKED_S, Net
 
-PROMISES = {name: promise for name, promise in vars(of_one).items() if name.startswith("test_")}
+OF_ONE = (test_forwarding, test_multicast)
+PROMISES = {name: promise for module in OF_ONE for name, promise in vars(module).items() if name.startswith("test_")}
 globals().update(PROMISES)  # pytest collects them here, too
 
 
@@ -85,16 +86,17 @@ def destination(world: Far, number: int, name: str, *tags: AnyTag, mime: str = C
 @pytest.fixture(autouse=True)
 def _three_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "World", Member)
-    monkeypatch.setattr(of_one, "World", Far)
-    monkeypatch.setattr(of_one, "destination", destination)
+    for module in (stage, *OF_ONE):
+        monkeypatch.setattr(module, "World", Far, raising=False)
+        monkeypatch.setattr(module, "destination", destination, raising=False)
 
 
 def test_what_one_broker_promises_three_do() -> None:
     """All of it is collected here, too, and none of it would be true if a route were not at another broker."""
-    body = ast.parse(Path(of_one.__file__).read_text()).body
+    body = [each for module in OF_ONE for each in ast.parse(Path(str(module.__file__)).read_text()).body]
     assert set(PROMISES) == {
         each.name for each in body if isinstance(each, ast.FunctionDef) and each.name[:5] == "test_"
     }
-    stage = of_one.Stage(2)
-    assert isinstance(stage.world, Far)
-    assert stage.world.net.table("b1") == {topology.route_text(number): "b3" for number in (1, 2)}
+    far = stage.Stage(2)
+    assert isinstance(far.world, Far)
+    assert far.world.net.table("b1") == {topology.route_text(number): "b3" for number in (1, 2)}

@@ -18,7 +18,6 @@ from broker.forwarding.unicast import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import (
-    CANCEL,
     COMPLETE,
     ERROR,
     EXT,
@@ -27,7 +26,6 @@ from rsocket_wire.rsocket.frames import (
     KEEPALIVE,
     METADATA_PUSH,
     NEXT,
-    PAYLOAD,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_N,
@@ -50,6 +48,7 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fuzz.life import Life
 from tests.invariants import check_masks
 
 MAX_ACTORS = 7  # open at the same time
@@ -82,75 +81,6 @@ STRICT = CoreSettings(
     resume_ttl_s=30.0,
     policy=Policy(chooser="random"),
 )
-
-
-class Life:
-    """One request as one of its ends sees it."""
-
-    def __init__(self, kind: int, flags: int, n: int) -> None:
-        self.kind = kind
-        self.is_first_whole = not flags & FOLLOWS
-        self.completes = kind == REQUEST_CHANNEL and bool(flags & COMPLETE)
-        self.caller_open = not self.is_first_whole or (kind == REQUEST_CHANNEL and not flags & COMPLETE)
-        self.route_open = kind != REQUEST_FNF
-        self.is_ended = False
-        self.asked_n = n
-        self.items = 0
-
-    @property
-    def is_over(self) -> bool:
-        if self.is_ended:
-            return True
-        if self.kind == REQUEST_FNF:
-            return not self.caller_open
-        return not self.route_open and (self.kind != REQUEST_CHANNEL or not self.caller_open)
-
-    def caller_may(self, kind: int, flags: int) -> bool:
-        """The service may get such a frame now."""
-        if self.is_over:
-            return False
-        if kind == PAYLOAD:
-            return self.caller_open
-        if kind == REQUEST_N:
-            return self.kind >= REQUEST_STREAM
-        return (
-            kind == CANCEL or (kind == ERROR and self.kind == REQUEST_CHANNEL) or (kind == EXT and flags & IGNORE > 0)
-        )
-
-    def route_may(self, kind: int, flags: int) -> bool:
-        """The caller may get such a frame now."""
-        if self.is_over or self.kind == REQUEST_FNF:
-            return False
-        if kind == PAYLOAD:
-            return self.route_open
-        if kind in (REQUEST_N, CANCEL):
-            return self.kind == REQUEST_CHANNEL and (kind == REQUEST_N or self.caller_open)
-        return kind == ERROR or (kind == EXT and flags & IGNORE > 0)
-
-    def caller_says(self, kind: int, flags: int, n: int) -> None:
-        """What such a frame of the caller changes, if it may be said at all."""
-        if kind == REQUEST_N and self.kind >= REQUEST_STREAM:
-            self.asked_n += n
-        elif kind == CANCEL or (kind == ERROR and self.kind == REQUEST_CHANNEL):
-            self.is_ended = True
-        elif (
-            kind == PAYLOAD
-            and self.caller_open
-            and not (flags & FOLLOWS and not flags & COMPLETE)
-            and (flags & COMPLETE or self.kind != REQUEST_CHANNEL or self.completes)
-        ):
-            self.caller_open = False
-
-    def route_says(self, kind: int, flags: int) -> None:
-        """What such a frame of the route changes."""
-        if kind == ERROR:
-            self.is_ended = True
-        elif kind == CANCEL and self.kind == REQUEST_CHANNEL:
-            self.caller_open = False
-        elif kind == PAYLOAD and self.route_open and not (flags & FOLLOWS and not flags & COMPLETE):
-            self.items += 1 if flags & NEXT else 0
-            if flags & COMPLETE or self.kind == REQUEST_RESPONSE:
-                self.route_open = False
 
 
 class Actor:

@@ -41,7 +41,7 @@ from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.broker.forwarding.brokers import SECTION, caller_mimes, section
 from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
 from tests.fuzz.far_history import SlowNet
-from tests.fuzz.play import Life
+from tests.fuzz.life import Life
 from tests.invariants import check_masks
 from tests.topology import LINKED_S
 

@@ -131,29 +131,6 @@ class Refused:
 class RouterAnnotations:
     """Everything about hops that one broker keeps."""
 
-    __slots__ = (
-        "_far_counts",
-        "_max_hops",
-        "_names_prefixes",
-        "_naming",
-        "_refused_since",
-        "_paths_rest",
-        "_prefixes",
-        "brokers_n",
-        "latest",
-        "latest_entry",
-        "loops_refused",
-        "name",
-        "near",
-        "near_n",
-        "paths",
-        "refused",
-        "remotes",
-        "sections",
-        "retried_n",
-        "stripped_n",
-    )
-
     def __init__(self, name: str, max_hops: int) -> None:
         self.name = name  # of this broker, as it stands in traces; see `rename`
         self.brokers_n = 1  # that are known and can be reached, this one included; the cluster says so

@@ -33,8 +33,6 @@ from rsocket_wire.wire.frames import SHARD
 class Egress:
     """The requests of one broker's clients that go to other brokers."""
 
-    __slots__ = ("_again", "_context", "_annotations", "_max_waiting_bytes")
-
     def __init__(self, context: RequestContext, annotations: RouterAnnotations) -> None:
         self._context: Final = context
         self._annotations: Final = annotations

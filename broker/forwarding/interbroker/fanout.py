@@ -117,8 +117,6 @@ class Groups:
 class LinkFanout:
     """The multicasts of one broker that go to other brokers, or come from them."""
 
-    __slots__ = ("_context", "_annotations")
-
     def __init__(self, context: RequestContext, annotations: RouterAnnotations) -> None:
         self._context: Final = context
         self._annotations: Final = annotations

@@ -38,8 +38,6 @@ class CallSteps:
 class StepQueue:
     """The fan-outs of one broker."""
 
-    __slots__ = ("_left_n", "_turns", "_until")
-
     def __init__(self) -> None:
         self._turns: Final[deque[CallSteps]] = deque()  # with steps to do
         self._left_n = 0  # branches that may still be served at once, until

@@ -215,11 +215,40 @@ class Flow:
             counts.settle()
             counts.bucket = bucket
         counts.bucket_n += 1
-        request_log = self._table.request_log
-        if request_log.every_n:
-            request_log.add(
-                self, outcome, latency_us, items_in, items_out, bytes_in, bytes_out, opened_at, order, branches
+        log = self._table.request_log
+        seq = log.draw() if log.every_n else 0
+        if seq:
+            if not self.number:
+                self.number = log.define(self._texts())
+            log.add(
+                seq,
+                self.number,
+                self.key_hash,
+                outcome,
+                latency_us,
+                items_in,
+                items_out,
+                bytes_in,
+                bytes_out,
+                opened_at,
+                order,
+                branches,
             )
+
+    def _texts(self) -> tuple[object, ...]:
+        """What its requests have in common, as the request log defines it."""
+        return (
+            self.caller_route,
+            self.caller_service,
+            self.route_id,
+            self.service,
+            self.label,
+            self.model_name,
+            self.routing,
+            self.word,
+            self.emptied_by,
+            address_text(self.address),
+        )
 
     def take_counts(self) -> list[Counts | None]:
         """The interval's counts by outcome; the flow begins anew."""
@@ -254,20 +283,6 @@ class Uncounted(Flow):
 
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
-
-    __slots__ = (
-        "_crowd",
-        "_folded",
-        "_over",
-        "_refused",
-        "_there",
-        "active",
-        "address_bytes",
-        "opened",
-        "relayed",
-        "request_log",
-        "totals",
-    )
 
     def __init__(self, request_log: RequestLog, there: dict[str, ServiceLoad] | None = None) -> None:
         """`there`: the services that have routes, by name."""
@@ -352,7 +367,9 @@ class FlowTable:
         taken.reverse()
         for flow in taken:
             flow.owner.pop(flow.key, None)
-            self.request_log.forget(flow)
+            if flow.number:
+                self.request_log.forget(flow.number)
+                flow.number = 0
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:
                     counts.settle()

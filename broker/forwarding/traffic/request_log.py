@@ -12,14 +12,11 @@ what the wall says.
 """
 
 from binascii import b2a_base64
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.events import DEFINITION, REQUEST
 from broker.routing.query import Query
 from broker.routing.rng import Rng
-
-if TYPE_CHECKING:
-    from broker.forwarding.traffic.flows import Flow
 
 MAX_ROWS: Final = 100_000  # rows that nobody has taken, some 40 MB; later ones are dropped, counted and told
 SEED: Final = 20_261_122  # of the places that are drawn: they shall be the same in each run
@@ -28,8 +25,6 @@ _STEADY_US: Final = 2_000  # the wall clock says whole milliseconds: below this 
 
 class Numbers:
     """The sequence numbers of one broker's run: over events, flow records and single requests."""
-
-    __slots__ = ("latest",)
 
     def __init__(self) -> None:
         self.latest = 0  # 1, 2, 3 …
@@ -50,23 +45,6 @@ class RequestRows:
 
 class RequestLog:
     """The single requests of one broker that nobody has taken yet."""
-
-    __slots__ = (
-        "_base_us",
-        "_rng",
-        "_flow_n",
-        "_place",
-        "_query",
-        "_turn",
-        "definitions",
-        "dropped_n",
-        "every_n",
-        "first_dropped",
-        "forgotten",
-        "last_dropped",
-        "numbers",
-        "rows",
-    )
 
     def __init__(self, query: Query, every_n: int = 0) -> None:
         """`every_n`: one of so many requests is written; 1: all; 0: none."""
@@ -93,9 +71,29 @@ class RequestLog:
         if not -_STEADY_US < base_us - self._base_us < _STEADY_US:
             self._base_us = base_us
 
+    def draw(self) -> int:
+        """A request ended, and `every_n` is not 0: the number of its row; 0: none is written of it."""
+        every_n = self.every_n
+        if every_n > 1:
+            turn = self._turn
+            if turn == 0:
+                self._place = self._rng.below(every_n)
+            self._turn = turn + 1 if turn + 1 < every_n else 0
+            if turn != self._place:
+                return 0
+        numbers = self.numbers
+        seq = numbers.latest + 1
+        numbers.latest = seq
+        if len(self.rows) >= MAX_ROWS:
+            self._drop(seq)
+            return 0
+        return seq
+
     def add(
         self,
-        flow: "Flow",
+        seq: int,
+        number: int,
+        key_hash: int,
         outcome: int,
         latency_us: int,
         items_in: int,
@@ -106,24 +104,7 @@ class RequestLog:
         order: int,
         branches: int,
     ) -> None:
-        """A request ended; `every_n` is not 0."""
-        every_n = self.every_n
-        if every_n > 1:
-            turn = self._turn
-            if turn == 0:
-                self._place = self._rng.below(every_n)
-            self._turn = turn + 1 if turn + 1 < every_n else 0
-            if turn != self._place:
-                return
-        numbers = self.numbers
-        seq = numbers.latest + 1
-        numbers.latest = seq
-        if len(self.rows) >= MAX_ROWS:
-            self._drop(seq)
-            return
-        number = flow.number
-        if number == 0:
-            number = self._define(flow)
+        """Writes a row that was drawn: `seq` of `draw`, `number` of its flow by `define`."""
         started_us = int(opened_at * 1e6 + self._base_us)
         ended = self._query.choices
         self.rows.append(
@@ -136,7 +117,7 @@ class RequestLog:
                 outcome,
                 order,
                 ended,
-                flow.key_hash,
+                key_hash,
                 branches,
                 items_in,
                 items_out,
@@ -145,11 +126,15 @@ class RequestLog:
             )
         )
 
-    def forget(self, flow: "Flow") -> None:
-        """The flow's interval is over: if it counts once more, it is under another number."""
-        if flow.number:
-            self.forgotten.append(flow.number)
-            flow.number = 0
+    def define(self, texts: tuple[object, ...]) -> int:
+        """The number of a flow from now on. `texts`: what its requests have in common, see `DEFINITION_FIELDS`."""
+        self._flow_n += 1
+        self.definitions.append((DEFINITION, self._flow_n, *texts))
+        return self._flow_n
+
+    def forget(self, number: int) -> None:
+        """The interval of the flow with this number is over: if it counts once more, it is under another one."""
+        self.forgotten.append(number)
 
     def take(self) -> RequestRows | None:
         """What has come since the last call; None: nothing."""
@@ -160,27 +145,6 @@ class RequestLog:
         self.rows = []
         self.forgotten = []
         return taken
-
-    def _define(self, flow: "Flow") -> int:
-        self._flow_n += 1
-        number = flow.number = self._flow_n
-        self.definitions.append(
-            (
-                DEFINITION,
-                number,
-                flow.caller_route,
-                flow.caller_service,
-                flow.route_id,
-                flow.service,
-                flow.label,
-                flow.model_name,
-                flow.routing,
-                flow.word,
-                flow.emptied_by,
-                address_text(flow.address),
-            )
-        )
-        return number
 
     def _drop(self, seq: int) -> None:
         if not self.dropped_n:

@@ -13,7 +13,7 @@ from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_me
 from rsocket_wire.rsocket.metadata import encode_entry
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.brokers import Broker
-from tests.broker.forwarding.test_shared_links import ORDERS, Way
+from tests.broker.forwarding.interbroker.test_shared_links import ORDERS, Way
 from tests.fakes import Wire, address, addressed, route_id
 from tests.topology import LINKED_S, Net
 

@@ -145,3 +145,21 @@ def found(query: Query, raw: bytes) -> list[int] | str:
 def chosen(query: Query, raw: bytes, count: int) -> list[int]:
     """The routes that as many requests to one address meet."""
     return [number_of(query.choose(resolve(query, raw), b"", CALLER, 0.0)) for _ in range(count)]
+
+
+def zoo() -> Table:
+    """orders: 1 eu, 2 us, 3 eu in zone b; billing: 4 eu."""
+    table = Table()
+    joined(table, 1, "orders", region="eu")
+    joined(table, 2, "orders", region="us")
+    joined(table, 3, "orders", region="eu", zone="b")
+    joined(table, 4, "billing", region="eu")
+    return table
+
+
+def hinted(flags: int = UNICAST, hints: list[tuple[Key, str | None]] | None = None, **tags: str | None) -> list[bytes]:
+    """The same request in both layouts: hints in the metadata map, and among the tags of a one-map ADDRESS."""
+    metadata = [Tag.of(key, value) for key, value in hints or []]
+    wanted = [Tag.of(key, value) for key, value in tags.items()]
+    sent = [Address(route_id(1), wanted, metadata, flags=flags), Address(route_id(1), metadata + wanted, flags=flags)]
+    return [each.encode() for each in sent]

@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from broker.routing.bitmaps import Slots
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS, Query
-from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
 from broker.routing.targets import MAX_LABEL, Target, label_of
 from rsocket_wire.errors import INVALID, REJECTED
@@ -24,6 +23,7 @@ from tests.broker.routing.made import (
     address,
     chosen,
     found,
+    hinted,
     joined,
     numbers,
     query_of,
@@ -31,26 +31,8 @@ from tests.broker.routing.made import (
     route,
     route_id,
     table_of,
+    zoo,
 )
-
-
-def zoo() -> Table:
-    """orders: 1 eu, 2 us, 3 eu in zone b; billing: 4 eu."""
-    table = Table()
-    joined(table, 1, "orders", region="eu")
-    joined(table, 2, "orders", region="us")
-    joined(table, 3, "orders", region="eu", zone="b")
-    joined(table, 4, "billing", region="eu")
-    return table
-
-
-def hinted(flags: int = UNICAST, hints: list[tuple[Key, str | None]] | None = None, **tags: str | None) -> list[bytes]:
-    """The same request in both layouts: hints in the metadata map, and among the tags of a one-map ADDRESS."""
-    metadata = [Tag.of(key, value) for key, value in hints or []]
-    wanted = [Tag.of(key, value) for key, value in tags.items()]
-    sent = [Address(route_id(1), wanted, metadata, flags=flags), Address(route_id(1), metadata + wanted, flags=flags)]
-    return [each.encode() for each in sent]
-
 
 # What matches
 
@@ -270,147 +252,6 @@ def test_method_of_the_hint_wins_over_the_default(name: str) -> None:
     assert set(picks) == {1, 2, 3}
     assert picks[:30] != picks[3:33]
     assert query.unknown_methods == 0
-
-
-# Shard
-
-
-def test_shard_request_without_a_key_is_refused() -> None:
-    """ "One or more instances of the metadata io.rsocket.routing.ShardKey MUST be present"."""
-    target = resolve(query_of(zoo()), address(SHARD, service="orders"))
-    assert target.refusal is not None
-    assert (target.refusal.code, target.refusal.message) == (
-        INVALID,
-        "bad-shard-key: a shard request needs at least one ShardKey",
-    )
-
-
-def test_shard_key_that_names_no_tag_of_the_request_is_refused() -> None:
-    query = query_of(zoo())
-    message = "bad-shard-key: ShardKey 'user' names no tag of the ADDRESS"
-    for raw in hinted(SHARD, [(SHARD_KEY, "user")], service="orders"):
-        assert found(query, raw) == message
-    assert found(query, address(SHARD, [(SHARD_KEY, "service"), (SHARD_KEY, "user")], service="orders")) == message
-
-
-@pytest.mark.parametrize("raw", [None, b"", b"\xff" * 127, b"x" * 127, b"\x00"])
-def test_shard_key_that_no_key_can_have_is_refused(raw: bytes | None) -> None:
-    """Hints are any bytes: what cannot be a key's name is an answer and no exception."""
-    sent = Address(route_id(9), [Tag.of("service", "orders")], [Tag(SHARD_KEY, raw)], b"w", SHARD)
-    if raw is None:
-        sent = Address(route_id(9), [Tag.of("service", "orders"), Tag(SHARD_KEY, None)], flags=SHARD)
-    message = str(found(query_of(zoo()), sent.encode()))
-    assert message.startswith("bad-shard-key: ShardKey '")
-    assert message.endswith("' names no tag of the ADDRESS")
-
-
-def test_shard_key_beyond_127_bytes_of_the_js_client_is_refused() -> None:
-    """D-21: its values have up to 255 bytes."""
-    raw = b"\x00\x00\x1c\x01\x14\x20" + route_id(9) + b"\x1b\xff" + b"k" * 255 + b"\x01\x06orders"
-    assert str(found(query_of(zoo()), raw)).startswith("bad-shard-key: ShardKey 'kkk")
-
-
-@pytest.mark.parametrize("name", ["region", "Region", "io.rsocket.routing.Region", "io.rsocket.broker.Region"])
-def test_shard_key_may_be_spelt_in_any_way(name: str) -> None:
-    query = query_of(zoo())
-    target = resolve(query, address(SHARD, [(SHARD_KEY, name)], service="orders", region="eu"))
-    assert target.refusal is None
-    assert (target.shard_hash, target.label) == (key_hash([b"eu"]), "service=orders")
-
-
-def test_shard_key_finds_a_text_tag_of_a_well_known_name() -> None:
-    text_region = Tag(Key.text("region"), b"eu")
-    sent = Address(route_id(9), [Tag.of("service", "orders"), text_region], [Tag(SHARD_KEY, b"region")], b"", SHARD)
-    target = resolve(query_of(zoo()), sent.encode())
-    assert (target.shard_hash, target.label) == (key_hash([b"eu"]), "service=orders")
-
-
-def test_several_shard_keys_hash_in_their_order() -> None:
-    query = query_of(zoo())
-    one = address(SHARD, [(SHARD_KEY, "user"), (SHARD_KEY, "item")], service="orders", user="7", item="9")
-    other = address(SHARD, [(SHARD_KEY, "item"), (SHARD_KEY, "user")], service="orders", user="7", item="9")
-    assert resolve(query, one).shard_hash == key_hash([b"7", b"9"])
-    assert resolve(query, other).shard_hash == key_hash([b"9", b"7"])
-    assert resolve(query, one).label == "service=orders"
-
-
-def test_order_of_the_tags_does_not_change_the_shard() -> None:
-    query = query_of(zoo())
-    one = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="7")
-    other = address(SHARD, [(SHARD_KEY, "user")], user="7", service="orders")
-    assert resolve(query, one).shard_hash == resolve(query, other).shard_hash
-
-
-def test_shard_key_named_again_counts_once_however_it_is_spelt() -> None:
-    """The work is bounded by the tags, not by the tags times the hints."""
-    tags = [Tag.of("user", str(number)) for number in range(127)] + [Tag.of("service", "orders")]
-    spelt = [Tag(SHARD_KEY, name.encode()) for name in ("user", "user", "service", "Service", "serv-ice", "serv_ice")]
-    target = resolve(query_of(zoo()), Address(route_id(9), tags, spelt, b"", SHARD).encode())
-    assert target.shard_hash == key_hash([str(number).encode() for number in range(127)] + [b"orders"])
-    assert target.selectors == []
-
-
-def test_shard_key_with_a_null_value_hashes_as_empty() -> None:
-    sent = Address(route_id(9), [Tag.of("service", "orders"), Tag.of("user", None)], [Tag(SHARD_KEY, b"user")], b"")
-    raw = sent.encode()
-    target = resolve(query_of(zoo()), raw[:4] + b"\x14\x20" + raw[6:])
-    assert target.shard_hash == key_hash([b""])
-
-
-def test_shard_tag_that_no_route_has_does_not_select() -> None:
-    """D-22: a shard key is usually no route's tag."""
-    query = query_of(zoo())
-    for raw in hinted(SHARD, [(SHARD_KEY, "user")], service="orders", user="42"):
-        assert found(query, raw) == [1, 2, 3]
-
-
-def test_shard_tag_that_routes_have_selects() -> None:
-    """D-22: first the AND with all tags, as the specification says."""
-    table = zoo()
-    joined(table, 5, "orders", user="42")
-    query = query_of(table)
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
-    assert found(query, raw) == [5]
-    assert found(query, address(SHARD, [(SHARD_KEY, "user")], service="orders", user="43")) == [1, 2, 3, 5]
-
-
-def test_shard_tag_that_only_other_services_have_does_not_select() -> None:
-    table = zoo()
-    joined(table, 5, "billing", user="42")
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
-    assert found(query_of(table), raw) == [1, 2, 3]
-
-
-def test_shard_without_candidates_names_the_selecting_tag() -> None:
-    query = query_of(zoo())
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="mail", user="42")
-    assert found(query, raw) == "no-route: no route has service=mail"
-    raw = address(SHARD, [(SHARD_KEY, "user")], user="42", service="billing", zone="b")
-    assert found(query, raw) == "no-route: no route has all: 1 have service=billing, 1 have zone=b"
-
-
-def test_shard_by_nothing_but_keys_needs_routes_that_have_them() -> None:
-    query = query_of(zoo())
-    assert found(query, address(SHARD, [(SHARD_KEY, "user")], user="42")) == "no-route: no route has user=42"
-    assert found(query, address(SHARD, [(SHARD_KEY, "region")], region="us")) == [2]
-
-
-def test_strict_hints_shard_among_routes_that_have_all_tags() -> None:
-    """D-22 is ours; with strict hints it is the specification's AND and no other."""
-    query = query_of(zoo(), strict_hints=True)
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
-    assert found(query, raw) == "no-route: no route has user=42"
-
-
-def test_owner_of_a_key_is_one_whoever_asks_and_however_the_routes_joined() -> None:
-    one, other = table_of(5), Table()
-    for number in (3, 5, 1, 4, 2):
-        joined(other, number)
-    for user in range(50):
-        raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user=str(user))
-        again = address(SHARD, [(SHARD_KEY, "user"), (LB_METHOD, "random")], origin=7, service="orders", user=str(user))
-        owners = chosen(query_of(one), raw, 3) + chosen(query_of(other), raw, 3) + chosen(query_of(other), again, 3)
-        assert len(set(owners)) == 1
 
 
 # Turns

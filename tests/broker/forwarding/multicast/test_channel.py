@@ -15,7 +15,7 @@ from rsocket_wire.rsocket.frames import (
     encode_error,
     encode_payload,
 )
-from tests.broker.forwarding.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
+from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.fakes import addressed, asked, cancelled, completed, error, fragments, moved
 
 

@@ -20,7 +20,7 @@ from rsocket_wire.rsocket.frames import (
     encode_request,
     encode_request_n,
 )
-from tests.broker.forwarding.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
+from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import ANSWERED, TRANSPORTS
 from tests.fakes import (
     Frame,

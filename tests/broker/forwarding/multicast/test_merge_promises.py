@@ -25,7 +25,7 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_STREAM,
     encode_payload,
 )
-from tests.broker.forwarding.crowds import ALL, HEAD_BYTES
+from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES
 from tests.fakes import Frame, World, completed
 
 BRANCHES = 4

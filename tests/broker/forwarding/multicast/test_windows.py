@@ -18,7 +18,7 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_STREAM,
     encode_payload,
 )
-from tests.broker.forwarding.crowds import ALL, HEAD_BYTES, Crowd, items
+from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, items
 from tests.fakes import Frame, Wire, completed
 
 MIB = 1 << 20
