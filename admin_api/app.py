@@ -11,7 +11,6 @@ from aiohttp import web
 
 from admin_api.backends.backend import Backend
 from admin_api.backends.one import OneBroker
-from admin_api.backends.processes import BrokerProcess, Supervisor
 from admin_api.backends.workers import Workers
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import CHANGES, ChangePath, check_allowed
@@ -21,6 +20,7 @@ from admin_api.guards import known_host_only
 from admin_api.listener import STOP_S, AdminListener
 from admin_api.page import POLICY
 from admin_api.parameters import reject_unknown
+from admin_api.processes import BrokerProcess, Supervisor
 from admin_api.schemas import json_response
 from rsocket_wire.errors import BrokerError
 

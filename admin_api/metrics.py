@@ -33,7 +33,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from admin_api.backends.processes import BrokerProcess, state_of
+from admin_api.processes import BrokerProcess, state_of
 from broker import VERSION
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us

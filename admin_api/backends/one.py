@@ -11,10 +11,10 @@ from typing import Final
 from msgspec.structs import astuple
 
 from admin_api.backends.backend import Answer, DrainTarget
-from admin_api.backends.processes import BrokerProcess, state_of
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
+from admin_api.processes import BrokerProcess, state_of
 from broker.config.options import Config
 from broker.core import Core
 from broker.views import cluster_queries, queries

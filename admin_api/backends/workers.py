@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from admin_api.backends.ask import ANSWER_S, SILENT_S, Query, Reply, WorkerClient, check
 from admin_api.backends.backend import Answer, DrainTarget
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
-from admin_api.backends.processes import Supervisor
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError
 from admin_api.metrics import log_lines
 from admin_api.parameters import BROKER, TAG
+from admin_api.processes import Supervisor
 from broker.config.options import Config
 from broker.limited_log import STRANGERS
 from broker.views.merge import count_outside, merge, merge_items

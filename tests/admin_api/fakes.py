@@ -12,7 +12,7 @@ from tests.topology import Net
 
 
 class FakeAdmin:
-    """An `admin_api.backends.processes.BrokerProcess` on a World."""
+    """An `admin_api.processes.BrokerProcess` on a World."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -41,7 +41,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All workers of one machine. Is `admin_api.backends.processes.Supervisor`."""
+    """All workers of one machine. Is `admin_api.processes.Supervisor`."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ JSON = dict[str, Any]
 
 
 class FakeSupervisor:
-    """An `admin_api.backends.processes.Supervisor` without processes."""
+    """An `admin_api.processes.Supervisor` without processes."""
 
     def __init__(self, folder: Path) -> None:
         self.config = Config(broker=BrokerOptions(name="eu"))
