@@ -69,9 +69,7 @@ MAX_ROOMS = 20  # folders in the broker
 
 # What is still to be mended; each is struck off when it is.
 KNOWN_CIRCLES: list[set[str]] = []
-KNOWN_ROOM_CIRCLES: list[set[str]] = [
-    {"admin_api.backends", "admin_api.metrics"},
-]
+KNOWN_ROOM_CIRCLES: list[set[str]] = []
 MAX_LINES = 600  # of a file
 MAX_FILES = 16  # in a folder, not counting __init__.py
 LARGE_FILES: dict[str, int] = {  # lines that each may have until it is divided
