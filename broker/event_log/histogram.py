@@ -1,4 +1,4 @@
-"""Histogram: a histogram of how long something took, in the buckets that flows have (`events.bucket_of`)."""
+"""A histogram of how long something took, in the buckets that flows have (`events.bucket_of`)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The event_log: what happened, in order and numbered, until somebody takes it.
+"""The event log: what happened, in order and numbered, until somebody takes it.
 
 Decides what is kept when nobody does: the oldest. What is dropped is counted, and told as a gap.
 """
