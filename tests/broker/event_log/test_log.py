@@ -1,12 +1,9 @@
-"""The event log: numbers, the wall clock, and what is told of records that nobody takes."""
+"""The event log: numbers, the wall clock."""
 
 from __future__ import annotations
 
-import pytest
-
-from broker.event_log import log as module
 from broker.event_log.log import EventLog
-from broker.events import EVENTS_DROPPED, PEER_CONNECTED, ROUTE_SEEN, LifecycleEvent
+from broker.events import PEER_CONNECTED, ROUTE_SEEN, LifecycleEvent
 from tests.fakes import START_MS, World
 
 
@@ -47,22 +44,3 @@ def test_reserved_numbers_are_used_later_and_nobody_elses() -> None:
         (ROUTE_SEEN, 2, 0),
         (ROUTE_SEEN, 3, 7),
     ]
-
-
-def test_what_finds_no_room_is_told_as_a_gap_with_the_number_of_its_last_record(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if module.__file__.endswith(".so"):
-        pytest.skip("the bound of a compiled module is a constant; test_events fills it")
-    monkeypatch.setattr(module, "MAX_EVENTS", 2)
-    log = new_log()
-    for _ in range(5):
-        log.tell(PEER_CONNECTED, START_MS)
-    events = taken(log)
-    assert [(event.kind, event.seq) for event in events] == [
-        (PEER_CONNECTED, 2),
-        (PEER_CONNECTED, 3),
-        (EVENTS_DROPPED, 6),
-    ]
-    assert events[-1].tags == [("records", "3"), ("first_seq", "4"), ("last_seq", "6")]
-    assert (log.dropped, log.take()) == (3, [])
