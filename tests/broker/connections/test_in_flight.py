@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
@@ -499,6 +499,7 @@ MOVES = st.lists(
 
 @pytest.mark.parametrize("limits", [(4, 0), (0, 4), (6, 5), (130, 0)])
 @given(moves=MOVES)
+@example(moves=[("ask", 0), ("leave", 0), ("ask", 0), ("ask", 0), ("ask", 0)])
 @settings(max_examples=25, deadline=None)
 def test_shares_hold_whatever_happens(limits: tuple[int, int], moves: list[tuple[str, int]]) -> None:
     """A request is refused only when all places are taken, or its caller has half of them and another one asks."""
@@ -507,6 +508,7 @@ def test_shares_hold_whatever_happens(limits: tuple[int, int], moves: list[tuple
     callers = [world.caller() for _ in range(3)]
     limit = min(each for each in limits if each)
     asked_at = [-1000.0] * 3
+    left_at = -1000.0  # when the latest of those that have left asked
     many = 50 if limit > 100 else 1
     for move, number in moves:
         caller = callers[number]
@@ -516,7 +518,8 @@ def test_shares_hold_whatever_happens(limits: tuple[int, int], moves: list[tuple
                 before = [held(world, each) for each in callers]
                 ask(caller)
                 others = [each for each in range(3) if each != number]
-                is_contended = any(before[each] or world.now - asked_at[each] < ASK_S for each in others)
+                has_asked = [world.now - at < ASK_S for at in (left_at, *(asked_at[each] for each in others))]
+                is_contended = any(has_asked) or any(before[each] for each in others)
                 if words(caller):
                     has_half = before[number] >= (limit + 1) // 2 and is_contended
                     assert sum(before) == limit or has_half or limits == (6, 5)
@@ -534,6 +537,7 @@ def test_shares_hold_whatever_happens(limits: tuple[int, int], moves: list[tuple
         else:
             caller.lose()
             callers[number] = world.caller()  # who has left counts as one that asks for as long as if it had stayed
+            left_at, asked_at[number] = max(left_at, asked_at[number]), -1000.0
         (load,) = [route.load for route in world.core.table.routes()]
         for shares in (load.shares, load.service.shares):
             for each in callers:
