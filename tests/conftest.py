@@ -22,6 +22,10 @@ from tests.interop.node import Node, NodeMissing, install
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
+# The same cases in each run, as quick as the machine is: a case that fails here fails everywhere.
+hypothesis.settings.register_profile("tests", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("tests")
+
 MakeServer = Callable[..., Awaitable[Server]]
 StartBroker = Callable[..., BrokerProcess]
 
