@@ -92,8 +92,8 @@ class Core:
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._fanouts: Final = self.engine.steps
-        self._feedings: Final = self.engine.congested_requests
+        self._steps: Final = self.engine.steps
+        self._congested_requests: Final = self.engine.congested_requests
         self._decisions: Final = self.engine.decisions
         self._retries: Final = self.engine.retries
         self._flows: Final = self.engine.flows
@@ -124,7 +124,7 @@ class Core:
         self._congested: Final = self._backlog.congested
         self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
-        self._relays: Final = self.engine.ingress
+        self._ingress: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
         self._refused: Final = self.engine.breakers.changes
         self._fragments: Final = TokenBucket(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
@@ -240,7 +240,7 @@ class Core:
             self._pause(peer)
         if self._over:
             self.lifecycle.shed(now)
-        if self._feedings:
+        if self._congested_requests:
             self._pause_for_routes()
         if self._congestion.has_relief:
             self._release_routes(now)
@@ -256,20 +256,20 @@ class Core:
 
     def has_work(self) -> bool:
         """Work that is done a part at a time is left: `work` is to be called in each turn."""
-        return self._fanouts.has_work() or self._flows.has_records()
+        return self._steps.has_work() or self._flows.has_records()
 
     def work(self, now: float) -> None:
         """A turn of what goes to many branches, and of the records of flows."""
         if self._flows.has_records():
             self._flow_intervals.write(False)
         done_n = 0
-        while self._fanouts.has_work() and done_n < MAX_BRANCHES_PER_TURN:
+        while self._steps.has_work() and done_n < MAX_BRANCHES_PER_TURN:
             if self._fed:
                 self._pause_nobody(now)
-            fanout, branches_n = self._fanouts.advance(now)
+            step, branches_n = self._steps.advance(now)
             done_n += max(1, branches_n)
             if self._fed:
-                self._pause(fanout.caller)
+                self._pause(step.caller)
         if self._over:
             self.lifecycle.shed(now)
 
@@ -373,7 +373,7 @@ class Core:
         self.lifecycle.end_overrun(now)
         if self._over:
             self.lifecycle.shed(now)
-        if self._feedings:  # of requests that have waited
+        if self._congested_requests:  # of requests that have waited
             self._pause_for_routes()
         if self._backlog.behind:
             self._release_routes(now)
@@ -500,7 +500,7 @@ class Core:
         if peer.connection.state != OPEN:
             self.lifecycle.handle_first(peer, frame)
             return
-        if peer.link is not None and self._relays.joins_at_once(peer, frame):
+        if peer.link is not None and self._ingress.joins_at_once(peer, frame):
             return
         if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
             return
