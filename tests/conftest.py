@@ -22,8 +22,10 @@ from tests.interop.node import Node, NodeMissing, install
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
-# The same cases in each run, as quick as the machine is: a case that fails here fails everywhere.
-hypothesis.settings.register_profile("tests", derandomize=True, deadline=None)
+# The same cases in each run: a case that fails here fails everywhere. How long one takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "tests", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("tests")
 
 MakeServer = Callable[..., Awaitable[Server]]
@@ -31,12 +33,6 @@ StartBroker = Callable[..., BrokerProcess]
 
 SHOWN_LINES = 100  # of what a broker said
 LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
-
-# How long an example takes says how busy the machine is, and nothing of the code.
-hypothesis.settings.register_profile(
-    "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("busy machine")
 
 # Who is started in the background of a shell has Ctrl-C ignored, and all whom it starts: tests that send it would hang.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
