@@ -1,11 +1,13 @@
 """The reference of all options: the tables of `docs/configuration.md`, and what `check --options` prints."""
 
+import re
 import textwrap
 from typing import Final
 
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import MAX_SERVICES, OPTIONS, SECTIONS, SERVICE_KEYS
 
+CELL_WORDS: Final = 30  # of a table cell; more sentences stand below the table
 SERVICE_TEXT: Final = (
     "Options of one service, NAME, which override those of `[routing]` and `[protection]` for its routes. At most "
     f"{MAX_SERVICES} services, with names of 1 to {MAX_NAME_BYTES} bytes, quoted where TOML requires it. Only in the "
@@ -18,13 +20,17 @@ def options_markdown() -> str:
     lines: list[str] = []
     for section, kind in SECTIONS.items():
         lines += [f"### [{section}]", "", kind.__doc__ or "", ""]
-        lines += ["| key | default | unit | takes | what and why | example |", "|---|---|---|---|---|---|"]
+        lines += ["| key, flag | default | unit | takes | what and why | example |", "|---|---|---|---|---|---|"]
+        details: list[str] = []
         for doc in OPTIONS.values():
             if doc.section == section:
-                why = doc.option.why + (f" Flag: `{doc.option.flag}`." if doc.option.flag else "")
-                cells = [f"`{doc.key}`", f"`{doc.default_text}`", doc.option.unit, doc.takes, why]
+                what, rest = _for_cell(doc.option.why)
+                key = f"`{doc.key}`, `{doc.option.flag}`" if doc.option.flag else f"`{doc.key}`"
+                cells = [key, f"`{doc.default_text}`", doc.option.unit, doc.takes, what]
                 lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
-        lines.append("")
+                if rest:
+                    details.append(f"- `{doc.key}`: {rest}")
+        lines += ["", *details, ""] if details else [""]
     keys = ", ".join(f"`{key}`" for key in SERVICE_KEYS)
     lines += ["### [service.NAME]", "", SERVICE_TEXT, "", f"Keys: {keys}.", ""]
     lines += ["```toml", *_service_toml(), "```", ""]
@@ -45,6 +51,15 @@ def options_toml() -> str:
     lines += textwrap.wrap(SERVICE_TEXT.replace("`", ""), 110, initial_indent="# ", subsequent_indent="# ")
     lines += ["#", *(f"# {line}" for line in _service_toml()), ""]
     return "\n".join(lines)
+
+
+def _for_cell(text: str) -> tuple[str, str]:
+    """The sentences at the beginning of a text that fit into a cell, and the rest of it."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z0-9])", text)
+    fitting = 1
+    while fitting < len(sentences) and len(" ".join(sentences[: fitting + 1]).split()) <= CELL_WORDS:
+        fitting += 1
+    return " ".join(sentences[:fitting]), " ".join(sentences[fitting:])
 
 
 def _service_toml() -> list[str]:

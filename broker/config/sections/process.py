@@ -61,10 +61,10 @@ class ServerOptions:
     )
     names: tuple[str, ...] = option(
         (),
-        "Host names by which WebSocket clients, other brokers that dial ws or wss, and users of the REST API "
-        "reach this broker (of a container or a service, for example), beside the machine's own names and those "
-        "in listen, admin.listen, cluster.advertise and cluster.client_urls. IP addresses and localhost are "
-        "always accepted; a request with any other Host gets 421, which prevents DNS rebinding.",
+        "Further host names by which clients reach the WebSocket listeners and the REST API, of a container or a "
+        "service for example. Always accepted are IP addresses, localhost, the machine's own names, and those in "
+        "listen, admin.listen, cluster.advertise and cluster.client_urls. A request with any other Host gets 421, "
+        "which prevents DNS rebinding. Brokers that dial ws or wss are clients, too.",
         '["broker.shop.example"]',
         form="name",
     )
