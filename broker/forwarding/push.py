@@ -26,9 +26,15 @@ from rsocket_wire.rsocket.frames import (
     encode_metadata_push,
 )
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from rsocket_wire.rsocket.metadata import broker_frames
+from rsocket_wire.rsocket.metadata import BROKER_MIME, BROKER_MIME_V0, MAX_ENTRIES
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import ADDRESS, MULTICAST
+from rsocket_wire.wire.ints import u24_at
+
+# What metadata has beside an ADDRESS.
+NOTHING: Final = 0  # that anybody but the service reads
+ANNOTATED: Final = 1  # router annotations
+OTHER_FRAMES: Final = 2  # broker frames of other kinds
 
 
 class PushRouter:
@@ -58,34 +64,30 @@ class PushRouter:
         request.reassembly = None
         if peer.link is not None:
             self._ingress.handle(peer, frame, request)
-        elif not self._is_addressed_only(peer, frame, at, to):
-            text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
-            self._context.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
-        else:
-            has_name = frame.data.find(ANNOTATIONS_MIME, frame.start, frame.end) >= 0
-            verdict = self._ingress.admit(peer, frame, request) if has_name else PASSES
-            if verdict == PASSES:
-                request.address_at = at
-                request.address_to = to
-                self._push(peer, frame, request)
-            elif verdict == STRIP:
-                self._begin_push(peer, self._ingress.strip(frame, request), request)
+            return
+        verdict = PASSES
+        if not self._is_only_entry(peer, frame, at, to):
+            found = _survey(frame.data, request.metadata_at, frame.end)
+            if found == OTHER_FRAMES:
+                text = "the METADATA_PUSH has other broker frames beside the ADDRESS"
+                self._context.refuse(peer, 0, METADATA_PUSH, None, Refusal("bad-address", text))
+                return
+            if found == ANNOTATED:
+                verdict = self._ingress.admit(peer, frame, request)
+        if verdict == PASSES:
+            request.address_at = at
+            request.address_to = to
+            self._push(peer, frame, request)
+        elif verdict == STRIP:
+            self._begin_push(peer, self._ingress.strip(frame, request), request)
 
-    def _is_addressed_only(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
-        """All broker frames of a METADATA_PUSH are ADDRESSes: it passes as it came, and a client must not be able to
-        tell others what they would take for the word of their broker (D-54). `at`, `to`: the last of them, an ADDRESS.
-        """
+    def _is_only_entry(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
+        """The metadata of the METADATA_PUSH is the broker frame at `at:to`, or a composite with that entry alone."""
         if self._context.mimes[peer.mimes].kind != COMPOSITE:
             return True
         first = frame.start + HEADER_BYTES
         head = frame.data[first]
-        if to == frame.end and at == first + (5 + head if head < 0x80 else 4):
-            return True  # it is the only entry
-        metadata = frame.data[first : frame.end]
-        for entry_at, entry_to in broker_frames(metadata):
-            if entry_to - entry_at < 6 or metadata[entry_at + 4] >> 2 != ADDRESS:
-                return False
-        return True
+        return to == frame.end and at == first + (5 + head if head < 0x80 else 4)
 
     def _begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
@@ -178,3 +180,32 @@ class PushRouter:
             return owner
         assert isinstance(owner, Remote)  # there are no others
         return self._egress.send(peer, frame, request, target, route, owner)
+
+
+def _survey(data: bytes, at: int, end: int) -> int:
+    """What the composite metadata of a METADATA_PUSH has beside its ADDRESS: NOTHING, ANNOTATED or OTHER_FRAMES.
+
+    It passes as it came, and a client must not be able to tell others what they would take for the word of their broker
+    (D-54). One walk: to search the bytes for the name of annotations costs a fifth of a push.
+    """
+    found = NOTHING
+    for _ in range(MAX_ENTRIES):
+        if at >= end:
+            break
+        head = data[at]
+        at += 1
+        mime = b""
+        if head < 0x80:
+            mime = data[at : at + head + 1]
+            at += head + 1
+        if end - at < 3:
+            break
+        length = u24_at(data, at)
+        at += 3
+        if mime == BROKER_MIME or mime == BROKER_MIME_V0:
+            if min(length, end - at) < 6 or data[at + 4] >> 2 != ADDRESS:
+                return OTHER_FRAMES
+        elif mime == ANNOTATIONS_MIME:
+            found = ANNOTATED
+        at += length
+    return found
