@@ -55,7 +55,7 @@ def options_toml() -> str:
 
 def _for_cell(text: str) -> tuple[str, str]:
     """The sentences at the beginning of a text that fit into a cell, and the rest of it."""
-    sentences = re.split(r"(?<=\.) (?=[A-Z0-9])", text)
+    sentences = re.split(r"(?<=\.) ", text)
     fitting = 1
     while fitting < len(sentences) and len(" ".join(sentences[: fitting + 1]).split()) <= CELL_WORDS:
         fitting += 1

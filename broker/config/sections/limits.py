@@ -189,7 +189,7 @@ class LimitOptions:
     )
     resume_ttl_s: float = option(
         CORE.resume_ttl_s,
-        "Time for which a resumable connection may be without a socket before it counts as lost: long enough for "
+        "Time for which a resumable connection may be without a socket before it counts as lost. Long enough for "
         "a client to get a network again, short enough for the requests that wait for it. 0: a SETUP that asks "
         "for resumption is refused.",
         "120.0",

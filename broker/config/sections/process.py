@@ -172,7 +172,7 @@ class LogOptions:
     format: LogFormat = option("text", "text for people, json (one object per line) for log collectors.", '"json"')
     frames: tuple[str, ...] = option(
         (),
-        "Services and connections whose frames are logged, at level debug and whatever log.level is: a service by "
+        "Services and connections whose frames are logged, at level debug and whatever log.level is. A service by "
         "name (its connections, and requests to it), a connection by address (10.0.0.4, 10.0.0.4:5123) or "
         "principal; * for all. A line shows type, stream, flags, lengths and routing tags, no payload. At most "
         "100 lines a second per connection and 400 in all; the rest is counted.",
