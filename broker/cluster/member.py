@@ -10,20 +10,6 @@ from rsocket_wire.wire.ids import id_text
 class Member:
     """One broker that was heard of, this one included."""
 
-    __slots__ = (
-        "cost",
-        "hops_n",
-        "id",
-        "id_text",
-        "info",
-        "is_mate",
-        "is_self",
-        "next_hop",
-        "raw",
-        "remote",
-        "unreachable_at",
-    )
-
     def __init__(self, info: Info, raw: bytes, is_self: bool, is_mate: bool, now: float) -> None:
         self.id: Final = info.id
         self.id_text: Final = id_text(info.id)

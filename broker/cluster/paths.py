@@ -24,8 +24,6 @@ MAX_COST: Final = 65_535  # 16 bits in a BROKER_INFO
 class Way:
     """How to reach one broker."""
 
-    __slots__ = ("cost", "hops_n", "next_hop")
-
     def __init__(self, next_hop: bytes, hops_n: int, cost: int) -> None:
         self.next_hop: Final = next_hop  # id of a neighbour of ours; of the broker itself when it is one
         self.hops_n: Final = hops_n  # links up to there, 1 or more

@@ -20,8 +20,6 @@ MAX_REDIRECTS: Final = 1000  # services; more than a thousand rules are nobody's
 class Redirect:
     """The requests of one service go to another."""
 
-    __slots__ = ("at_ms", "broker_id", "service", "to")
-
     def __init__(self, service: str, to: str, at_ms: int, broker_id: bytes) -> None:
         self.service: Final = service
         self.to: Final = to

@@ -44,8 +44,6 @@ IS_BEHIND: Final = b"w"  # it has much to read: callers that send it more wait, 
 class Update:
     """One entry that the neighbours are to be told, but for the one that has told us."""
 
-    __slots__ = ("entry", "from_peer")
-
     def __init__(self, entry: GossipEntry, from_peer: int) -> None:
         self.entry: Final = entry
         self.from_peer: Final = from_peer  # number of a connection; 0: none
@@ -53,8 +51,6 @@ class Update:
 
 class Outbid(Ending):
     """A connection ends, or its route leaves, because one with its Route Id came at another broker (D-09)."""
-
-    __slots__ = ("route_id",)
 
     def __init__(self, peer: Peer, text: str, route_id: bytes) -> None:
         super().__init__(peer, "replaced", text)

@@ -38,8 +38,6 @@ FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused
 class BehindRoute:
     """A route of another broker that is behind, and the callers that are not read from because they feed it."""
 
-    __slots__ = ("feeders", "route")
-
     def __init__(self, route: Route) -> None:
         self.route: Final = route
         self.feeders: Final[dict[int, Peer]] = {}  # by id

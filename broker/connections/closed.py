@@ -11,19 +11,6 @@ MAX_CLOSED: Final = 1_000  # closed connections that are remembered
 class ClosedPeer:
     """What is remembered of a connection that ended."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "closed_at_ms",
-        "connected_at_ms",
-        "detail",
-        "id",
-        "name",
-        "reason",
-        "route_id",
-        "service",
-    )
-
     def __init__(self, peer: Peer, closed_at_ms: int) -> None:
         route = peer.route
         self.id: Final = peer.id

@@ -38,8 +38,6 @@ BROKER: Final = "broker"
 class Drain:
     """One thing that is drained."""
 
-    __slots__ = ("at_ms", "closes", "grace_s", "kind", "left_n", "name", "spread_s", "tokens")
-
     def __init__(
         self,
         kind: str,

@@ -13,8 +13,6 @@ from rsocket_wire.rsocket.connection import NEW
 class Ending:
     """One connection ends with an ERROR on stream 0: `word: text`."""
 
-    __slots__ = ("code", "is_slow", "peer", "text", "word")
-
     def __init__(self, peer: Peer, word: str, text: str, code: int = 0, is_slow: bool = False) -> None:
         """`code`: of the ERROR; 0: see `connection_code`. `is_slow`: for what waits for it, an event of its own."""
         self.peer: Final = peer

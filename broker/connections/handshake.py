@@ -33,8 +33,6 @@ from rsocket_wire.wire.frames import BROKER_INFO
 class AcceptedSetup:
     """What a SETUP leads to."""
 
-    __slots__ = ("broker_frame", "ending", "is_broker")
-
     def __init__(self, ending: Ending | None, broker_frame: bytes | None = None, is_broker: bool = False) -> None:
         self.ending: Final = ending  # None: the connection is accepted
         self.broker_frame: Final = broker_frame  # of its metadata; None: there is none
@@ -43,8 +41,6 @@ class AcceptedSetup:
 
 class FoundSession:
     """What a RESUME leads to."""
-
-    __slots__ = ("endings", "peer", "resume", "session")
 
     def __init__(
         self, endings: list[Ending], peer: Peer | None, session: Session | None, resume: Resume | None

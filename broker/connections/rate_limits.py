@@ -19,8 +19,6 @@ class TokenBucket:
              │◄── tokens spent / per_s ──►              now + BURST_S: later than that is too much
     """
 
-    __slots__ = ("_cost_s", "_option", "burst_n", "per_s")
-
     def __init__(self, per_s: int, option: str = "") -> None:
         """`option`: its name, for texts."""
         self.per_s: Final = per_s
@@ -46,8 +44,6 @@ class ConnectionCounter:
     Connections without a socket, which may be resumed, are counted too, but do not keep away the sockets that could be
     theirs: whoever then asks for a connection of its own is measured again (`is_over`).
     """
-
-    __slots__ = ("_away", "_numbers", "_option", "_shown", "limit")
 
     def __init__(self, limit: int, option: str = "", shown: str = "") -> None:
         """`limit` connections of one origin; 0 is no bound. `option`: its name, for texts. `shown`: what stands in

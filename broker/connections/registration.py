@@ -28,8 +28,6 @@ from rsocket_wire.wire.keys import ZONE
 class Announcement:
     """A ROUTE_SETUP that was read, and what has to happen before its route joins."""
 
-    __slots__ = ("ending", "replaced", "setup")
-
     def __init__(self, setup: RouteSetup | None, ending: Ending | None, replaced: Route | None) -> None:
         self.setup: Final = setup  # None: it is refused, and `ending` ends the connection that sent it
         self.ending: Final = ending  # else of the connection that has its Route Id so far; None: there is none

@@ -28,8 +28,6 @@ class Move:
     From now on `peer` has the transport that was `newcomer`'s; none when that is None.
     """
 
-    __slots__ = ("has_frames", "newcomer", "peer")
-
     def __init__(self, peer: Peer, newcomer: Peer | None, has_frames: bool = False) -> None:
         self.peer: Final = peer
         self.newcomer: Final = newcomer

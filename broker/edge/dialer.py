@@ -54,8 +54,6 @@ class Dials(Protocol):
 class Source:
     """A name that stands for brokers."""
 
-    __slots__ = ("attempts", "due_at", "error", "failed", "looked_at", "names", "place", "task")
-
     def __init__(self, place: PeerUrl) -> None:
         self.place = place
         self.names: dict[str, str] = {}  # what it stands for: URL -> whose certificate must be there

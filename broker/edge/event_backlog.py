@@ -44,8 +44,6 @@ class _Frame:
 class _Gap:
     """Records that are lost and not told yet."""
 
-    __slots__ = ("detail", "first_seq", "last_seq", "reason", "records", "requests")
-
     def __init__(self, reason: str, detail: str, first_seq: int) -> None:
         self.reason: Final = reason
         self.detail: Final = detail

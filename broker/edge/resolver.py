@@ -15,8 +15,6 @@ MAX_FOUND: Final = 256  # URLs of one name: more than a cluster has brokers
 class Found:
     """One broker that a name led to."""
 
-    __slots__ = ("server_name", "url")
-
     def __init__(self, url: str, server_name: str) -> None:
         self.url = url  # `tls://10.0.0.5:7000`
         self.server_name = server_name  # whose certificate it must have

@@ -50,8 +50,6 @@ class CongestedPeer:
     system takes, while it takes nothing: it may hold megabytes that the peer reads at leisure.
     """
 
-    __slots__ = ("look_at", "peer", "since", "taken_bytes", "unconfirmed_bytes")
-
     def __init__(self, peer: Peer, taken_bytes: int, now: float) -> None:
         self.peer = peer
         self.took(taken_bytes, now)
@@ -74,8 +72,6 @@ class CongestedPeer:
 class Backlog:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
-    __slots__ = ("fault", "has_frames", "later", "left_reason", "lost_reason", "peer", "since")
-
     def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
         self.peer = peer
         self.has_frames = has_frames  # the core has frames of it that it has not looked at
@@ -89,8 +85,6 @@ class Backlog:
 
 class ClosingPeer:
     """An ended peer that has not taken its last bytes yet."""
-
-    __slots__ = ("confirmed_bytes", "look_at", "peer", "until")
 
     def __init__(self, peer: Peer, confirmed_bytes: int, now: float) -> None:
         self.peer = peer

@@ -13,8 +13,6 @@ MAX_SERVICES: Final = 1_000  # that are counted apart in this time; the others t
 class Dropped:
     """What was dropped on the way to one service or broker, since it was told of."""
 
-    __slots__ = ("broker", "peer", "requests_n", "service")
-
     def __init__(self, service: str, peer: str, broker: str) -> None:
         self.service: Final = service  # empty: of one that is not counted apart, or not known
         self.peer: Final = peer  # name of the link; empty where it was a service

@@ -64,8 +64,6 @@ WAITED_FOR: Final = ("no-route", "draining", "no-lease")
 class Announcement:
     """A ROUTE_SETUP that came with a request."""
 
-    __slots__ = ("peer", "raw")
-
     def __init__(self, peer: Peer, raw: bytes) -> None:
         self.peer: Final = peer
         self.raw: Final = raw

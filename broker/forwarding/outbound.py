@@ -32,8 +32,6 @@ MAX_STALE: Final = 64  # entries of what waits no more, beyond one for each lane
 class Total:
     """What waits for all peers of one broker."""
 
-    __slots__ = ("_most_bytes", "limit_bytes", "over", "queues", "used_bytes")
-
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes: Final = limit_bytes
         self.used_bytes = 0  # as `Outbound.held_bytes`

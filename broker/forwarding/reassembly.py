@@ -45,8 +45,6 @@ REFUSE_PENDING: Final = 3  # it waited for a route in vain: until the time was u
 class Decision:
     """What the engine is to do with a held request, which is in no table any more."""
 
-    __slots__ = ("at", "held", "kind", "outcome", "target", "word")
-
     def __init__(
         self, kind: int, held: "Reassembly", target: Target | None, at: float, outcome: int = 0, word: str = ""
     ) -> None:

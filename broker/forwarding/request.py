@@ -51,20 +51,6 @@ _WORDS: Final[list[str]] = list(CODE_WORDS)
 class Request:
     """Where the parts of the request lie that is being decided upon; one object, used again for each."""
 
-    __slots__ = (
-        "address_at",
-        "address_to",
-        "began_at",
-        "data",
-        "reassembly",
-        "is_counted",
-        "is_second",
-        "metadata_at",
-        "metadata_to",
-        "mimes",
-        "rest_at",
-    )
-
     def __init__(self) -> None:
         self.data = b""  # holds the metadata
         self.metadata_at = 0
@@ -81,8 +67,6 @@ class Request:
 
 class CongestedRequest:
     """A caller has just sent a request to a route of another broker that is behind, or to which the way is."""
-
-    __slots__ = ("caller", "route")
 
     def __init__(self, caller: Peer, route: Route | None) -> None:
         self.caller: Final = caller

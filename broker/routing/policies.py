@@ -9,20 +9,6 @@ from typing import Final
 class Policy:
     """One service's settings. Everything that protects can be switched off: 0 means off."""
 
-    __slots__ = (
-        "chooser",
-        "eject_after_errors",
-        "eject_max_percent",
-        "eject_max_s",
-        "eject_s",
-        "max_in_flight_per_route",
-        "max_in_flight_per_service",
-        "panic_percent",
-        "shard_method",
-        "slow_start_s",
-        "sticky_ttl_s",
-    )
-
     def __init__(
         self,
         chooser: str = "round_robin",

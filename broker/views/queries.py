@@ -338,8 +338,6 @@ def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> 
 class _Tally:
     """Sums over the routes of one service."""
 
-    __slots__ = ("in_flight", "remote", "requests", "routes")
-
     def __init__(self) -> None:
         self.routes = 0
         self.remote = 0

@@ -71,20 +71,6 @@ KIND_NAMES: Final[dict[int, str]] = {
 class Setup:
     """What a SETUP frame says. Times are milliseconds; `metadata` is None when the M flag is clear."""
 
-    __slots__ = (
-        "data",
-        "data_mime",
-        "keepalive_ms",
-        "lifetime_ms",
-        "major",
-        "metadata",
-        "metadata_mime",
-        "minor",
-        "token",
-        "wants_lease",
-        "wants_resume",
-    )
-
     def __init__(
         self,
         metadata_mime: str,
@@ -160,8 +146,6 @@ def decode_setup(data: bytes, start: int, end: int, flags: int) -> Setup:
 
 class Resume:
     """What a RESUME frame says: whose session, and where the client stands ("Resume Operation"). Bytes, from 0."""
-
-    __slots__ = ("first_position", "major", "minor", "received_position", "token")
 
     def __init__(
         self, token: bytes, received_position: int, first_position: int, major: int = 1, minor: int = 0

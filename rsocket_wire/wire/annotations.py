@@ -73,8 +73,6 @@ EXTRA: Final = "extra fields"
 class Annotations:
     """One section, immutable. Equal when all six fields are; how its lists were written makes no difference."""
 
-    __slots__ = ("extra", "extra_n", "flags", "ingress", "to_override", "trace")
-
     def __init__(
         self,
         flags: int,

@@ -28,8 +28,6 @@ MAX_SLOWED: Final = 1024  # addresses of which wrong proofs are remembered
 class Displaced:
     """A connection that has to leave its place to another one."""
 
-    __slots__ = ("neighbour", "text")
-
     def __init__(self, neighbour: Neighbour, what: str, number: int, limit: int) -> None:
         self.neighbour: Final = neighbour
         self.text: Final = (

@@ -27,8 +27,6 @@ _JITTER_STEPS: Final = 1000
 class Dial:
     """One URL. For others to look at; `Dials` changes it."""
 
-    __slots__ = ("attempts", "broker_id", "error", "is_dialling", "is_linked", "is_self", "next_at", "sources", "url")
-
     def __init__(self, url: str) -> None:
         self.url: Final = url
         self.sources: set[str] = set()  # who names it; empty: nobody any more

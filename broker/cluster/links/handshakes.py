@@ -31,8 +31,6 @@ LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have beg
 class Superseded(Ending):
     """A link ends because a better one to the same broker is there, which is a link as soon as this one has ended."""
 
-    __slots__ = ("first", "info", "neighbour")
-
     def __init__(self, peer: Peer, text: str, neighbour: Neighbour, first: Info, info: Info) -> None:
         super().__init__(peer, "duplicate-link", text, CONNECTION_CLOSE)
         self.neighbour: Final = neighbour  # at the other end of the better one

@@ -31,25 +31,6 @@ BATCH_N: Final = 200
 class Neighbour:
     """One connection to another broker."""
 
-    __slots__ = (
-        "answer_at",
-        "behind_at",
-        "differs_n",
-        "digest_at",
-        "hello_at",
-        "info",
-        "is_agreed",
-        "mismatches",
-        "name",
-        "nonce",
-        "peer",
-        "since_at",
-        "stage",
-        "table_at",
-        "told_behind",
-        "url",
-    )
-
     def __init__(self, peer: Peer, url: str, stage: int, nonce: bytes, now: float) -> None:
         self.peer: Final = peer
         self.url: Final = url  # that was dialled; empty: it has dialled us

@@ -67,8 +67,6 @@ _FLAGS: Final = {
 class SeenFrame:
     """One frame that passed, and the broker frames in its metadata; `str()` is its line."""
 
-    __slots__ = ("broker_frames", "direction", "flags", "kind", "raw", "setup", "stream_id")
-
     def __init__(self, direction: str, cursor: FrameCursor, metadata_mime: str) -> None:
         """`metadata_mime`: of the connection; a SETUP has its own."""
         self.direction = direction

@@ -50,8 +50,6 @@ WORD: Final = "bad-annotations"
 class Path:
     """A way that requests have come here."""
 
-    __slots__ = ("hops_n", "ingress", "last_at", "requests", "way")
-
     def __init__(self, ingress: str, way: str, hops_n: int) -> None:
         self.ingress: Final = ingress  # where they came in; empty of those that are counted together
         self.way: Final = way  # `b1>b2>b3`, the last one is this broker
@@ -62,24 +60,6 @@ class Path:
 
 class Section:
     """A section that was read, and what this broker makes of it. Good for as long as names stay."""
-
-    __slots__ = (
-        "annotations",
-        "brokers",
-        "generation",
-        "head",
-        "hops_n",
-        "mimes",
-        "onward",
-        "path",
-        "raw",
-        "refusal",
-        "rest",
-        "route",
-        "route_id",
-        "service",
-        "start",
-    )
 
     def __init__(self, raw: bytes, annotations: Annotations, path: Path) -> None:
         self.raw: Final = raw
@@ -118,8 +98,6 @@ class Section:
 
 class Refused:
     """Requests that were refused for one reason, since somebody has told so."""
-
-    __slots__ = ("detail", "peer", "reason", "requests")
 
     def __init__(self, reason: str) -> None:
         self.reason: Final = reason

@@ -83,8 +83,6 @@ class LinkRequest(BranchRequest):
 class Group:
     """Brokers behind one next hop."""
 
-    __slots__ = ("hop", "names", "remote")
-
     def __init__(self, hop: Peer, remote: Remote) -> None:
         self.hop: Final = hop
         self.remote: Final = remote  # the first of them
@@ -93,8 +91,6 @@ class Group:
 
 class Groups:
     """Brokers by next hop, in the order in which they were added."""
-
-    __slots__ = ("_by_hop",)
 
     def __init__(self) -> None:
         self._by_hop: Final[dict[int, Group]] = {}  # by the peer's number; bounded by the links

@@ -418,8 +418,6 @@ class MulticastCall(Stream):
 class Passing(Step):
     """A frame of the caller for all branches that listen."""
 
-    __slots__ = ("_branches", "_call", "_completes", "_cursor", "_done_n", "_raw")
-
     def __init__(self, call: MulticastCall, raw: bytes, completes: bool) -> None:
         self._call: Final = call
         self._raw: Final = raw
@@ -451,8 +449,6 @@ class Passing(Step):
 
 class Leaving(Step):
     """The end of branches that are no more of the call."""
-
-    __slots__ = ("_branches", "_call", "_cancels", "_done_n", "_error")
 
     def __init__(self, call: MulticastCall, branches: list[Branch], cancels: bool, error: bytes) -> None:
         self._call: Final = call

@@ -291,8 +291,6 @@ class Merge(MulticastCall):
 class Crediting(Step):
     """Credit of the caller: items that wait, then the branches that were asked for nothing because there was none."""
 
-    __slots__ = ("_call", "_hungry_n")
-
     def __init__(self, call: Merge, hungry_n: int) -> None:
         self._call: Final = call
         self._hungry_n = hungry_n  # to be asked

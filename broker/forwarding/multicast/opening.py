@@ -45,8 +45,6 @@ class BranchRequest:
 class Opening(Step):
     """The branches of a call."""
 
-    __slots__ = ("_call", "_cursor", "_context", "_done_n", "_reassembly", "_is_merged", "_parts")
-
     def __init__(
         self,
         context: RequestContext,
@@ -85,8 +83,6 @@ class Opening(Step):
 
 class Pushing(Step):
     """A METADATA_PUSH to all."""
-
-    __slots__ = ("_done_n", "_parts")
 
     def __init__(self, parts: list[BranchRequest]) -> None:
         self._parts: Final = parts

@@ -261,8 +261,6 @@ class Flow:
 class Uncounted(Flow):
     """What somebody else has counted."""
 
-    __slots__ = ()
-
     def ended_with(self, word: str) -> Flow:
         return self
 

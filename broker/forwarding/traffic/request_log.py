@@ -33,8 +33,6 @@ class Numbers:
 class RequestRows:
     """Some of them, to be handed on without a look at each."""
 
-    __slots__ = ("definitions", "forgotten", "rows")
-
     def __init__(
         self, definitions: list[tuple[object, ...]], rows: list[tuple[object, ...]], forgotten: list[int]
     ) -> None:

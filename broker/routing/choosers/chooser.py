@@ -33,8 +33,6 @@ class Turn:
 class Zone:
     """The routes in a caller's zone and the others, for one address; outlives them as its turns do."""
 
-    __slots__ = ("among", "local", "local_turn", "rest", "rest_turn", "share_of", "share_n")
-
     def __init__(self) -> None:
         self.among: Candidates | None = None  # what the next four are good for; None while nobody asks
         self.local: Candidates | None = None  # None when nobody is
