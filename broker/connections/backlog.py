@@ -20,15 +20,7 @@ from broker.forwarding.settings import Settings
 from broker.routing.health.masks import Masks
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_error,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
 
 TOLD_S: Final = 0.1  # for which other brokers hold a route to be behind at least
 SMALL_BYTES: Final = 1 << 10  # of an answer that waits, with its cost: an ERROR in its place would cost as much
@@ -78,7 +70,7 @@ class Backlog:
             self._engine.congestions_n += 1
         for stream_id, credit in peer.take_credit().items():
             if peer.streams.get(stream_id) is credit.stream:
-                frame = self._engine.cursor(encode_request_n(stream_id, credit.n), now)
+                frame = self._engine.cursor(frames.encode_request_n(stream_id, credit.n), now)
                 if stream_id & 1 == peer.begins:
                     credit.stream.from_caller(frame)
                 else:
@@ -240,14 +232,14 @@ class Backlog:
             if peer.held_of(stream_id) <= SMALL_BYTES:
                 return False
             peer.drop_stream(stream_id)
-            peer.send(encode_error(stream_id, CANCELED, f"over-limit: {text}"))
+            peer.send(frames.encode_error(stream_id, CANCELED, f"over-limit: {text}"))
             return True
         kind = peer.first_kind(stream_id)
         peer.drop_stream(stream_id)
-        if kind == REQUEST_FNF:
+        if kind == frames.REQUEST_FNF:
             self._count_dropped(peer)
-        elif not REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL and kind != CANCEL:
-            peer.send(encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
+        elif not frames.REQUEST_RESPONSE <= kind <= frames.REQUEST_CHANNEL and kind != frames.CANCEL:
+            peer.send(frames.encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
         return True
 
     # Inside

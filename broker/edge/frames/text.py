@@ -11,19 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.log import one_line
-from rsocket_wire.errors import (
-    APPLICATION_ERROR,
-    CANCELED,
-    CONNECTION_CLOSE,
-    CONNECTION_ERROR,
-    INVALID,
-    INVALID_SETUP,
-    REJECTED,
-    REJECTED_RESUME,
-    REJECTED_SETUP,
-    UNSUPPORTED_SETUP,
-    BrokerError,
-)
+from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import broker_frames
@@ -37,16 +25,16 @@ TEXT_CHARS: Final = 60  # characters of a tag, a name or a mime type
 LINE_CHARS: Final = 600  # characters of all
 
 ERROR_NAMES: Final = {
-    INVALID_SETUP: "INVALID_SETUP",
-    UNSUPPORTED_SETUP: "UNSUPPORTED_SETUP",
-    REJECTED_SETUP: "REJECTED_SETUP",
-    REJECTED_RESUME: "REJECTED_RESUME",
-    CONNECTION_ERROR: "CONNECTION_ERROR",
-    CONNECTION_CLOSE: "CONNECTION_CLOSE",
-    APPLICATION_ERROR: "APPLICATION_ERROR",
-    REJECTED: "REJECTED",
-    CANCELED: "CANCELED",
-    INVALID: "INVALID",
+    errors.INVALID_SETUP: "INVALID_SETUP",
+    errors.UNSUPPORTED_SETUP: "UNSUPPORTED_SETUP",
+    errors.REJECTED_SETUP: "REJECTED_SETUP",
+    errors.REJECTED_RESUME: "REJECTED_RESUME",
+    errors.CONNECTION_ERROR: "CONNECTION_ERROR",
+    errors.CONNECTION_CLOSE: "CONNECTION_CLOSE",
+    errors.APPLICATION_ERROR: "APPLICATION_ERROR",
+    errors.REJECTED: "REJECTED",
+    errors.CANCELED: "CANCELED",
+    errors.INVALID: "INVALID",
 }
 REQUESTS: Final = (
     frames.REQUEST_RESPONSE,
@@ -79,7 +67,7 @@ class SeenFrame:
             try:
                 self.setup = frames.decode_setup(self.raw, 0, len(self.raw), self.flags)
                 metadata_mime = self.setup.metadata_mime
-            except BrokerError:
+            except errors.BrokerError:
                 pass  # shown by its length
         self.broker_frames = list(_broker_frames(self._metadata() or b"", metadata_mime))
 
@@ -151,7 +139,7 @@ def _broker_frames(metadata: bytes, mime: str) -> Iterator[BrokerFrame]:
     for start, to in places:
         try:
             yield decode_frame(metadata[start:to])
-        except BrokerError:
+        except errors.BrokerError:
             continue
 
 

@@ -29,15 +29,7 @@ from broker.forwarding.traffic.flows import COMPLETED, Flow
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
-from rsocket_wire.rsocket.frames import (
-    ERROR,
-    METADATA_PUSH,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_STREAM,
-    initial_n,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 
 
@@ -62,7 +54,7 @@ class LinkBranch(Branch):
     def from_route(self, frame: FrameCursor) -> None:
         if not self._is_heard:
             self._is_heard = True
-            if frame.kind == ERROR and is_refused(frame, STALE):
+            if frame.kind == frames.ERROR and is_refused(frame, STALE):
                 self.lost(frame.now)
                 return
         super().from_route(frame)
@@ -146,7 +138,7 @@ class LinkFanout:
             owner = route.owner
             assert isinstance(owner, Peer)  # see above
             needs_whole = needs_whole or not passes(mimes, context.mimes[owner.mimes])
-        is_push = frame.kind == METADATA_PUSH
+        is_push = frame.kind == frames.METADATA_PUSH
         if needs_whole and not is_push and context.must_wait(peer, frame, request, target):
             return
         raw_address = request.data[request.address_at : request.address_to]
@@ -155,7 +147,7 @@ class LinkFanout:
         if request.reassembly is not None:
             frame = context.cursor(request.reassembly.frames[0], frame.now)
             request.data = frame.data
-            request.metadata_at, request.metadata_to = request_parts(
+            request.metadata_at, request.metadata_to = frames.request_parts(
                 frame.data, frame.start, frame.end, frame.kind, frame.flags
             )
         metadata = request.data[request.metadata_at : request.metadata_to]
@@ -234,7 +226,7 @@ class LinkFanout:
             if len(part.raw) > MAX_FRAME_BYTES:
                 context.refuse_large(peer, frame, target, len(part.raw))
                 return
-        if kind == METADATA_PUSH:
+        if kind == frames.METADATA_PUSH:
             pushing = Pushing(parts)
             if context.steps.may(len(parts), now):
                 pushing.advance(len(parts), now)
@@ -242,15 +234,15 @@ class LinkFanout:
                 context.steps.add(CallSteps(peer), pushing)
             flow.count(COMPLETED, 0, 1, 0, size, 0, now, context.order, routes_n)
             return
-        has_credit = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL
-        credit_n = initial_n(frame.data, frame.start) if has_credit else 0
+        has_credit = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL
+        credit_n = frames.initial_n(frame.data, frame.start) if has_credit else 0
         if context.refuse_wide(peer, frame, target, len(parts)):
             return
         call = open_multicast(context.steps, peer, stream_id, flow, kind, now, credit_n, len(parts))
         call.order = context.order
         call.routes_n = routes_n
         call.enter(frame.flags, size)
-        if target is not None and target.deadline_ms > 0 and kind != REQUEST_FNF:
+        if target is not None and target.deadline_ms > 0 and kind != frames.REQUEST_FNF:
             call.timer = context.timers.put(deadline_at(target, request, now), call)
         opening = Opening(context, call, parts, request.reassembly, False)
         if not call.may_at_once(len(parts), now):
