@@ -23,12 +23,7 @@ from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
-from broker.events import (
-    BROKER_STARTED,
-    BROKER_STOPPED,
-    FlowRecord,
-    LifecycleEvent,
-)
+from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.peer import Peer

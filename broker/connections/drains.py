@@ -39,14 +39,7 @@ class Drain:
     """One thing that is drained."""
 
     def __init__(
-        self,
-        kind: str,
-        name: str,
-        tokens: list[bytes],
-        grace_s: float,
-        spread_s: float,
-        closes: bool,
-        at_ms: int,
+        self, kind: str, name: str, tokens: list[bytes], grace_s: float, spread_s: float, closes: bool, at_ms: int
     ) -> None:
         self.kind: Final = kind  # ROUTE, TAG or BROKER
         self.name: Final = name  # Route Id, `key=value`, or empty
@@ -78,12 +71,7 @@ class Drains:
     """All drains of one broker."""
 
     def __init__(
-        self,
-        table: Table,
-        engine: Engine,
-        event_log: EventLog,
-        migration: Migration,
-        peers: dict[int, Peer],
+        self, table: Table, engine: Engine, event_log: EventLog, migration: Migration, peers: dict[int, Peer]
     ) -> None:
         """`peers`: all that there are, live."""
         self._table: Final = table

@@ -37,14 +37,7 @@ class Announcement:
 class Registration:
     """The routes of one broker's own connections."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        table: Table,
-        engine: Engine,
-        drains: Drains,
-        event_log: EventLog,
-    ) -> None:
+    def __init__(self, settings: Settings, table: Table, engine: Engine, drains: Drains, event_log: EventLog) -> None:
         self._settings: Final = settings
         self._table: Final = table
         self._engine: Final = engine

@@ -107,11 +107,7 @@ class TcpLink(asyncio.Protocol):
 
 
 async def listen_tcp(
-    shell: Shell,
-    host: str,
-    port: int,
-    handshakes: Handshakes | None,
-    shares_port: bool = False,
+    shell: Shell, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False
 ) -> tuple[asyncio.Server | TlsPort, int]:
     """Accepts on a TCP port, with TLS if there are handshakes; the server and the port (0 lets the system choose).
 

@@ -5,11 +5,7 @@ Decides what is kept when nobody does: the oldest. What is dropped is counted, a
 
 from typing import Final
 
-from broker.events import (
-    FlowRecord,
-    LifecycleEvent,
-    events_dropped,
-)
+from broker.events import FlowRecord, LifecycleEvent, events_dropped
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.query import Query
 

@@ -63,12 +63,7 @@ class PendingRequests:
     """All requests of one broker that wait."""
 
     def __init__(
-        self,
-        decisions: list[Decision],
-        timers: Timers,
-        max_waiting: int,
-        max_per_connection: int,
-        max_bytes: int,
+        self, decisions: list[Decision], timers: Timers, max_waiting: int, max_per_connection: int, max_bytes: int
     ) -> None:
         self._decisions: Final = decisions  # the engine's
         self._timers: Final = timers

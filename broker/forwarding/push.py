@@ -19,12 +19,7 @@ from broker.routing.health.breakers import Breakers
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
-from rsocket_wire.rsocket.frames import (
-    HEADER_BYTES,
-    METADATA,
-    METADATA_PUSH,
-    encode_metadata_push,
-)
+from rsocket_wire.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH, encode_metadata_push
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import broker_frames
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME

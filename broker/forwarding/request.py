@@ -371,14 +371,7 @@ class RequestContext:
         return self._open_flow(peer, key, target, None, kind, word, emptied_by)
 
     def _open_flow(
-        self,
-        peer: Peer,
-        key: int,
-        target: Target | None,
-        route: Route | None,
-        model: int,
-        word: str,
-        emptied_by: str,
+        self, peer: Peer, key: int, target: Target | None, route: Route | None, model: int, word: str, emptied_by: str
     ) -> Flow:
         """A flow that this interval does not have yet; without a target nobody knows what was asked for.
 

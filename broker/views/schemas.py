@@ -13,19 +13,7 @@ from typing import Annotated, Final, Generic, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from broker.views.merge import (
-    ANY,
-    BY_NAME,
-    FIRST,
-    FIRST_SET,
-    KEY,
-    LEAST,
-    MAX,
-    MIN,
-    SUM,
-    outside,
-    weighted_by,
-)
+from broker.views.merge import ANY, BY_NAME, FIRST, FIRST_SET, KEY, LEAST, MAX, MIN, SUM, outside, weighted_by
 
 T = TypeVar("T")
 

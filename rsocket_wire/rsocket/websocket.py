@@ -11,14 +11,7 @@ one in several WebSocket frames, whose length nobody has said, is gathered. Know
 from hashlib import shake_128
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import (
-    BytesWriter,
-    read_i32_le,
-    read_i64_be,
-    read_i64_le,
-    write_i32_le,
-    write_i64_le,
-)
+from librt.strings import BytesWriter, read_i32_le, read_i64_be, read_i64_le, write_i32_le, write_i64_le
 
 from rsocket_wire.rsocket.framing import LENGTH_BYTES, MAX_FRAME_BYTES
 from rsocket_wire.wire.ints import u16_at, u16_bytes, u24_at, u64_bytes

@@ -58,13 +58,7 @@ class Annotations:
     """One section, immutable. Equal when all six fields are; how its lists were written makes no difference."""
 
     def __init__(
-        self,
-        flags: int,
-        to_override: str | None,
-        ingress: str,
-        trace: list[str],
-        extra: bytes = b"",
-        extra_n: int = 0,
+        self, flags: int, to_override: str | None, ingress: str, trace: list[str], extra: bytes = b"", extra_n: int = 0
     ) -> None:
         self.flags: Final = flags  # 8 bits; all but STREAMING are only kept
         self.to_override: Final = to_override  # None: there is none

@@ -125,10 +125,7 @@ class WorkerProcess:
         try:
             # A session of its own: Ctrl-C in the terminal is for the supervisor, which says it to all once.
             process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,
+                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
             self.status = 1

@@ -36,18 +36,12 @@ ERROR_NAMES: Final = {
     errors.CANCELED: "CANCELED",
     errors.INVALID: "INVALID",
 }
-REQUESTS: Final = (
-    frames.REQUEST_RESPONSE,
-    frames.REQUEST_FNF,
-    frames.REQUEST_STREAM,
-    frames.REQUEST_CHANNEL,
-)
+REQUESTS: Final = (frames.REQUEST_RESPONSE, frames.REQUEST_FNF, frames.REQUEST_STREAM, frames.REQUEST_CHANNEL)
 _FLAGS: Final = {
     frames.SETUP: ((frames.RESUME_ENABLE, "RESUME"), (frames.LEASE_ENABLE, "LEASE")),
     frames.KEEPALIVE: ((frames.RESPOND, "RESPOND"),),
     **dict.fromkeys(
-        (*REQUESTS, frames.PAYLOAD),
-        ((frames.FOLLOWS, "FOLLOWS"), (frames.NEXT, "NEXT"), (frames.COMPLETE, "COMPLETE")),
+        (*REQUESTS, frames.PAYLOAD), ((frames.FOLLOWS, "FOLLOWS"), (frames.NEXT, "NEXT"), (frames.COMPLETE, "COMPLETE"))
     ),
 }
 

@@ -55,14 +55,7 @@ class Delivery:
         self.mimes_by_raw: Final[dict[bytes, int]] = {}
 
     def _pass_on(
-        self,
-        peer: Peer,
-        frame: FrameCursor,
-        request: Request,
-        section: Section,
-        route: Route,
-        hop: Peer,
-        entry: bytes,
+        self, peer: Peer, frame: FrameCursor, request: Request, section: Section, route: Route, hop: Peer, entry: bytes
     ) -> None:
         """To the next hop; `entry`: the annotations that go on, empty: those that came, and our name."""
         link = hop.link

@@ -100,14 +100,7 @@ class Pushing(Step):
 
 
 def open_multicast(
-    queue: StepQueue,
-    caller: Peer,
-    caller_id: int,
-    flow: Flow,
-    model: int,
-    now: float,
-    credit_n: int,
-    branches_n: int,
+    queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
 ) -> MulticastCall:
     """The call for an interaction model: `credit_n` of a stream or channel, for `branches_n` branches, one at least."""
     if model == REQUEST_RESPONSE:
