@@ -146,9 +146,9 @@ class Server:
 
     def lookups(self) -> list[DialView]:
         """Names of other brokers for which nothing was found."""
-        now = time.monotonic()
+        moment = self.moment()
         return [
-            DialView(str(each.place), each.attempts, each.error, round(max(0.0, each.due_at - now), 3))
+            DialView(str(each.place), each.attempts, each.error, moment.until(each.due_at))
             for each in (self._dialer.failed_lookups() if self._dialer is not None else ())
         ]
 

@@ -47,8 +47,7 @@ def brokers(core: Core, part: Part) -> Listed[schemas.BrokerView]:
     """All brokers that are known: this one first, the others by name."""
     found = sorted(core.cluster.members.values(), key=lambda member: (not member.is_self, member.name, member.id))
     routes = _routes(core)
-    items = [_broker_view(member, routes.get(member.id, 0)) for member in found[part.offset : part.offset + part.limit]]
-    return Listed(items, len(found), part.offset, part.limit)
+    return part.listed(found, lambda member: _broker_view(member, routes.get(member.id, 0)))
 
 
 def links(core: Core, moment: Moment, part: Part, lookups: Sequence[schemas.DialView] = ()) -> schemas.LinksView:
@@ -56,29 +55,25 @@ def links(core: Core, moment: Moment, part: Part, lookups: Sequence[schemas.Dial
 
     `lookups`: names for which nothing was found.
     """
-    found = core.cluster.links()
-    items = [_link_view(link, moment) for link in found[part.offset : part.offset + part.limit]]
+    listed = part.listed(core.cluster.links(), lambda link: _link_view(link, moment))
     linked = {link.id for link in (each.peer.link for each in _up(core)) if link is not None}
     dials = [
         _dial_view(dial, moment)
         for dial in core.cluster.dials.state()
         if dial.attempts and not dial.is_linked and not dial.is_self and dial.broker_id not in linked
     ]
-    return schemas.LinksView(items, len(found), part.offset, part.limit, [*dials, *lookups])
+    return schemas.LinksView(listed.items, listed.total, part.offset, part.limit, [*dials, *lookups])
 
 
 def paths(core: Core, moment: Moment, part: Part) -> Listed[schemas.PathView]:
     """The ways that requests took to get here, in the order in which they were first taken."""
-    found = list(core.engine.annotations.paths.values())
-    items = [_path_view(path, moment) for path in found[part.offset : part.offset + part.limit]]
-    return Listed(items, len(found), part.offset, part.limit)
+    return part.listed(list(core.engine.annotations.paths.values()), lambda path: _path_view(path, moment))
 
 
 def redirects(core: Core, moment: Moment, part: Part) -> Listed[schemas.RedirectView]:
     """Services whose requests go to another one, by name."""
     found = [each for _, each in sorted(core.cluster.redirects.items())]
-    items = [_redirect_view(core, each, moment) for each in found[part.offset : part.offset + part.limit]]
-    return Listed(items, len(found), part.offset, part.limit)
+    return part.listed(found, lambda each: _redirect_view(core, each, moment))
 
 
 def redirect(core: Core, moment: Moment, service: str) -> schemas.RedirectView | None:
@@ -163,7 +158,7 @@ def _link_view(neighbour: Neighbour, moment: Moment) -> schemas.LinkView:
         url=neighbour.url,
         direction="dialled" if neighbour.url else "accepted",
         state=UP if neighbour.is_up else HANDSHAKE,
-        since_s=_since(neighbour.since_at, moment),
+        since_s=moment.since(neighbour.since_at),
         lag_us=link.lag_us if link is not None and link.lag_us >= 0 else None,
         is_agreed=neighbour.is_agreed,
         mismatches=neighbour.mismatches,
@@ -174,13 +169,13 @@ def _link_view(neighbour: Neighbour, moment: Moment) -> schemas.LinkView:
 
 
 def _dial_view(dial: Dial, moment: Moment) -> schemas.DialView:
-    next_s = 0.0 if dial.is_dialling else round(max(0.0, dial.next_at - moment.now), 3)
+    next_s = 0.0 if dial.is_dialling else moment.until(dial.next_at)
     return schemas.DialView(dial.url, dial.attempts, dial.error, next_s)
 
 
 def _path_view(path: Path, moment: Moment) -> schemas.PathView:
     way = path.way.split(">") if path.way else []
-    return schemas.PathView(path.ingress, way, path.hops_n, path.requests, _since(path.last_at, moment))
+    return schemas.PathView(path.ingress, way, path.hops_n, path.requests, moment.since(path.last_at))
 
 
 def _redirect_view(core: Core, found: Redirect, moment: Moment) -> schemas.RedirectView:
@@ -189,11 +184,7 @@ def _redirect_view(core: Core, found: Redirect, moment: Moment) -> schemas.Redir
         service=found.service,
         to=found.to,
         set_at_ms=found.at_ms,
-        age_s=max(0, moment.at_ms - found.at_ms) / 1000,
+        age_s=moment.age_s(found.at_ms),
         broker_id=id_text(found.broker_id),
         broker=member.name if member is not None else "",
     )
-
-
-def _since(at: float, moment: Moment) -> float:
-    return round(max(0.0, moment.now - at), 3)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import reduce
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -42,7 +42,6 @@ CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
 HIDDEN: Final = "***"  # stands for a secret
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
-T = TypeVar("T")
 
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
@@ -93,7 +92,7 @@ def status(
         core=CORE,
         state=state,
         started_at_ms=core.started_at_ms,
-        uptime_s=_seconds(moment.at_ms - core.started_at_ms),
+        uptime_s=moment.age_s(core.started_at_ms),
         listeners=list(listeners),
         connections=len(peers),
         connections_accepted=connections_accepted(core),
@@ -134,7 +133,7 @@ def routes(
     found = core.query.matching(wanted.choices)
     if brokers:
         found = [route for route in found if broker_of(core, route) in brokers]
-    return _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
+    return part.listed(found, lambda route: _route_view(core, route, moment))
 
 
 def route(core: Core, moment: Moment, id_text: str) -> schemas.RouteView | None:
@@ -149,7 +148,7 @@ def route(core: Core, moment: Moment, id_text: str) -> schemas.RouteView | None:
 def services(core: Core, part: Part) -> Listed[schemas.ServiceView]:
     """All services that have a route, by name."""
     found = sorted(_tallies(core).items())
-    return _listed([_service_view(core, name, tally) for name, tally in _cut(found, part)], len(found), part)
+    return part.listed(found, lambda item: _service_view(core, *item))
 
 
 def service(core: Core, moment: Moment, name: str, part: Part) -> schemas.ServiceDetailView | None:
@@ -160,7 +159,7 @@ def service(core: Core, moment: Moment, name: str, part: Part) -> schemas.Servic
     tally = _Tally()
     for each in found:
         tally.add(each)
-    listed = _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
+    listed = part.listed(found, lambda route: _route_view(core, route, moment))
     rows = [_traffic_view(key, total) for key, total in totals(core) if key[0] == name]
     policy = core.table.loads.services[name].policy
     return schemas.ServiceDetailView(
@@ -170,20 +169,17 @@ def service(core: Core, moment: Moment, name: str, part: Part) -> schemas.Servic
 
 def connections(core: Core, moment: Moment, part: Part) -> Listed[schemas.ConnectionView]:
     """Connections that are not gone yet, oldest first."""
-    found = core.peers()
-    return _listed([_connection_view(peer, moment) for peer in _cut(found, part)], len(found), part)
+    return part.listed(core.peers(), lambda peer: _connection_view(peer, moment))
 
 
 def closed(core: Core, part: Part) -> Listed[schemas.ClosedConnectionView]:
     """The connections that ended of late (the core remembers `MAX_CLOSED`), latest first."""
-    found = core.closed[::-1]
-    return _listed([_closed_view(peer) for peer in _cut(found, part)], len(found), part)
+    return part.listed(core.closed[::-1], _closed_view)
 
 
 def drains(core: Core, moment: Moment, part: Part) -> Listed[schemas.DrainView]:
     """What is drained, in the order in which it was."""
-    found = core.drains.all()
-    return _listed([_drain_view(core, moment, drain) for drain in _cut(found, part)], len(found), part)
+    return part.listed(core.drains.all(), lambda drain: _drain_view(core, moment, drain))
 
 
 def drain_of_route(core: Core, moment: Moment, route_id: bytes) -> schemas.DrainView | None:
@@ -219,8 +215,7 @@ def limits(config: Config) -> list[schemas.LimitView]:
 
 def traffic(core: Core, part: Part) -> Listed[schemas.TrafficView]:
     """Ended requests by service, model, routing, outcome and code, in the order in which they were first met."""
-    found = totals(core)
-    return _listed([_traffic_view(key, total) for key, total in _cut(found, part)], len(found), part)
+    return part.listed(totals(core), lambda item: _traffic_view(*item))
 
 
 def totals(core: Core) -> list[tuple[TotalKey, Total]]:
@@ -341,14 +336,6 @@ def _tallies(core: Core) -> dict[str, _Tally]:
     return tallies
 
 
-def _cut(found: list[T], part: Part) -> list[T]:
-    return found[part.offset : part.offset + part.limit]
-
-
-def _listed(items: list[T], total: int, part: Part) -> Listed[T]:
-    return Listed(items, total, part.offset, part.limit)
-
-
 def _route_view(core: Core, route: Route, moment: Moment) -> schemas.RouteView:
     owner = route.owner
     load = route.load
@@ -361,7 +348,7 @@ def _route_view(core: Core, route: Route, moment: Moment) -> schemas.RouteView:
         connection_id=owner.id if isinstance(owner, Peer) else None,
         peer=owner.name if isinstance(owner, Peer) else "",
         joined_at_ms=route.joined_at_ms,
-        age_s=_seconds(moment.at_ms - route.joined_at_ms),
+        age_s=moment.age_s(route.joined_at_ms),
         requests=load.requests,
         in_flight=load.in_flight,
         awaited=load.awaited_n,
@@ -369,7 +356,7 @@ def _route_view(core: Core, route: Route, moment: Moment) -> schemas.RouteView:
         states=[name for name, mask in _masks(core) if mask.has(route.slot)],
         errors_in_a_row=load.errors_n,
         ejections=ejections_left(load, moment.now),
-        ejected_s=_until(load.ejected_until, moment),
+        ejected_s=moment.until(load.ejected_until),
         grants=load.lease.left_n if load.lease is not None else None,
     )
 
@@ -410,8 +397,8 @@ def _connection_view(peer: Peer, moment: Moment) -> schemas.ConnectionView:
         data_mime=setup.data_mime if setup is not None else "",
         lifetime_s=peer.connection.lifetime_s,
         connected_at_ms=peer.connected_at_ms,
-        age_s=_since(peer.connected_at, moment),
-        idle_s=_since(peer.heard_at, moment),
+        age_s=moment.since(peer.connected_at),
+        idle_s=moment.since(peer.heard_at),
         requests=peer.requests,
         streams_begun=peer.begun,
         streams_served=len(peer.streams) - peer.begun,
@@ -439,7 +426,7 @@ def _drain_view(core: Core, moment: Moment, drain: Drain) -> schemas.DrainView:
         kind=drain.kind,
         name=drain.name,
         began_at_ms=drain.at_ms,
-        age_s=_seconds(moment.at_ms - drain.at_ms),
+        age_s=moment.age_s(drain.at_ms),
         grace_s=drain.grace_s,
         spread_s=drain.spread_s,
         close=drain.closes,
@@ -458,7 +445,7 @@ def _closed_view(peer: ClosedPeer) -> schemas.ClosedConnectionView:
         service=peer.service,
         connected_at_ms=peer.connected_at_ms,
         closed_at_ms=peer.closed_at_ms,
-        duration_s=_seconds(peer.closed_at_ms - peer.connected_at_ms),
+        duration_s=max(0, peer.closed_at_ms - peer.connected_at_ms) / 1000,
         bytes_in=peer.bytes_in,
         bytes_out=peer.bytes_out,
     )
@@ -509,22 +496,9 @@ def _plain(value: object) -> object:
     return value
 
 
-def _seconds(ms: int) -> float:
-    """Never negative: the wall clock may go back."""
-    return max(0, ms) / 1000
-
-
-def _since(at: float, moment: Moment) -> float:
-    return round(max(0.0, moment.now - at), 3)
-
-
 def _state(peer: Peer) -> str:
     if peer.is_ending:
         return "ending"
     if peer.connection.state == NEW:
         return "connecting"
     return "suspended" if peer.is_suspended else "open"
-
-
-def _until(at: float, moment: Moment) -> float:
-    return round(max(0.0, at - moment.now), 3)
