@@ -22,7 +22,7 @@ def options_markdown() -> str:
         for doc in OPTIONS.values():
             if doc.section == section:
                 why = doc.option.why + (f" Flag: `{doc.option.flag}`." if doc.option.flag else "")
-                cells = [f"`{doc.key}`", f"`{doc.default_text}`", doc.option.unit, doc.takes, why]
+                cells = [f"`{doc.key}`", f"`{doc.default_text}`", doc.unit, doc.takes, why]
                 lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
         lines.append("")
     keys = ", ".join(f"`{key}`" for key in SERVICE_KEYS)
@@ -39,7 +39,7 @@ def options_toml() -> str:
         for doc in OPTIONS.values():
             if doc.section == section:
                 lines += textwrap.wrap(doc.option.why, 110, initial_indent="# ", subsequent_indent="# ")
-                unit = f" ({doc.option.unit})" if doc.option.unit else ""
+                unit = f" ({doc.unit})" if doc.unit else ""
                 lines += [f"# {doc.takes}{unit}; example: {doc.option.example}; {doc.variable}"]
                 lines += [f"{doc.key} = {doc.default_text}", ""]
     lines += textwrap.wrap(SERVICE_TEXT.replace("`", ""), 110, initial_indent="# ", subsequent_indent="# ")

@@ -203,7 +203,7 @@ def limits(config: Config) -> list[schemas.LimitView]:
         schemas.LimitView(
             name=doc.name,
             value=_plain(getattr(getattr(config, doc.section), doc.key)),
-            unit=doc.option.unit,
+            unit=doc.unit,
             default=_plain(doc.default),
             takes=doc.takes,
             why=doc.option.why,

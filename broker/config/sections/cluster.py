@@ -96,7 +96,6 @@ class ClusterOptions:
         CLUSTER.hello_s,
         "Interval between heartbeats on a link.",
         "0.5",
-        "seconds",
         within=(0.01, 60),
     )
     silent_s: float = option(
@@ -104,14 +103,12 @@ class ClusterOptions:
         "Time without a heartbeat after which another broker, with its routes, counts as lost. Three heartbeats, "
         "so that one lost in the network does no harm.",
         "10.0",
-        "seconds",
         within=(0.02, 600),
     )
     digest_s: float = option(
         CLUSTER.digest_s,
         "Interval between comparisons of the route digests of two brokers; what differs is sent again.",
         "5.0",
-        "seconds",
         within=(0.01, 600),
     )
     redial_max_s: float = option(
@@ -119,7 +116,6 @@ class ClusterOptions:
         "Longest interval between attempts to reach a broker; the first are shorter. Short, because the routes of "
         "a broker that is back should be complete within two seconds.",
         "30.0",
-        "seconds",
         within=(0.01, 3600),
     )
     max_brokers: int = option(
