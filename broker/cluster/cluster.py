@@ -21,7 +21,7 @@ from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.member import Member
 from broker.cluster.membership import Membership
 from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
-from broker.cluster.redirects import Redirect, Redirects
+from broker.cluster.redirects import Redirects
 from broker.cluster.replication import MAX_STAMP_MS, Outbid, Replication
 from broker.cluster.settings import ClusterSettings
 from broker.connections.drains import Drains
@@ -113,8 +113,8 @@ class Cluster:
         return self.handshakes.refused
 
     @property
-    def redirects(self) -> dict[str, Redirect]:
-        """Services whose requests go to another one, by name."""
+    def redirects(self) -> dict[str, RedirectMessage]:
+        """Services whose requests go to another one, by name, and what the latest operator said of each."""
         return self.redirections.by_service
 
     @property

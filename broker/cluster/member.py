@@ -29,21 +29,6 @@ class Member:
         return self.info.name
 
     @property
-    def urls(self) -> list[str]:
-        """Where brokers reach it."""
-        return self.info.urls
-
-    @property
-    def client_urls(self) -> list[str]:
-        """Where clients reach it."""
-        return self.info.client_urls
-
-    @property
-    def version(self) -> int:
-        """Of the router annotations that it speaks."""
-        return self.info.version
-
-    @property
     def timestamp_ms(self) -> int:
         """When it said so."""
         return self.info.timestamp_ms

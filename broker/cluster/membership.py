@@ -76,8 +76,8 @@ class Membership:
         urls: list[str] = []
         for number in range(MAX_URLS):
             for member in members:
-                if number < len(member.client_urls) and not member.is_draining:
-                    url = member.client_urls[number]
+                if number < len(member.info.client_urls) and not member.is_draining:
+                    url = member.info.client_urls[number]
                     if url not in urls and url not in self._settings.client_urls:
                         urls.append(url)
         return urls
@@ -235,8 +235,9 @@ class Membership:
             return
         urls: list[str] = []
         for member in self._members.values():
-            if not member.is_self and member.urls and member.id not in self._handshakes.up and member.is_reachable:
-                urls.append(member.urls[0])
+            theirs = member.info.urls
+            if not member.is_self and theirs and member.id not in self._handshakes.up and member.is_reachable:
+                urls.append(theirs[0])
         self._handshakes.dials.set_targets("learned", urls)
 
     def forget_unreachable(self, now: float) -> None:

@@ -70,7 +70,7 @@ class RedirectMessage(Message):
 
     def __init__(self, timestamp_ms: int, broker_id: bytes, service: str, to: str) -> None:
         super().__init__(REDIRECT)
-        self.timestamp_ms: Final = timestamp_ms  # since the epoch, 0..2**63-1
+        self.timestamp_ms: Final = timestamp_ms  # when it was said, since the epoch, 0..2**63-1
         self.broker_id: Final = broker_id  # where it was said, 16 bytes
         self.service: Final = service
         self.to: Final = to  # empty: the redirect is removed

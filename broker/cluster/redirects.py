@@ -17,21 +17,11 @@ from rsocket_wire.wire.frames import MAX_NAME_BYTES
 MAX_REDIRECTS: Final = 1000  # services; more than a thousand rules are nobody's plan
 
 
-class Redirect:
-    """The requests of one service go to another."""
-
-    def __init__(self, service: str, to: str, at_ms: int, broker_id: bytes) -> None:
-        self.service: Final = service
-        self.to: Final = to
-        self.at_ms: Final = at_ms  # when somebody said so, milliseconds since the epoch
-        self.broker_id: Final = broker_id  # and where
-
-
 class Redirects:
     """All of them."""
 
     def __init__(self, query: Query, event_log: EventLog) -> None:
-        self.by_service: dict[str, Redirect] = {}  # bounded by MAX_REDIRECTS
+        self.by_service: dict[str, RedirectMessage] = {}  # bounded by MAX_REDIRECTS
         self._latest: dict[str, RedirectMessage] = {}  # also of those that were removed; bounded as `by_service`
         self._query: Final = query
         self._event_log: Final = event_log
@@ -68,9 +58,7 @@ class Redirects:
             return False
         self._latest[message.service] = message
         if message.to:
-            self.by_service[message.service] = Redirect(
-                message.service, message.to, message.timestamp_ms, message.broker_id
-            )
+            self.by_service[message.service] = message
             self._event_log.tell(REDIRECT_SET, at_ms, service=message.service, detail=f"requests go to {message.to}")
         elif self.by_service.pop(message.service, None) is not None:
             self._event_log.tell(REDIRECT_REMOVED, at_ms, service=message.service, detail="requests go there again")

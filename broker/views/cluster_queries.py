@@ -13,7 +13,7 @@ from typing import Final
 from broker.cluster.links.dials import Dial
 from broker.cluster.links.neighbour import Neighbour
 from broker.cluster.member import Member
-from broker.cluster.redirects import Redirect
+from broker.cluster.messages import RedirectMessage
 from broker.core import Core
 from broker.forwarding.interbroker.annotations import Path
 from broker.forwarding.interbroker.remote import Remote
@@ -130,18 +130,19 @@ def _state(member: Member) -> str:
 
 
 def _broker_view(member: Member, routes: int) -> schemas.BrokerView:
+    info = member.info
     return schemas.BrokerView(
         name=member.name,
         broker_id=member.id_text,
         is_self=member.is_self,
         state=_state(member),
-        urls=list(member.urls),
-        client_urls=list(member.client_urls),
+        urls=list(info.urls),
+        client_urls=list(info.client_urls),
         hops=member.hops_n if member.is_reachable else None,
         cost=member.cost if member.is_reachable else None,
         next_hop=member.next_hop,
         routes=routes,
-        annotations_version=member.version,
+        annotations_version=info.version,
         info_at_ms=member.timestamp_ms,
     )
 
@@ -178,13 +179,13 @@ def _path_view(path: Path, moment: Moment) -> schemas.PathView:
     return schemas.PathView(path.ingress, way, path.hops_n, path.requests, moment.since(path.last_at))
 
 
-def _redirect_view(core: Core, found: Redirect, moment: Moment) -> schemas.RedirectView:
+def _redirect_view(core: Core, found: RedirectMessage, moment: Moment) -> schemas.RedirectView:
     member = core.cluster.members.get(found.broker_id)
     return schemas.RedirectView(
         service=found.service,
         to=found.to,
-        set_at_ms=found.at_ms,
-        age_s=moment.age_s(found.at_ms),
+        set_at_ms=found.timestamp_ms,
+        age_s=moment.age_s(found.timestamp_ms),
         broker_id=id_text(found.broker_id),
         broker=member.name if member is not None else "",
     )
