@@ -325,11 +325,6 @@ class MulticastCall(Stream):
         self.branches.pop(branch.number, None)
         self._forget(branch)
 
-    def cancel_branch(self, branch: Branch) -> None:
-        """Ends a branch from our side."""
-        branch.server.send(frames.encode_cancel(branch.stream_id))
-        self.drop_branch(branch)
-
     def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
         """Ends the call with an error of the broker's own."""
         self.caller.send(frames.encode_error(self.caller_id, refusal.code, refusal.message))
