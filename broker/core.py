@@ -13,6 +13,7 @@ Requests are the engine's. Nothing here reads a clock, waits, logs or raises on 
 from typing import Final
 
 from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.closed import ClosedPeer
 from broker.connections.protection import Protection
 from broker.connections.rate_limits import SPENT, TokenBucket
@@ -93,18 +94,9 @@ class Core:
         self._retries: Final = self.engine.retries
         self._flows: Final = self.engine.flows
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
-        self.lifecycle: Final = Lifecycle(
-            settings,
-            broker_id,
-            self.table,
-            self.engine,
-            self._event_log,
-            cluster if cluster is not None else ClusterSettings(),
-            dice,
-            entropy,
-            now,
-            at_ms,
-        )
+        name = settings.broker_name or f"broker-{self.id_text[:8]}"
+        state = ClusterState(cluster or ClusterSettings(), broker_id, name, at_ms, self._event_log)
+        self.lifecycle: Final = Lifecycle(self.engine, state, dice, entropy, now)
         self.sessions: Final = self.lifecycle.sessions
         self.limits: Final = self.lifecycle.limits
         self.migration: Final = self.lifecycle.migration

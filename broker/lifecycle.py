@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.replication import Outbid
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.backlog import Backlog
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.deadlines import Deadlines, overdue
@@ -23,42 +23,27 @@ from broker.connections.migration import Departure, Migration
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
 from broker.connections.sessions import Sessions
-from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_closed, tell_slow
 from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
 from broker.forwarding.peer import Peer
-from broker.forwarding.settings import Settings
 from broker.routing.rng import Rng
-from broker.routing.table import Route, Table
+from broker.routing.table import Route
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, is_fatal
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import ADDRESS
-from rsocket_wire.wire.ids import id_text
 
 
 class Lifecycle:
     """The connections of one broker."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        broker_id: bytes,
-        table: Table,
-        engine: Engine,
-        event_log: EventLog,
-        cluster: ClusterSettings,
-        dice: Rng,
-        entropy: bytes,
-        now: float,
-        at_ms: int,
-    ) -> None:
-        """`now`, `at_ms`: see `Core`. `entropy`: see `Cluster`."""
+    def __init__(self, engine: Engine, state: ClusterState, dice: Rng, entropy: bytes, now: float) -> None:
+        """`entropy`: see `Cluster`."""
+        settings, table, event_log = engine.settings, engine.query.table, state.event_log
         self.settings: Final = settings
-        self.table: Final = table
         self.engine: Final = engine
         self._event_log: Final = event_log
         self.dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -66,29 +51,14 @@ class Lifecycle:
         self.deadlines: Final = Deadlines()
         self.limits: Final = ConnectionLimits(settings)
         self.backlog: Final = Backlog(settings, engine, table.masks, self.limits)
-        self.migration: Final = Migration(broker_id, settings.drain_grace_s, table, event_log)
+        self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
-        self.cluster: Final = Cluster(
-            cluster,
-            broker_id,
-            settings.broker_name if settings.broker_name else f"broker-{id_text(broker_id)[:8]}",
-            settings.require_annotations,
-            table,
-            engine,
-            self.drains,
-            event_log,
-            dice,
-            entropy,
-            now,
-            at_ms,
-        )
+        self.cluster: Final = Cluster(state, engine, self.drains, dice, entropy, now)
         self._close_reasons: Final = CloseReasons()
         self._registration: Final = Registration(settings, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
-            settings,
-            broker_id,
+            state.id,
             engine,
-            table.masks,
             event_log,
             self.limits,
             self.sessions,

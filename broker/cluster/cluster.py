@@ -18,20 +18,18 @@ from broker.cluster.links.congestion import BEHIND_MIME, Congestion
 from broker.cluster.links.dials import Dials
 from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
-from broker.cluster.member import Member
 from broker.cluster.membership import Membership
 from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
 from broker.cluster.redirects import Redirects
 from broker.cluster.replication import MAX_STAMP_MS, Outbid, Replication
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
-from broker.event_log.log import EventLog
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
-from broker.routing.table import Route, Table
+from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import Entry, encode_entry, entries
@@ -46,55 +44,26 @@ class Cluster:
     """One broker's view of its cluster; alone in it until somebody links."""
 
     def __init__(
-        self,
-        settings: ClusterSettings,
-        broker_id: bytes,
-        name: str,
-        requires_annotations: bool,
-        table: Table,
-        engine: Engine,
-        drains: Drains,
-        event_log: EventLog,
-        dice: Rng,
-        entropy: bytes,
-        now: float,
-        at_ms: int,
+        self, state: ClusterState, engine: Engine, drains: Drains, dice: Rng, entropy: bytes, now: float
     ) -> None:
         """`entropy`: bytes that nobody can guess, for nonces; none where nobody links."""
-        self.name: Final = name
-        self.members: dict[bytes, Member] = {}  # by id, this broker included; bounded by max_brokers
+        self.name: Final = state.name
+        self.members: Final = state.members
         self.digest_mismatches = 0
-        # Connections that are to end, in this order; the core takes them before it does anything else.
-        self.endings: Final[list[Ending]] = []
-        self._settings: Final = settings
-        self._id: Final = broker_id
+        self.endings: Final = state.endings
+        self._settings: Final = state.settings
+        self._id: Final = state.id
         self._engine: Final = engine
-        self._event_log: Final = event_log
+        self._event_log: Final = state.event_log
         self._drains: Final = drains
-        self.handshakes: Final = Handshakes(
-            settings, broker_id, name, requires_annotations, self.members, self.endings, dice, entropy
-        )
-        self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, settings.max_brokers)
-        is_open = self.handshakes.is_open
-        self.replication: Final = Replication(
-            broker_id, settings.max_routes, self.members, table, engine, drains, event_log, self.endings, is_open
-        )
-        self.redirections: Final = Redirects(engine.query, event_log)
+        self.handshakes: Final = Handshakes(state, engine.settings.require_annotations, dice, entropy)
+        self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, state.settings.max_brokers)
+        self.replication: Final = Replication(state, engine, drains, self.handshakes.is_open)
+        self.redirections: Final = Redirects(engine.query, state.event_log)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
-        engine.annotations.rename(name)
-        self.membership: Final = Membership(
-            settings,
-            broker_id,
-            name,
-            self.members,
-            self.handshakes,
-            self.replication,
-            engine.annotations,
-            event_log,
-            now,
-            at_ms,
-        )
+        engine.annotations.rename(state.name)
+        self.membership: Final = Membership(state, self.handshakes, self.replication, engine.annotations, now)
 
     # What others look at
 

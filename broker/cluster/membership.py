@@ -16,8 +16,7 @@ from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.member import Member
 from broker.cluster.paths import Paths
 from broker.cluster.replication import MAX_STAMP_MS, Replication
-from broker.cluster.settings import ClusterSettings
-from broker.event_log.log import EventLog
+from broker.cluster.state import ClusterState
 from broker.events import BROKER_JOINED, BROKER_LEFT
 from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.remote import Remote
@@ -34,28 +33,23 @@ class Membership:
 
     def __init__(
         self,
-        settings: ClusterSettings,
-        broker_id: bytes,
-        name: str,
-        members: dict[bytes, Member],
+        state: ClusterState,
         handshakes: Handshakes,
         replication: Replication,
         annotations: RouterAnnotations,
-        event_log: EventLog,
         now: float,
-        at_ms: int,
     ) -> None:
-        """`members`: by id, for others to look at; this broker is the first of them."""
-        self._settings: Final = settings
-        self._id: Final = broker_id
-        self._name: Final = name
-        self._epoch_ms: Final = at_ms
-        self._members: Final = members
+        """This broker becomes the first of the members of the state."""
+        self._settings: Final = state.settings
+        self._id: Final = state.id
+        self._name: Final = state.name
+        self._epoch_ms: Final = state.epoch_ms
+        self._members: Final = state.members
         self._handshakes: Final = handshakes
         self._replication: Final = replication
         self._annotations: Final = annotations
-        self._event_log: Final = event_log
-        self._paths: Final = Paths(broker_id)
+        self._event_log: Final = state.event_log
+        self._paths: Final = Paths(state.id)
         self.is_leaving = False  # this broker
         self._said_at = now  # when the time began in which so many
         self._said_n = 0  # links were told

@@ -16,16 +16,16 @@ from broker.cluster.gossip import GossipEntry, GossipState
 from broker.cluster.member import Member
 from broker.cluster.messages import RedirectMessage
 from broker.cluster.redirects import redirect_key
+from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
-from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
 from broker.routing.bitmaps import Slots
-from broker.routing.table import Route, Table
+from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import RouteAdd, RouteRemove, decode_frame
 from rsocket_wire.wire.ids import ID_BYTES
@@ -60,27 +60,16 @@ class Outbid(Ending):
 class Replication:
     """One broker's copy."""
 
-    def __init__(
-        self,
-        broker_id: bytes,
-        max_entries: int,
-        members: dict[bytes, Member],
-        table: Table,
-        engine: Engine,
-        drains: Drains,
-        event_log: EventLog,
-        endings: list[Ending],
-        is_open: bool,
-    ) -> None:
-        """`endings`: the cluster's, see there. `is_open`: other brokers can link to this one."""
-        self._id: Final = broker_id
+    def __init__(self, state: ClusterState, engine: Engine, drains: Drains, is_open: bool) -> None:
+        """`is_open`: other brokers can link to this one."""
+        self._id: Final = state.id
         self._is_open: Final = is_open
-        self._members: Final = members
-        self._table: Final = table
+        self._members: Final = state.members
+        self._table: Final = engine.query.table
         self._engine: Final = engine
         self._drains: Final = drains
-        self._event_log: Final = event_log
-        self._endings: Final = endings
+        self._event_log: Final = state.event_log
+        self._endings: Final = state.endings
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
@@ -89,9 +78,9 @@ class Replication:
         # Route Ids whose connections are about to end for others at other brokers; bounded by the connections.
         self._outbids: Final[set[bytes]] = set()
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
-        self.gossip: Final = GossipState(max_entries)
+        self.gossip: Final = GossipState(state.settings.max_routes)
         self.contradictions: Final = Contradictions()
-        # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_entries` in all.
+        # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_routes` in all.
         self.early: dict[bytes, dict[bytes, GossipEntry]] = {}
         self.early_n = 0
         self.updates: list[Update] = []

@@ -12,8 +12,7 @@ from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.dials import Dials
 from broker.cluster.links.neighbour import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
 from broker.cluster.links.proof import nonce
-from broker.cluster.member import Member
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.ending import Ending
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.peer import Peer
@@ -41,31 +40,21 @@ class Superseded(Ending):
 class Handshakes:
     """All connections to other brokers."""
 
-    def __init__(
-        self,
-        settings: ClusterSettings,
-        broker_id: bytes,
-        name: str,
-        requires_annotations: bool,
-        members: dict[bytes, Member],
-        endings: list[Ending],
-        dice: Rng,
-        entropy: bytes,
-    ) -> None:
-        """`members`: this broker and those it has heard of, by id. `endings`: the cluster's, see there."""
-        self.dials: Final = Dials(dice, settings.redial_max_s)
+    def __init__(self, state: ClusterState, requires_annotations: bool, dice: Rng, entropy: bytes) -> None:
+        """`entropy`: see `Cluster`."""
+        self.dials: Final = Dials(dice, state.settings.redial_max_s)
         self.admissions: Final = Admissions()  # of neighbours that have dialled us and are no links yet
         self.neighbours: Final[dict[int, Neighbour]] = {}  # by number of the connection, those in the handshake too
         self.up: Final[dict[bytes, Neighbour]] = {}  # links that are up, by broker id; bounded by max_links
         self.refused: Final[dict[str, int]] = {}  # connections that wanted to be links, by code word
-        self._settings: Final = settings
-        self._id: Final = broker_id
-        self._members: Final = members
-        self._endings: Final = endings
+        self._settings: Final = state.settings
+        self._id: Final = state.id
+        self._members: Final = state.members
+        self._endings: Final = state.endings
         self._entropy: Final = entropy
         self._nonces_n = 0
-        self._authentication: Final = Authentication(settings, broker_id, name, requires_annotations)
-        self.dials.set_targets("config", settings.peers)
+        self._authentication: Final = Authentication(state, requires_annotations)
+        self.dials.set_targets("config", state.settings.peers)
 
     @property
     def is_open(self) -> bool:
