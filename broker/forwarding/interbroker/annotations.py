@@ -175,14 +175,8 @@ class RouterAnnotations:
         route.prefix = prefix
         return prefix
 
-    def copy_prefix(
-        self, brokers: list[str], is_streaming: bool, mimes: Mimes, redirected: str, is_like_ours: bool
-    ) -> bytes:
-        """The same for the copy of a multicast that goes to these brokers."""
-        return self.named_prefix(copy_override(brokers, redirected), is_streaming, mimes, is_like_ours)
-
     def named_prefix(self, to_override: str, is_streaming: bool, mimes: Mimes, is_like_ours: bool) -> bytes:
-        """The same for any to-override."""
+        """The same for any to-override, as that of the copy of a multicast."""
         key = f"{mimes.number} {is_streaming} {is_like_ours} {to_override}"
         prefix = self._names_prefixes.get(key)
         if prefix is None:

@@ -21,8 +21,7 @@ from broker.forwarding.interbroker.retry import STALE, is_refused
 from broker.forwarding.interbroker.rewrite import is_streaming, rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.multicast.call import Branch, MulticastCall
-from broker.forwarding.multicast.opening import BranchRequest, Opening, Pushing, open_multicast
-from broker.forwarding.multicast.steps import CallSteps
+from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast, push_to_all
 from broker.forwarding.peer import Peer
 from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at
 from broker.forwarding.traffic.flows import COMPLETED, Flow
@@ -170,9 +169,8 @@ class LinkFanout:
             link = group.hop.link
             if link is not None and link.version:
                 is_odd = is_like_ours(metadata, 0, len(metadata))
-                prefix = self._annotations.copy_prefix(
-                    group.names, is_streaming(frame), mimes, target.redirected, is_odd
-                )
+                to = copy_override(group.names, target.redirected)
+                prefix = self._annotations.named_prefix(to, is_streaming(frame), mimes, is_odd)
                 if mimes.kind != COMPOSITE:
                     prefix += entry_head(mimes, len(metadata))
                 annotated = prefix + metadata
@@ -227,11 +225,7 @@ class LinkFanout:
                 context.refuse_large(peer, frame, target, len(part.raw))
                 return
         if kind == frames.METADATA_PUSH:
-            pushing = Pushing(parts)
-            if context.steps.may(len(parts), now):
-                pushing.advance(len(parts), now)
-            else:
-                context.steps.add(CallSteps(peer), pushing)
+            push_to_all(context.steps, peer, parts, now)
             flow.count(COMPLETED, 0, 1, 0, size, 0, now, context.order, routes_n)
             return
         has_credit = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL

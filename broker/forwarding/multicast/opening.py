@@ -9,7 +9,7 @@ from broker.forwarding.multicast.call import MulticastCall
 from broker.forwarding.multicast.channel import Channel
 from broker.forwarding.multicast.first_answer import FirstAnswer
 from broker.forwarding.multicast.merge import Merge
-from broker.forwarding.multicast.steps import Step, StepQueue
+from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.request import RequestContext
@@ -97,6 +97,15 @@ class Pushing(Step):
                 if part.route is not None:
                     part.route.load.requests += 1  # no lease speaks of pushes
         return len(parts)
+
+
+def push_to_all(queue: StepQueue, caller: Peer, parts: list[BranchRequest], now: float) -> None:
+    """Sends a METADATA_PUSH to all, at once or in steps."""
+    pushing = Pushing(parts)
+    if queue.may(len(parts), now):
+        pushing.advance(len(parts), now)
+    else:
+        queue.add(CallSteps(caller), pushing)
 
 
 def open_multicast(
