@@ -17,6 +17,8 @@ from http import HTTPStatus
 from typing import Final, cast
 
 from broker.config.hosts import is_known_host, may_open
+from broker.config.sections.limits import LimitOptions
+from broker.config.urls import Listen
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
 from broker.edge.link import LEFT
@@ -256,29 +258,20 @@ class WebSocketListener:
     """A WebSocket port."""
 
     def __init__(
-        self,
-        shell: Shell,
-        scheme: str,
-        path: str,
-        setup_timeout_s: float,
-        max_upgrades: int,
-        max_upgrades_per_address: int,
-        origins: Collection[str],
-        names: Collection[str],
+        self, shell: Shell, listen: Listen, limits: LimitOptions, origins: Collection[str], names: Collection[str]
     ) -> None:
-        """`max_upgrades…`: connections that are no WebSockets yet; one more is closed at once.
-
-        `origins`, `names`: see `hosts`.
+        """`limits`: their numbers of connections hold for those, too, that are no WebSockets yet: one more is closed at
+        once. `origins`, `names`: see `hosts`.
         """
-        self.setup_timeout_s = setup_timeout_s
+        self.setup_timeout_s = limits.setup_timeout_s
         self._shell = shell
-        self._scheme = scheme
-        self._path = path  # empty: any
-        self._max_upgrades = max_upgrades
+        self._scheme = listen.scheme
+        self._path = listen.path  # empty: any
+        self._max_upgrades = limits.max_connections
         self._origins = origins
         self._names = names
         self._upgrades: set[asyncio.Transport] = set()  # not upgraded yet
-        self._by_address = ConnectionCounter(max_upgrades_per_address)
+        self._by_address = ConnectionCounter(limits.max_connections_per_address)
         self._server: asyncio.Server | TlsPort | None = None  # None until it listens
 
     async def listen(self, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False) -> int:
