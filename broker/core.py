@@ -14,7 +14,6 @@ from typing import Final
 
 from broker.cluster.settings import ClusterSettings
 from broker.cluster.state import ClusterState
-from broker.connections.closed import ClosedPeer
 from broker.connections.protection import Protection
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.sessions import Move
@@ -99,6 +98,8 @@ class Core:
         self.lifecycle: Final = Lifecycle(self.engine, state, dice, entropy, now)
         self.sessions: Final = self.lifecycle.sessions
         self.limits: Final = self.lifecycle.limits
+        self.closed: Final = self.limits.closed.latest  # the latest connections that ended, oldest first
+        self.closed_by_reason: Final = self.limits.closed.by_reason  # all that ever did, by code word or "left"
         self.migration: Final = self.lifecycle.migration
         self.drains: Final = self.lifecycle.drains
         self.cluster: Final = self.lifecycle.cluster
@@ -424,16 +425,6 @@ class Core:
     def events_dropped(self) -> int:
         """Events that found nobody to take them in time."""
         return self._event_log.dropped
-
-    @property
-    def closed(self) -> list[ClosedPeer]:
-        """The latest connections that ended, oldest first."""
-        return self.limits.closed.latest
-
-    @property
-    def closed_by_reason(self) -> dict[str, int]:
-        """How many connections ever closed, by code word or "left"."""
-        return self.limits.closed.by_reason
 
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""

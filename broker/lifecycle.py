@@ -308,7 +308,7 @@ class Lifecycle:
         self.watch(peer, now + peer.connection.lifetime_s)
         raw = accepted.broker_frame
         if raw is not None and accepted.is_broker:
-            self.cluster.greeted(peer, raw, now)
+            self.cluster.handshakes.greeted(peer, raw, now)
             self.end_for_cluster(now)
         elif raw is not None:
             self.announce(peer, raw, REJECTED_SETUP, now)

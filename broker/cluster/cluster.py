@@ -15,7 +15,6 @@ from typing import Final
 from broker.cluster.gossip import GossipEntry
 from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.congestion import BEHIND_MIME, Congestion
-from broker.cluster.links.dials import Dials
 from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.membership import Membership
@@ -57,9 +56,13 @@ class Cluster:
         self._event_log: Final = state.event_log
         self._drains: Final = drains
         self.handshakes: Final = Handshakes(state, engine.settings.require_annotations, dice, entropy)
+        self.dials: Final = self.handshakes.dials  # where this broker calls
+        self.refused: Final = self.handshakes.refused  # connections that wanted to be links and are none, by code word
         self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, state.settings.max_brokers)
         self.replication: Final = Replication(state, engine, drains, self.handshakes.is_open)
         self.redirections: Final = Redirects(engine.query, state.event_log)
+        # Services whose requests go to another one, by name, and what the latest operator said of each.
+        self.redirects: Final = self.redirections.by_service
         self._states_at = now
         self._expire_at = now + EXPIRE_S
         engine.annotations.rename(state.name)
@@ -70,21 +73,6 @@ class Cluster:
     def links(self) -> list[Neighbour]:
         """All neighbours, those in the handshake too, oldest first."""
         return list(self.handshakes.neighbours.values())
-
-    @property
-    def dials(self) -> Dials:
-        """Where this broker calls."""
-        return self.handshakes.dials
-
-    @property
-    def refused(self) -> dict[str, int]:
-        """Connections that wanted to be links and are none, by code word."""
-        return self.handshakes.refused
-
-    @property
-    def redirects(self) -> dict[str, RedirectMessage]:
-        """Services whose requests go to another one, by name, and what the latest operator said of each."""
-        return self.redirections.by_service
 
     @property
     def adverts_applied(self) -> int:
@@ -136,10 +124,6 @@ class Cluster:
     def knows(self, peer: Peer) -> bool:
         """The connection is a link, or wants to be one."""
         return peer.id in self.handshakes.neighbours
-
-    def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
-        """A SETUP carried a BROKER_INFO."""
-        self.handshakes.greeted(peer, raw, now)
 
     def entries_of(self, peer: Peer, metadata: bytes, now: float) -> list[Entry]:
         """Cuts the METADATA_PUSH of a neighbour into entries for `hear`; none where it breaks off: the link ends."""

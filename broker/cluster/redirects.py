@@ -21,7 +21,7 @@ class Redirects:
     """All of them."""
 
     def __init__(self, query: Query, event_log: EventLog) -> None:
-        self.by_service: dict[str, RedirectMessage] = {}  # bounded by MAX_REDIRECTS
+        self.by_service: Final[dict[str, RedirectMessage]] = {}  # bounded by MAX_REDIRECTS
         self._latest: dict[str, RedirectMessage] = {}  # also of those that were removed; bounded as `by_service`
         self._query: Final = query
         self._event_log: Final = event_log

@@ -29,8 +29,8 @@ class Closed:
     """The connections that ended."""
 
     def __init__(self) -> None:
-        self.latest: list[ClosedPeer] = []  # MAX_CLOSED of them, oldest first
-        self.by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
+        self.latest: Final[list[ClosedPeer]] = []  # MAX_CLOSED of them, oldest first
+        self.by_reason: Final[dict[str, int]] = {}  # all that ever closed; reasons are code words or "left"
         self.bytes_in = 0  # of all that are gone
         self.bytes_out = 0
 

@@ -39,6 +39,7 @@ class Query:
     def __init__(self, table: Table, rng: Rng, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self.table: Final = table
+        self.services: Final = table.loads.services  # those that have routes, by name; nobody else changes it
         self._masks: Final = table.masks
         self._rng: Final = rng
         self._spare_rng: Final = Rng(SPARE_SEED)  # for what is no choice of its own
@@ -62,11 +63,6 @@ class Query:
         self.hits = 0
         self.misses = 0
         self.panics = 0  # requests whose candidates were chosen from as if none was ejected or unhealthy
-
-    @property
-    def services(self) -> dict[str, ServiceLoad]:
-        """Those that have routes, by name; do not change it."""
-        return self.table.loads.services
 
     @property
     def unknown_methods(self) -> int:

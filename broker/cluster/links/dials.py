@@ -92,14 +92,8 @@ class Dials:
             if is_refused:
                 dial.next_at = max(dial.next_at, now + REFUSED_S)
 
-    def lost(self, url: str, now: float) -> None:
-        """The link that it led to is gone, and there is nothing to say about it."""
-        dial = self._dials.get(url)
-        if dial is not None:
-            self._wait(dial, now)
-
     def linked(self, url: str, broker_id: bytes) -> None:
-        """It led to a link with that broker; until `lost`, or `failed`."""
+        """It led to a link with that broker; until `failed`."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.is_dialling = False

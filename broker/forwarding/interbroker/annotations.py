@@ -64,6 +64,7 @@ class Section:
     def __init__(self, raw: bytes, annotations: Annotations, path: Path) -> None:
         self.raw: Final = raw
         self.annotations: Final = annotations
+        self.trace: Final = annotations.trace  # brokers that had the request
         self.path: Final = path
         self.hops_n: Final = len(annotations.trace)  # links that it came by
         self.refusal: Refusal | None = None  # why such a request is not taken; None: it is
@@ -78,11 +79,6 @@ class Section:
         self.rest = b""  # what the ADDRESS has behind the origin
         self.start = 0  # where the caller's own metadata begins in the head
         self.mimes = -1  # the caller's
-
-    @property
-    def trace(self) -> list[str]:
-        """Brokers that had the request."""
-        return self.annotations.trace
 
     def is_like_latest(self, data: bytes, at: int, to: int, generation: int) -> bool:
         """The metadata `data[at:to]`, which begins with this section, is like that of the latest request."""

@@ -297,7 +297,7 @@ class FlowTable:
         for flow in taken:
             flow.owner.pop(flow.key, None)
             if flow.number:
-                self.request_log.forget(flow.number)
+                self.request_log.forgotten.append(flow.number)
                 flow.number = 0
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:

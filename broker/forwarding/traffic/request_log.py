@@ -57,7 +57,7 @@ class RequestLog:
         self.rows: list[tuple[object, ...]] = []  # as `REQUEST_FIELDS` says, at most MAX_ROWS: see `Flow.count`
         # Of flows that the rows name: no more than there are rows, since both are taken together.
         self.definitions: list[tuple[object, ...]] = []
-        self.forgotten: list[int] = []
+        self.forgotten: list[int] = []  # numbers whose interval is over: who counts once more has another one
         # Rows that were dropped since the gap was told last.
         self.dropped_n = 0
         self.first_dropped = 0  # their numbers
@@ -92,10 +92,6 @@ class RequestLog:
         self._flow_n += 1
         self.definitions.append((DEFINITION, self._flow_n, *texts))
         return self._flow_n
-
-    def forget(self, number: int) -> None:
-        """The interval of the flow with this number is over: if it counts once more, it is under another one."""
-        self.forgotten.append(number)
 
     def take(self) -> RequestRows | None:
         """What has come since the last call; None: nothing."""
