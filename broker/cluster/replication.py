@@ -278,10 +278,7 @@ class Replication:
         was_draining = self._table.masks.draining.has(route.slot)
         self._drains.mask(route)
         masks = self._table.masks
-        if IS_CONGESTED in state:
-            masks.put(masks.congested, route.slot)
-        else:
-            masks.take(masks.congested, route.slot)
+        masks.set(masks.congested, route.slot, IS_CONGESTED in state)
         if was_draining and not masks.draining.has(route.slot):
             self._engine.route_opened(route, now)
 

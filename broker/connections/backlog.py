@@ -281,8 +281,4 @@ class Backlog:
         """Requests that may go elsewhere do, while the peer is congested."""
         route = peer.route
         if isinstance(route, Route) and route.slot >= 0:
-            masks = self._masks
-            if peer.is_congested:
-                masks.put(masks.congested, route.slot)
-            elif masks.congested.has(route.slot):
-                masks.take(masks.congested, route.slot)
+            self._masks.set(self._masks.congested, route.slot, peer.is_congested)

@@ -144,10 +144,7 @@ class Drains:
     def mask(self, route: Route) -> None:
         """A route has just joined, or has other tags: whether it gets requests."""
         masks = self._table.masks
-        if self.covers(route):
-            masks.put(masks.draining, route.slot)
-        elif masks.draining.has(route.slot):  # moved there with the load
-            masks.take(masks.draining, route.slot)
+        masks.set(masks.draining, route.slot, self.covers(route))  # it may have moved there with the load
 
     def take_turned(self, now: float) -> list[Leaving]:
         """Takes the connections whose turn has come; each is to be looked at (`look_at`)."""

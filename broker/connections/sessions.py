@@ -117,11 +117,7 @@ class Sessions:
     def _mask(self, peer: Peer, is_suspended: bool) -> None:
         route = peer.route
         if isinstance(route, Route):
-            masks = self._masks
-            if is_suspended:
-                masks.put(masks.congested, route.load.slot)
-            else:
-                masks.take(masks.congested, route.load.slot)
+            self._masks.set(self._masks.congested, route.load.slot, is_suspended)
 
     def _tell(self, kind: int, peer: Peer, reason: str, text: str, now: float) -> None:
         at_ms = self._event_log.wall(now)
