@@ -22,11 +22,10 @@ from broker.config.urls import Listen
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
 from broker.edge.link import LEFT
-from broker.edge.origins import address_of, origin_of
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
-from broker.edge.tls import is_over_tls
+from broker.edge.origins import address_of
+from broker.edge.shell import TURN_BYTES, Shell
+from broker.edge.tcp import StreamLink
 from broker.edge.tls_port import Handshakes, TlsPort
-from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.edge.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient, UpgradeRequest, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
@@ -39,34 +38,24 @@ MAX_SHOWN: Final = 200  # characters of what a stranger has sent, in a line of t
 _log: Final = logging.getLogger(__name__)
 
 
-class WebSocketLink(asyncio.Protocol):
+class WebSocketLink(StreamLink):
     """One WebSocket, once it is one."""
 
     def __init__(self, shell: Shell, transport: asyncio.Transport, is_from_client: bool) -> None:
         """`is_from_client`: the other end is the client."""
-        self._shell = shell
+        super().__init__(shell)
         self._transport = transport
         self._reader = MessageReader(is_from_client)
         self._writer = MessageWriter(b"" if is_from_client else os.urandom(SEED_BYTES))
-        self._peer: Peer | None = None  # None until `begin`, and when its peer has another link
         self._is_congested = False
         self._is_closing = False  # CLOSE was said: nothing more is
         self._is_cut = False  # the other end sends nothing more, and has not said CLOSE
         self._deadline: asyncio.TimerHandle | None = None  # None until it is closing, and when that is done
 
     def begin(self, scheme: str, url: str, rest: bytes) -> None:
-        """Takes the transport over. `url`: where another broker was dialled; empty when the connection was accepted.
-
-        `rest`: what came behind the HTTP.
-        """
-        transport = self._transport
-        transport.set_protocol(self)
-        transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
-        name, origin = _name_of(scheme, transport), origin_of(transport)
-        if url:
-            self._peer = self._shell.dialled(name, True, self, url, origin)
-        else:
-            self._peer = self._shell.connected(name, True, self, origin)
+        """Takes the transport over, see `attach`. `rest`: what came behind the HTTP."""
+        self._transport.set_protocol(self)
+        self.attach(self._transport, _name_of(scheme, self._transport), url)
         if rest:
             self.data_received(rest)
 
@@ -85,31 +74,26 @@ class WebSocketLink(asyncio.Protocol):
             self._look_at_news(reader)
 
     def eof_received(self) -> bool:
-        """The other end sends nothing more: RSocket knows no half of a connection, so it has closed it."""
         if self._peer is None or self._is_closing:
             return False
         self._is_cut = True
-        self._shell.left(self._peer, LEFT)
-        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+        return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if self._peer is not None:
-            self._shell.lost(self._peer, LEFT if exc is None else str(exc))
+        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._is_congested = True
-        if self._peer is not None:
-            self._shell.congested(self._peer)
+        super().pause_writing()
 
     def resume_writing(self) -> None:
         self._is_congested = False
         if self._reader.pong is not None:
             self._answer_ping()
-        if self._peer is not None:
-            self._shell.relieved(self._peer)
+        super().resume_writing()
 
     def serve(self, peer: Peer | None) -> None:
         self._peer = peer
@@ -119,18 +103,8 @@ class WebSocketLink(asyncio.Protocol):
             self._reader.drop()
 
     def pause(self) -> None:
-        if not self._transport.is_closing() and not self._is_closing:
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def pending_bytes(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def unconfirmed_bytes(self) -> int:
-        return unconfirmed_bytes(self._transport)
+        if not self._is_closing:
+            super().pause()
 
     def write(self, pieces: list[Piece]) -> None:
         if self._is_closing:
@@ -157,9 +131,6 @@ class WebSocketLink(asyncio.Protocol):
         self._say_close(reader.close_code if reader.fault or reader.is_closed else NORMAL)
         if reader.is_closed:
             self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
 
     def _look_at_news(self, reader: MessageReader) -> None:
         """The other end has sent more than messages."""
