@@ -162,67 +162,58 @@ def line_kind(event: events.LifecycleEvent) -> str:
     return f"{event.name} ({event.reason})" if event.reason else event.name
 
 
+# Of those that say no more than this; `detail` and `why` have their colon with them, and are often empty.
+_LINES: Final = {
+    events.ROUTE_JOINED: "{route}: joined from {peer}{tags}",
+    events.ROUTE_LEFT: "{route}: left {after} and {requests}{why}",
+    events.ROUTE_REPLACED: "{route}: replaced from {peer}{detail}",
+    events.ROUTE_EJECTED: "{route}: ejected{detail}",
+    events.ROUTE_RELIEVED: "{route}: gets requests again{detail}",
+    events.ROUTE_ADDED: "{route}: known from {peer}{tags}",
+    events.ROUTE_REMOVED: "{route}: no longer known from {peer}{why}",
+    events.ROUTE_UNSAID: "{route}: other brokers cannot be told of it{detail}",
+    events.PEER_CONNECTED: "peer {peer}: connected{detail}",
+    events.PEER_SUSPENDED: "peer {peer}: suspended {after}{why}",
+    events.PEER_RESUMED: "peer {peer}: resumed{detail}",
+    events.PEER_CLOSED: "peer {peer}: closed {after}{why}",
+    events.SLOW_PEER_ENDED: "peer {peer}: ended{why}",
+    events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
+    events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
+    events.BREAKER_CLOSED: "service {service}: requests are taken again{detail}",
+    events.REQUESTS_DROPPED: "service {service}: requests dropped{why}",
+    events.REDIRECT_SET: "service {service}: redirected{detail}",
+    events.REDIRECT_REMOVED: "service {service}: no longer redirected{detail}",
+    events.LINK_UP: "link {peer}: up{detail}",
+    events.LINK_DOWN: "link {peer}: down {after}{why}",
+    events.DIGEST_MISMATCH: "link {peer}: both ends know different things{why}",
+    events.BROKER_JOINED: "cluster: a broker can be reached{detail}",
+    events.BROKER_LEFT: "cluster: a broker is out of reach{detail}",
+}
+
+
 def event_line(event: events.LifecycleEvent) -> str:
     """What happened to a route, a peer or events, in one sentence, subject first, not yet escaped."""
     route = f"route {event.route_id} ({event.service})"
-    match event.name:
-        case "RouteJoined":
-            return f"{route}: joined from {event.peer}{_tags(event)}"
-        case "RouteLeft":
-            return _with(f"{route}: left after {_seconds(event)} and {event.requests} requests", _why(event))
-        case "RouteReplaced":
-            return _with(f"{route}: replaced from {event.peer}", event.detail)
-        case "PeerConnected":
-            return _with(f"peer {event.peer}: connected", event.detail)
-        case "PeerSuspended":
-            return _with(f"peer {event.peer}: suspended after {_seconds(event)}", _why(event))
-        case "PeerResumed":
-            return _with(f"peer {event.peer}: resumed", event.detail)
-        case "PeerClosed":
-            return _with(f"peer {event.peer}: closed after {_seconds(event)}", _why(event))
-        case "RouteEjected":
-            return _with(f"{route}: ejected", event.detail)
-        case "RouteRelieved":
-            return _with(f"{route}: gets requests again", event.detail)
-        case "BreakerOpened":
-            return _with(f"service {event.service}: requests are refused", event.detail)
-        case "BreakerClosed":
-            return _with(f"service {event.service}: requests are taken again", event.detail)
-        case "DrainStarted" | "DrainEnded":  # the detail of all but the broker's begins with a name
-            return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
-        case "LinkUp":
-            return _with(f"link {event.peer}: up", event.detail)
-        case "LinkDown":
-            return _with(f"link {event.peer}: down after {_seconds(event)}", _why(event))
-        case "BrokerJoined":
-            return _with("cluster: a broker can be reached", event.detail)
-        case "BrokerLeft":
-            return _with("cluster: a broker is out of reach", event.detail)
-        case "AnnotationsRefused":
-            return _with(f"peer {event.peer}: annotations of {event.requests} requests refused", _why(event))
-        case "RedirectSet":
-            return _with(f"service {event.service}: redirected", event.detail)
-        case "RouteAdded":
-            return f"{route}: known from {event.peer}{_tags(event)}"
-        case "RouteRemoved":
-            return _with(f"{route}: no longer known from {event.peer}", _why(event))
-        case "RouteUnsaid":
-            return _with(f"{route}: other brokers cannot be told of it", event.detail)
-        case "RouteSeen":
-            return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
-        case "TableDigest":
-            return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
-        case "SlowPeerEnded":
-            return _with(f"peer {event.peer}: ended", _why(event))
-        case "RequestsDropped":
-            meant_for = f"service {event.service}" if event.service or not event.peer else f"link {event.peer}"
-            return _with(f"{meant_for}: requests dropped", _why(event))
-        case "RedirectRemoved":
-            return _with(f"service {event.service}: no longer redirected", event.detail)
-        case "DigestMismatch":
-            return _with(f"link {event.peer}: both ends know different things", _why(event))
-        case _:
-            return _with("broker: events dropped", _why(event))
+    if event.kind in (events.DRAIN_STARTED, events.DRAIN_ENDED):
+        # The detail of all but the broker's begins with a name.
+        return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
+    if event.kind == events.ROUTE_SEEN:
+        return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
+    if event.kind == events.TABLE_DIGEST:
+        return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
+    line = _LINES.get(event.kind, "broker: events dropped{why}")
+    if event.kind == events.REQUESTS_DROPPED and event.peer and not event.service:
+        line = "link {peer}: requests dropped{why}"
+    return line.format(
+        route=route,
+        service=event.service,
+        peer=event.peer,
+        tags=_tags(event),
+        after=f"after {_seconds(event)}",
+        requests=f"{event.requests} requests",
+        detail=_behind_colon(event.detail),
+        why=_behind_colon(_why(event)),
+    )
 
 
 def one_line(text: str) -> str:
@@ -253,8 +244,8 @@ def _why(event: events.LifecycleEvent) -> str:
     return f"{event.reason}: {event.detail}" if event.reason else event.detail
 
 
-def _with(text: str, more: str) -> str:
-    return f"{text}: {more}" if more else text
+def _behind_colon(text: str) -> str:
+    return f": {text}" if text else ""
 
 
 def _tags(event: events.LifecycleEvent) -> str:
