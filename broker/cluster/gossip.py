@@ -82,10 +82,10 @@ class GossipState:
     # Changes
 
     def apply(self, entry: GossipEntry, at_ms: int, is_ours: bool = False) -> bool:
-        """It was news: what has the key now is this. `at_ms`: wall time, ms since the epoch.
+        """Gives the key to this entry if it is news; whether it was. `at_ms`: wall time, ms since the epoch.
 
-        D-08: an entry as old as the entry is no news; of redirects, which any broker may say, the one of the broker
-        with the larger id is (D-47). A tombstone that is too old takes the entry away and does not stay itself. False
+        D-08: an entry as old as what has the key is no news; of redirects, which any broker may say, the one of the
+        broker with the larger id is (D-47). A tombstone that is too old takes that away and does not stay itself. False
         also when there is no room for another route, unless it `is_ours`: the oldest tombstone makes room first.
         """
         key = entry.key

@@ -5,7 +5,7 @@
 
     spec "BROKER_INFO": the broker implementations can choose to share BROKER_INFO frames with other brokers.
 
-Decides who is there (D-47, D-48). What is to be told stands in the replication's news.
+Decides who is there (D-47, D-48). What is to be told stands in `Replication.updates`.
 """
 
 from typing import Final

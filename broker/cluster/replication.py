@@ -6,7 +6,7 @@
     spec "Emitting ROUTE_ADD Frames": frames will be ignored if the information in the table has a newer timestamp.
     spec "Handling ROUTE_SETUP Frames": a broker cluster MUST only allow one connection for a given Route Id.
 
-Decides which broker has a route (D-08, D-09, D-47). Does not know links: what is to be told stands in `news`.
+Decides which broker has a route (D-08, D-09, D-47). Does not know links: what is to be told stands in `updates`.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """A decision to end a connection: what a room of the core returns when it finds that one must end.
 
-Whoever has asked, `core` in the end, carries it out (`Core.carry_out`).
+Whoever has asked, in the end `Lifecycle.carry_out`, carries it out.
 """
 
 from typing import Final

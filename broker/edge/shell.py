@@ -233,7 +233,7 @@ class Shell:
             self._loop.call_soon(self._work_off_backlogs)
 
     def _work_off_backlogs(self) -> None:
-        """A turn of each connection that is backlog, and of what goes to many."""
+        """A turn of each connection that has a backlog, and of what goes to many."""
         self._is_working_off = False
         self.core.work(self._clock())
         if self.core.events_n >= EVENTS_N:

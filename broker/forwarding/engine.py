@@ -2,7 +2,7 @@
 
 Finds the ADDRESS in the metadata, asks `query` for the candidates, has one chosen, and joins the streams. What can go
 wrong before that is refused here, with one sentence. Does not know SETUP, keepalive or sockets (`core` does), and after
-the first frame of a request it is out of the way: `splices` and `multicast` pass the rest on.
+the first frame of a request it is out of the way: `unicast` and `multicast` pass the rest on.
 """
 
 from typing import Final

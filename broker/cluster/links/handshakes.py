@@ -180,7 +180,7 @@ class Handshakes:
         self.refused[word] = self.refused.get(word, 0) + 1
 
     def tick(self, now: float) -> None:
-        """Contradictions those that had to wait, and refuses those that have not proved who they are in time."""
+        """Answers those that had to wait, and refuses those that have not proved who they are in time."""
         for neighbour in list(self.neighbours.values()):
             if neighbour.is_up:
                 continue

@@ -27,7 +27,7 @@ class Turn:
     def __init__(self) -> None:
         self.position = -1  # until the first choice
         self.matched: Candidates | None = None  # all candidates, masked or not; None while nobody is there
-        self.zones: dict[bytes, Zone] = {}  # by the caller's zone, see `zones`
+        self.zones: dict[bytes, Zone] = {}  # by the caller's zone, see `zone_first`
 
 
 class Zone:

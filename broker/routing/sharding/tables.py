@@ -1,6 +1,6 @@
 """The routes among which a key finds its owner, and the tables that are built of them once for many keys.
 
-Knows no methods: which table is needed is for `shard_methods`.
+Knows no methods: which table is needed is for `methods`.
 """
 
 from typing import Final
