@@ -44,18 +44,8 @@ class Channel(Merge):
 
     __slots__ = ("_floor_n", "_held", "_is_within", "_listening_n", "_said_n", "_scratch", "_slowest_n")
 
-    def __init__(
-        self,
-        queue: StepQueue,
-        caller: Peer,
-        caller_id: int,
-        flow: Flow,
-        model: int,
-        now: float,
-        credit_n: int,
-        branches_n: int,
-    ) -> None:
-        super().__init__(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        super().__init__(queue, caller, caller_id, flow, model, now)
         self._listening_n = 0  # branches that are not deaf
         self._floor_n = 0
         self._slowest_n = 0

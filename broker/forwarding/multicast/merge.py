@@ -39,27 +39,21 @@ class Merge(MulticastCall):
 
     __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "_waiting_n", "credit_n", "held_bytes")
 
-    def __init__(
-        self,
-        queue: StepQueue,
-        caller: Peer,
-        caller_id: int,
-        flow: Flow,
-        model: int,
-        now: float,
-        credit_n: int,
-        branches_n: int,
-    ) -> None:
-        """`branches_n`: how many branches will open."""
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         super().__init__(queue, caller, caller_id, flow, model, now)
-        self.credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
-        self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
+        self.credit_n = 0  # items that the caller asked for and did not get yet, at most MAX_N
+        self._first_n = 1  # of them, that each branch is asked for at first
         self._open_n = 0  # branches that may send items
         self._ready: Final[deque[Branch]] = deque()
         self._waiting_n = 0  # items of those in `_ready`
         self._hungry: Final[deque[Branch]] = deque()
         self._is_answered = False  # COMPLETE was sent to the caller
         self.held_bytes = 0  # of caller.merging_bytes, what is this call's
+
+    def begin(self, credit_n: int, branches_n: int) -> None:
+        """The caller asks for so many items at first; so many branches, one at least, will open."""
+        self.credit_n = credit_n
+        self._first_n = max(1, min(self.caller.settings.multicast_prefetch_n, credit_n // branches_n))
 
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
         branch.asked_n = branch.reach_n = self._first_n

@@ -114,8 +114,12 @@ def open_multicast(
     """The call for an interaction model: `credit_n` of a stream or channel, for `branches_n` branches, one at least."""
     if model == REQUEST_RESPONSE:
         return FirstAnswer(queue, caller, caller_id, flow, model, now)
+    merge: Merge
     if model == REQUEST_STREAM:
-        return Merge(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
-    if model == REQUEST_CHANNEL:
-        return Channel(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
-    return MulticastCall(queue, caller, caller_id, flow, model, now)
+        merge = Merge(queue, caller, caller_id, flow, model, now)
+    elif model == REQUEST_CHANNEL:
+        merge = Channel(queue, caller, caller_id, flow, model, now)
+    else:
+        return MulticastCall(queue, caller, caller_id, flow, model, now)
+    merge.begin(credit_n, branches_n)
+    return merge
