@@ -13,6 +13,7 @@ from typing import Final
 
 from broker.connections.ending import Ending
 from broker.event_log.log import EventLog
+from broker.event_log.route_events import tell_peer
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
@@ -120,16 +121,5 @@ class Sessions:
             self._masks.set(self._masks.congested, route.load.slot, is_suspended)
 
     def _tell(self, kind: int, peer: Peer, reason: str, text: str, now: float) -> None:
-        at_ms = self._event_log.wall(now)
-        route = peer.route
-        self._event_log.tell(
-            kind,
-            at_ms,
-            route.id_text if isinstance(route, Route) else "",
-            peer.caller_service,
-            peer=peer.name,
-            reason=reason,
-            detail=text,
-            uptime_ms=max(0, at_ms - peer.connected_at_ms),
-            requests=peer.requests,
-        )
+        route_id = peer.route.id_text if isinstance(peer.route, Route) else ""
+        tell_peer(self._event_log, kind, peer, self._event_log.wall(now), route_id, reason, text)

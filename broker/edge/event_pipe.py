@@ -185,23 +185,24 @@ class EventPipe:
 
     def state(self) -> PipeState:
         """Plain values for the admin view."""
+        sums = self._sums()
         return PipeState(
             pid=self._process.pid if self._process is not None else 0,
             backlog_bytes=self._backlog.bytes,
-            held_bytes=self._writer.held_bytes if self._process is not None else 0,
+            held_bytes=sums.held_bytes if self._process is not None else 0,
             written=self._backlog.written,
-            sealed=max(self._earlier.sealed, self._writer.sealed),
-            dropped=self._backlog.dropped + max(self._earlier.dropped, self._writer.dropped),
-            segments=self._earlier.segments + self._writer.segments,
+            sealed=sums.sealed,
+            dropped=self._backlog.dropped + sums.dropped,
+            segments=sums.segments,
             restarts=self._restarts,
-            error=self._start_error or self._writer.error,
-            wal_bytes=self._writer.wal_bytes,
-            recovered=self._earlier.recovered + self._writer.recovered,
-            torn_bytes=self._earlier.torn_bytes + self._writer.torn_bytes,
-            free_bytes=self._writer.free_bytes,
-            removed=self._earlier.removed + self._writer.removed,
-            unread_bytes=self._writer.unread_bytes,
-            silent_readers=self._writer.silent_readers,
+            error=self._start_error or sums.error,
+            wal_bytes=sums.wal_bytes,
+            recovered=sums.recovered,
+            torn_bytes=sums.torn_bytes,
+            free_bytes=sums.free_bytes,
+            removed=sums.removed,
+            unread_bytes=sums.unread_bytes,
+            silent_readers=sums.silent_readers,
             single_requests=self._single_requests,
             defined_flows=self._backlog.defined,
         )
@@ -337,15 +338,21 @@ class EventPipe:
 
     def _account(self) -> None:
         """The writer has ended: its counts stay."""
-        ended, self._writer, self._line = self._writer, WriterState(), b""
-        self._earlier = WriterState(
-            sealed=max(self._earlier.sealed, ended.sealed),
-            dropped=max(self._earlier.dropped, ended.dropped),
-            segments=self._earlier.segments + ended.segments,
-            next_number=max(self._earlier.next_number, ended.next_number),
-            recovered=self._earlier.recovered + ended.recovered,
-            torn_bytes=self._earlier.torn_bytes + ended.torn_bytes,
-            removed=self._earlier.removed + ended.removed,
+        self._earlier = self._sums()
+        self._writer, self._line = WriterState(), b""
+
+    def _sums(self) -> WriterState:
+        """The state of the running writer, with the counts of all writers until now."""
+        earlier, writer = self._earlier, self._writer
+        return msgspec.structs.replace(
+            writer,
+            sealed=max(earlier.sealed, writer.sealed),
+            dropped=max(earlier.dropped, writer.dropped),
+            segments=earlier.segments + writer.segments,
+            next_number=max(earlier.next_number, writer.next_number),
+            recovered=earlier.recovered + writer.recovered,
+            torn_bytes=earlier.torn_bytes + writer.torn_bytes,
+            removed=earlier.removed + writer.removed,
         )
 
     def _schedule_restart(self) -> None:
