@@ -294,10 +294,6 @@ class Core:
         """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
         self.lifecycle.lost(peer, reason, now)
 
-    def left(self, peer: Peer, reason: str, now: float) -> None:
-        """The other end has closed the connection; the transport still has to write what was written to it before."""
-        self.lifecycle.left(peer, reason, now)
-
     def stuck(self, peer: Peer, text: str, now: float) -> None:
         """The peer's transport has taken nothing for too long: it is closed, and the peer ended or suspended."""
         self.lifecycle.stuck(peer, text, now)
@@ -309,10 +305,6 @@ class Core:
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """See `Lifecycle.end`."""
         self.lifecycle.end(peer, word, text, now, code)
-
-    def untold(self, peer: Peer, now: float) -> None:
-        """See `Lifecycle.untold`."""
-        self.lifecycle.untold(peer, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""

@@ -296,7 +296,7 @@ class Shell:
         if link is None or peer.is_ending:
             return
         if peer.session is None:
-            self.core.left(peer, reason, self._clock())
+            self.core.lifecycle.left(peer, reason, self._clock())
             self.wake()
             return
         link.serve(None)  # what it has not taken waits in its session
@@ -395,7 +395,7 @@ class Shell:
                 if not peer.pending_bytes:
                     link.close()
                 if link.pending_bytes():
-                    self.core.untold(peer, self._clock())
+                    self.core.lifecycle.untold(peer, self._clock())
                 now = self._loop.time()
                 self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now))
         if self._arrived_at:
@@ -511,7 +511,7 @@ class Shell:
 
     def _drop(self, peer: Peer, link: Link) -> None:
         """Closes the transport at once, with what waits for it."""
-        self.core.untold(peer, self._clock())
+        self.core.lifecycle.untold(peer, self._clock())
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()
