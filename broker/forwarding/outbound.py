@@ -125,20 +125,6 @@ class Lane:
 class Outbound:
     """What waits for one peer."""
 
-    __slots__ = (
-        "_at",
-        "_begun",
-        "_control",
-        "_is_framed",
-        "_lanes",
-        "_largest",
-        "_peer_id",
-        "_total",
-        "_turns",
-        "held_bytes",
-        "wire_bytes",
-    )
-
     def __init__(self, peer_id: int, is_framed: bool, total: Total) -> None:
         self._peer_id: Final = peer_id
         self._is_framed: Final = is_framed

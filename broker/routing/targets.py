@@ -339,8 +339,6 @@ class Addresses:
 class Named:
     """The tags of a request, and those of them that keys name."""
 
-    __slots__ = ("_all", "_by_key", "_keyed", "tags")
-
     def __init__(self, tags: list[Tag]) -> None:
         self.tags: Final[list[Tag]] = []  # that were named, in the order of the names
         self._all: Final = tags
