@@ -22,13 +22,8 @@ from rsocket_wire.errors import CODE_WORDS
 from rsocket_wire.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
-OUR_LOGGERS: Final = (
-    "broker",
-    "rsocket_wire",
-    "admin_api",
-    "spark_sink",
-    "client_sdk",
-)  # what `level` is about; others: warnings
+# What `level` is about; others: warnings.
+OUR_LOGGERS: Final = ("broker", "rsocket_wire", "admin_api", "spark_sink", "client_sdk")
 INDENT: Final = "    "  # of the lines of a traceback
 MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
 

@@ -37,9 +37,8 @@ class Total:
         self.used_bytes = 0  # as `Outbound.held_bytes`
         self._most_bytes = 0  # since `take_most`
         self.queues: Final[dict[int, Outbound]] = {}  # in which something waits, by the peer's id
-        self.over: Final[
-            list[int]
-        ] = []  # ids of peers for which too much waits, by one limit or the other; for the core
+        # Ids of peers for which too much waits, by one limit or the other; for the core.
+        self.over: Final[list[int]] = []
 
     def add(self, held_bytes: int) -> None:
         """So much more waits."""

@@ -74,9 +74,8 @@ class MessageReader:
         self._is_gathering = False  # in a message of several WebSocket frames
         self._is_overlooked = False  # in a text of a server, which is no frame, or in what nobody wants any more
         self._is_deaf = False  # nobody wants messages any more, only what is said beside them
-        self._gathered: BytesWriter | None = (
-            None  # that message, `feed`'s max_bytes and one read at most; None: nothing
-        )
+        # That message, `feed`'s max_bytes and one read at most; None: nothing.
+        self._gathered: BytesWriter | None = None
         self._max_bytes = 0  # of it
         self._out = BytesWriter()
         self.has_news = False  # one of these has changed; whoever has looked sets False

@@ -251,9 +251,8 @@ class FlowTable:
         self._over: list[Flow] = []  # of the interval that is over, not taken yet; the last one is the next
         self.active: list[Flow] = []  # those that counted something in this interval
         self.opened = 0  # flows made in this interval
-        self.totals: dict[
-            tuple[str, str, str, str, str], Counts
-        ] = {}  # service, model, routing, outcome, word; see MAX_TOTALS
+        # By service, model, routing, outcome, word; see MAX_TOTALS.
+        self.totals: Final[dict[tuple[str, str, str, str, str], Counts]] = {}
         self._refused = 0  # of the totals: those of requests that no route saw
         # Requests of other brokers: the one where they came in has counted them, so this one is in no record.
         self.relayed: Final[Flow] = Uncounted(self, {}, 0, FlowTexts())
@@ -361,16 +360,9 @@ def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, inte
         seq,
         at_ms,
         interval_ms,
-        texts.caller_route,
-        texts.caller_service,
-        texts.route_id,
-        texts.service,
-        texts.label,
-        texts.model,
-        texts.routing,
-        OUTCOME_NAMES[outcome],
-        texts.word,
-        texts.emptied_by,
+        *texts[:7],
+        OUTCOME_NAMES[outcome],  # stands in front of the word
+        *texts[7:],
         counts.requests,
         counts.branches,
         counts.items_in,
