@@ -57,14 +57,7 @@ class Lifecycle:
         self._close_reasons: Final = CloseReasons()
         self._registration: Final = Registration(settings, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
-            state.id,
-            engine,
-            event_log,
-            self.limits,
-            self.sessions,
-            self.migration,
-            self.drains,
-            self._close_reasons,
+            state.id, engine, event_log, self.limits, self.sessions, self.migration, self.drains, self._close_reasons
         )
         self._keepalives: Final = TokenBucket(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
 

@@ -15,18 +15,8 @@ def tell_route(
     """A route came or went. `peer`: of its owner, see `owner_text`; a route that left has none any more."""
     has_come = kind in (ROUTE_JOINED, ROUTE_ADDED)
     uptime_ms = 0 if has_come else max(0, at_ms - route.joined_at_ms)
-    event_log.tell(
-        kind,
-        at_ms,
-        route.id_text,
-        route.service,
-        route.tag_texts(),
-        peer,
-        reason,
-        detail,
-        uptime_ms,
-        route.load.requests,
-    )
+    tags, requests = route.tag_texts(), route.load.requests
+    event_log.tell(kind, at_ms, route.id_text, route.service, tags, peer, reason, detail, uptime_ms, requests)
 
 
 def tell_closed(event_log: EventLog, peer: Peer, at_ms: int) -> None:

@@ -108,18 +108,7 @@ class FlowTexts(NamedTuple):
 class Flow:
     """Requests of one caller to one route under one address and model."""
 
-    __slots__ = (
-        "_counts",
-        "_ended",
-        "_is_listed",
-        "_table",
-        "address",
-        "key",
-        "key_hash",
-        "number",
-        "owner",
-        "texts",
-    )
+    __slots__ = ("_counts", "_ended", "_is_listed", "_table", "address", "key", "key_hash", "number", "owner", "texts")
 
     def __init__(
         self,
