@@ -69,8 +69,8 @@ class Egress:
         size = frame.end - frame.start
         if size + len(prefix) + 3 > MAX_FRAME_BYTES and self._is_too_large(peer, frame, target, size + len(prefix)):
             return None
-        if kind == frames.REQUEST_FNF or kind == frames.METADATA_PUSH:
-            self._send_only(peer, frame, request, target, route, server, prefix, at, to)
+        if kind == frames.METADATA_PUSH or (kind == frames.REQUEST_FNF and not flags & frames.FOLLOWS):
+            self._send_only(peer, frame, target, route, server, prefix, at, to)
             return None
         flow = context.flow(peer, target, route, kind)
         rest = frame.data[at : frame.end]
@@ -85,7 +85,7 @@ class Egress:
             splice = kept
         splice.order = context.order
         splice.open_rewritten(frame, prefix, rest, to - at)
-        if target.deadline_ms > 0:
+        if target.deadline_ms > 0 and kind != frames.REQUEST_FNF:  # which has no answer, not even this one
             splice.timer = context.timers.put(deadline_at(target, request, frame.now), splice)
         if reassembly is not None:
             context.replay(peer, frame.stream_id, reassembly, False, frame.now)
@@ -103,7 +103,6 @@ class Egress:
         self,
         peer: Peer,
         frame: FrameCursor,
-        request: Request,
         target: Target,
         route: Route,
         server: Peer,
@@ -111,22 +110,15 @@ class Egress:
         at: int,
         to: int,
     ) -> None:
-        """Sends a fire-and-forget or a push."""
+        """Sends a push, or a fire-and-forget that has come whole: nothing follows it, and nothing is answered."""
         context = self._context
-        flow = context.flow(peer, target, route, frame.kind)
         if frame.kind == frames.METADATA_PUSH:
             server.request(rewritten(frame, 0, to, prefix + frame.data[at:to]))
             route.load.requests += 1  # no lease speaks of pushes
-        elif frame.flags & frames.FOLLOWS:
-            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, frames.REQUEST_FNF, frame.now)
-            splice.order = context.order
-            splice.open_rewritten(frame, prefix, frame.data[at : frame.end], to - at)
-            if request.reassembly is not None:
-                context.replay(peer, frame.stream_id, request.reassembly, False, frame.now)
-            return
         else:
             server.forward_rewritten(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
             route.load.take()
+        flow = context.flow(peer, target, route, frame.kind)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.order, 1)
 
     def choose_again(self, splice: RetryableSplice, now: float) -> Route | None:
