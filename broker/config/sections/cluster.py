@@ -92,12 +92,7 @@ class ClusterOptions:
         "broker.",
         '"even"',
     )
-    hello_s: float = option(
-        CLUSTER.hello_s,
-        "Interval between heartbeats on a link.",
-        "0.5",
-        within=(0.01, 60),
-    )
+    hello_s: float = option(CLUSTER.hello_s, "Interval between heartbeats on a link.", "0.5", within=(0.01, 60))
     silent_s: float = option(
         CLUSTER.silent_s,
         "Time without a heartbeat after which another broker, with its routes, counts as lost. Three heartbeats, "
@@ -179,9 +174,5 @@ class AnnotationOptions:
         "false",
     )
     version: int = option(
-        CLUSTER.version,
-        "Version of the annotations that this broker supports; 0: none.",
-        "0",
-        "version",
-        within=(0, 1),
+        CLUSTER.version, "Version of the annotations that this broker supports; 0: none.", "0", "version", within=(0, 1)
     )

@@ -96,12 +96,7 @@ class ProtectionOptions:
         "5.0",
         within=(0.001, 86_400),
     )
-    eject_max_s: float = option(
-        POLICY.eject_max_s,
-        "Longest ejection of a route.",
-        "60.0",
-        within=(0.001, 86_400),
-    )
+    eject_max_s: float = option(POLICY.eject_max_s, "Longest ejection of a route.", "60.0", within=(0.001, 86_400))
     eject_max_percent: int = option(
         POLICY.eject_max_percent,
         "Percentage of the routes of a service that may be ejected at the same time; one always may. An outage of "
