@@ -313,14 +313,8 @@ class Server:
         tls = self.config.tls
         if not any(listen.is_tls for listen in self.config.server.listen):
             return None
-        limits = self.config.limits
-        return Handshakes(
-            server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version),
-            limits.setup_timeout_s,
-            limits.max_connections,
-            limits.max_connections_per_address,
-            self.shell.links_open,
-        )
+        context = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+        return Handshakes(context, self.config.limits, self.shell.links_open)
 
     def _make_dialer(self, cluster: ClusterSettings) -> Dialer:
         """Others are told where this broker listens; BrokerError when a certificate is none."""
