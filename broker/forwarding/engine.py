@@ -81,13 +81,7 @@ class Engine(RequestContext):
         self.ingress: Final = Ingress(self, self.annotations, self.fanout)
         self.breakers: Final = Breakers(query.services)
         self._pushes: Final = PushRouter(self, self.egress, self.ingress, self.fanout, self.breakers)
-        self.pending: Final = PendingRequests(
-            self.decisions,
-            self.timers,
-            settings.max_waiting,
-            settings.max_waiting_per_connection,
-            settings.max_waiting_bytes,
-        )
+        self.pending: Final = PendingRequests(self.decisions, self.timers, settings)
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
         self._looked_at = 0  # generation of the masks when the pending requests were looked at
         self.congestions_n = 0  # times that a peer became congested, or was relieved

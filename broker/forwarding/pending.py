@@ -10,6 +10,7 @@ they came. Bounded in number, per connection and in bytes.
 from typing import Final
 
 from broker.forwarding.reassembly import COUNT, REFUSE_PENDING, Decision, Reassembly
+from broker.forwarding.settings import Settings
 from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
@@ -62,14 +63,12 @@ class PendingRequest(Stream):
 class PendingRequests:
     """All requests of one broker that wait."""
 
-    def __init__(
-        self, decisions: list[Decision], timers: Timers, max_waiting: int, max_per_connection: int, max_bytes: int
-    ) -> None:
+    def __init__(self, decisions: list[Decision], timers: Timers, settings: Settings) -> None:
         self._decisions: Final = decisions  # the engine's
         self._timers: Final = timers
-        self._max: Final = max_waiting
-        self._max_per_peer: Final = max_per_connection
-        self._max_bytes: Final = max_bytes  # per connection, with FRAME_COST for each frame
+        self._max: Final = settings.max_waiting
+        self._max_per_peer: Final = settings.max_waiting_per_connection
+        self._max_bytes: Final = settings.max_waiting_bytes  # per connection, with FRAME_COST for each frame
         self._by_token: dict[bytes, dict[int, PendingRequest]] = {}  # bounded by `max_waiting`; by number, so in order
         self._by_number: dict[int, PendingRequest] = {}  # the same ones
         self._looked_to = 0  # number of the last one that was looked at
