@@ -67,10 +67,15 @@ class Annotations:
         self.extra: Final = extra  # the items behind the fourth, as they came
         self.extra_n: Final = extra_n  # how many these are
 
-    @property
-    def is_streaming(self) -> bool:
-        """To be passed on as it comes, not as a whole."""
-        return self.flags & STREAMING != 0
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Annotations) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash((self.flags, self.ingress, self.extra))
+
+    def fields(self) -> tuple[object, ...]:
+        """What makes two of them equal."""
+        return (self.flags, self.to_override, self.ingress, self.trace, self.extra, self.extra_n)
 
     def passed_on(self, name: str) -> "Annotations":
         """What the broker `name` sends on: its name behind the trace, all else as it came.
@@ -103,28 +108,6 @@ class Annotations:
         if len(data) > MAX_SECTION_BYTES:
             raise BrokerError(WORD, f"{SECTION}: has {len(data)} bytes, the limit is {MAX_SECTION_BYTES}")
         return data
-
-    def fields(self) -> list[tuple[str, object]]:
-        """Names and values: what makes two of them equal, and what `repr` shows."""
-        return [
-            ("flags", self.flags),
-            ("to_override", self.to_override),
-            ("ingress", self.ingress),
-            ("trace", self.trace),
-            ("extra", self.extra),
-            ("extra_n", self.extra_n),
-        ]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Annotations) and self.fields() == other.fields()
-
-    def __hash__(self) -> int:
-        return hash((self.flags, self.to_override, self.ingress, len(self.trace), self.extra))
-
-    def __repr__(self) -> str:
-        shown = "" if self.to_override is None else f" to={self.to_override!r}"
-        extra = f" extra={self.extra_n}:{self.extra.hex()}" if self.extra_n else ""
-        return f"Annotations(flags={self.flags:#04x}{shown} ingress={self.ingress} trace={'>'.join(self.trace)}{extra})"
 
 
 def decode_annotations(data: bytes) -> Annotations:
