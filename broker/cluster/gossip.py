@@ -150,7 +150,7 @@ class GossipState:
         return _ordered([entry for entry in self._entries.values() if entry.hash not in theirs])
 
     def lacks_any(self, table: bytes) -> bool:
-        """Another's `table` has hashes that are not here; InvalidFrame if it is none."""
+        """Returns whether another's `table` has hashes that are not here; InvalidFrame if it is none."""
         hashes = self._hashes
         return any(not hashes.has(hash) for hash in decode_hashes(table))
 
@@ -247,7 +247,7 @@ def _oldest_ms(at_ms: int) -> int:
 
 
 def _ordered(entries: list[GossipEntry]) -> list[GossipEntry]:
-    """Whoever hears them knows a broker before its routes."""
+    """Sorts them so that whoever hears them knows a broker before its routes."""
     keyed = [(_KINDS[entry.key[0]], entry.timestamp_ms, entry.key, place) for place, entry in enumerate(entries)]
     keyed.sort()
     return [entries[each[3]] for each in keyed]

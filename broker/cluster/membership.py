@@ -77,7 +77,7 @@ class Membership:
         return urls
 
     def say_link(self, now: float) -> None:
-        """A link is up: that is told, though of many at once not each by itself."""
+        """Tells that a link is up, though of many at once not each by itself."""
         if now >= self._said_at + SAY_S:
             self._said_at = now
             self._said_n = 0
@@ -94,7 +94,7 @@ class Membership:
             self.find_ways(now)
 
     def hear(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
-        """What some broker says of itself, from whomever."""
+        """Reads what some broker says of itself, from whomever."""
         if info.timestamp_ms > MAX_STAMP_MS:
             self._replication.ignored_n += 1
             return
@@ -124,7 +124,7 @@ class Membership:
         self.find_ways(now, neighbour.peer.id)
 
     def _hear_of_us(self, info: Info, now: float) -> None:
-        """What somebody says that we have said of ourselves, in this life or before."""
+        """Answers what somebody says that we have said of ourselves, in this life or before."""
         mine = self._members[self._id]
         is_newer = info.timestamp_ms > mine.timestamp_ms
         is_other = info.epoch_ms != self._epoch_ms
@@ -139,7 +139,7 @@ class Membership:
             self._event_log.tell(BROKER_JOINED, self._event_log.wall(now), reason="bad-broker", detail=detail)
 
     def _part(self, member: Member, now: float) -> None:
-        """There is no way to a broker any more."""
+        """Takes its routes out of the table: there is no way to the broker any more."""
         member.hops_n = -1
         member.cost = -1
         member.next_hop = ""
@@ -155,7 +155,7 @@ class Membership:
         self._tell_broker(BROKER_LEFT, member, now)
 
     def _meet(self, member: Member, from_peer: int, now: float) -> None:
-        """There is a way to a broker now."""
+        """Puts its routes into the table: there is a way to the broker now."""
         if member.remote.name != member.name:  # it has begun anew, with the same id
             via = member.remote.via
             member.remote = Remote(member.id, member.name, via)
@@ -172,7 +172,7 @@ class Membership:
         return None
 
     def say(self, now: float, at_least_ms: int = 0) -> None:
-        """What we say of ourselves has changed."""
+        """Says what this broker is now, with a newer timestamp than before."""
         self._is_due = False
         mine = self._members.get(self._id)
         at_ms = max(self._event_log.wall(now), at_least_ms)
@@ -193,7 +193,7 @@ class Membership:
         self._replication.publish_info(mine, 0, now)
 
     def find_ways(self, now: float, from_peer: int = 0) -> None:
-        """Links have changed, here or elsewhere: who is reached which way, and who no more."""
+        """Works out who is reached which way, and who no more, after links have changed here or elsewhere."""
         ways = self._paths.ways()
         came: list[Member] = []
         gone: list[Member] = []
@@ -223,7 +223,7 @@ class Membership:
         self._learn_urls()
 
     def _learn_urls(self) -> None:
-        """Brokers that we have only heard of are dialled, too; and nobody who is linked."""
+        """Has brokers dialled that were only heard of, and nobody who is linked."""
         self._handshakes.dials.set_linked_ids(set(self._handshakes.up))
         if not self._settings.is_mesh:
             return

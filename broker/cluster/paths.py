@@ -39,7 +39,7 @@ class Paths:
         self._ways: dict[bytes, Way] | None = None  # None: something was said since they were computed
 
     def set_neighbours(self, broker_id: bytes, neighbours: dict[bytes, int]) -> None:
-        """All that a broker says now, itself included; costs beyond 1..65535 count as the nearest of these."""
+        """Sets all that a broker says now, itself included; costs beyond 1..65535 count as the nearest of these."""
         said = {}
         for id, cost in neighbours.items():
             said[id] = min(max(cost, MIN_COST), MAX_COST)
@@ -48,7 +48,7 @@ class Paths:
             self._ways = None
 
     def forget(self, broker_id: bytes) -> None:
-        """That broker has said nothing."""
+        """Forgets what that broker has said."""
         if self._said.pop(broker_id, None) is not None:
             self._ways = None
 

@@ -27,7 +27,7 @@ class Redirects:
         self._event_log: Final = event_log
 
     def set(self, service: str, to: str, broker_id: bytes, at_ms: int) -> RedirectMessage:
-        """From now on; what to tell the others. BrokerError "bad-redirect", "over-limit"."""
+        """Sets a redirect; returns what to tell the others. BrokerError "bad-redirect", "over-limit"."""
         for name in (service, to):
             if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
                 text = f"a service's name of {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
@@ -41,7 +41,7 @@ class Redirects:
         return message
 
     def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectMessage | None:
-        """No longer; what to tell the others, None when there was none."""
+        """Removes a redirect; returns what to tell the others, None when there was none."""
         if service not in self.by_service:
             return None
         message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, "")
@@ -49,7 +49,7 @@ class Redirects:
         return message
 
     def hear(self, message: RedirectMessage, at_ms: int) -> bool:
-        """What some broker's operator said; False when something newer is known, or there are too many."""
+        """Takes what some broker's operator said; False when something newer is known, or there are too many."""
         latest = self._latest.get(message.service)
         if latest is not None:
             if (message.timestamp_ms, message.broker_id) <= (latest.timestamp_ms, latest.broker_id):
@@ -66,7 +66,7 @@ class Redirects:
         return True
 
     def forget_removed(self, gossip: GossipState) -> None:
-        """Those that were removed, once their tombstones are gone: nobody can bring them back then."""
+        """Forgets those that were removed, once their tombstones are gone: nobody can bring them back then."""
         self._latest = {
             name: message
             for name, message in self._latest.items()

@@ -50,7 +50,7 @@ class Dials:
         self.refused_n = 0  # URLs for which there was no room, each time that they were named
 
     def set_targets(self, source: str, urls: list[str]) -> None:
-        """All that a source names now; `source` is `config`, `dns:` and a name, or `learned`."""
+        """Sets all that a source names now; `source` is `config`, `dns:` and a name, or `learned`."""
         named = set(urls)
         for dial in self._dials.values():
             if dial.url not in named:
@@ -67,11 +67,11 @@ class Dials:
             found.sources.add(source)
 
     def set_linked_ids(self, ids: set[bytes]) -> None:
-        """The brokers that are linked now, whoever dialled."""
+        """Sets which brokers are linked now, whoever dialled."""
         self._linked_ids = ids
 
     def take(self, now: float) -> list[str]:
-        """The URLs that are to be dialled now; of each it must be told what became of it: `linked` or `failed`."""
+        """Takes the URLs that are to be dialled now; of each must be told what became of it: `linked` or `failed`."""
         self._forget_unnamed(now)
         taken: list[str] = []
         for dial in self._dials.values():
@@ -81,7 +81,7 @@ class Dials:
         return taken
 
     def failed(self, url: str, text: str, now: float, is_refused: bool = False) -> None:
-        """It led to no link, or to one that is lost; `text` says why, for people.
+        """Notes that it led to no link, or to one that is lost; `text` says why, for people.
 
         `is_refused`: one end does not want the other, and asking again soon changes nothing.
         """
@@ -93,7 +93,7 @@ class Dials:
                 dial.next_at = max(dial.next_at, now + REFUSED_S)
 
     def linked(self, url: str, broker_id: bytes) -> None:
-        """It led to a link with that broker; until `failed`."""
+        """Notes that it led to a link with that broker; until `failed`."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.is_dialling = False
@@ -104,13 +104,13 @@ class Dials:
             dial.error = ""
 
     def know(self, url: str, broker_id: bytes) -> None:
-        """It leads to that broker, whatever becomes of this connection."""
+        """Notes that it leads to that broker, whatever becomes of this connection."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.broker_id = broker_id
 
     def is_self(self, url: str) -> None:
-        """It leads to ourselves."""
+        """Notes that it leads to this broker itself."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.is_self = True

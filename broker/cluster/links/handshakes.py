@@ -62,19 +62,19 @@ class Handshakes:
         return self._authentication.is_open
 
     def setup(self, metadata: bytes) -> Setup:
-        """What this broker says first on a connection that it has dialled."""
+        """Returns what this broker says first on a connection that it has dialled."""
         hello_ms = int(self._settings.hello_s * 1000)
         return Setup(COMPOSITE_MIME, DATA_MIME, hello_ms, int(self._settings.silent_s * 1000), metadata)
 
     def dialled(self, peer: Peer, url: str, now: float) -> bytes:
-        """A connection to that URL is there: the metadata of the SETUP on it."""
+        """Takes a connection to that URL; returns the metadata of the SETUP on it."""
         self.admissions.know(peer.address)
         neighbour = Neighbour(peer, url, ASKED, self._nonce(), now)
         self.neighbours[peer.id] = neighbour
         return broker_entry(MIME_TYPE, self._first_words(neighbour))
 
     def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
-        """A SETUP carried a BROKER_INFO."""
+        """Reads the BROKER_INFO of a SETUP: answers it, later or at once, or refuses the connection."""
         if not self.is_open:
             text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
             self.refuse(peer, Refusal("no-cluster", text), now)
@@ -155,7 +155,7 @@ class Handshakes:
         return True
 
     def lost(self, peer: Peer, now: float) -> Neighbour | None:
-        """A connection has ended, or is about to; returns the neighbour if it was a link."""
+        """Forgets a connection that has ended, or is about to; returns the neighbour if it was a link."""
         neighbour = self.neighbours.pop(peer.id, None)
         if neighbour is None:
             return None
@@ -170,13 +170,13 @@ class Handshakes:
         return None
 
     def refuse(self, peer: Peer, refusal: Refusal, now: float) -> None:
-        """The connection cannot be a link, or is one no more: it ends."""
+        """Ends a connection that cannot be a link, or is one no more."""
         self.count(refusal.word)
         code = CONNECTION_ERROR if peer.begins == 0 or peer.link is not None else REJECTED_SETUP
         self._endings.append(Ending(peer, refusal.word, refusal.text, code))
 
     def count(self, word: str) -> None:
-        """One was refused for that."""
+        """Counts a connection that was refused for that."""
         self.refused[word] = self.refused.get(word, 0) + 1
 
     def tick(self, now: float) -> None:
@@ -219,7 +219,7 @@ class Handshakes:
         return True
 
     def link(self, neighbour: Neighbour, first: Info, now: float) -> None:
-        """The connection is a link from now on; `first`: what the broker said first."""
+        """Makes the connection a link; `first`: what the broker said first."""
         peer = neighbour.peer
         self.admissions.leave(neighbour)
         self.admissions.know(peer.address)
