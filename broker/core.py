@@ -281,7 +281,7 @@ class Core:
             self.lifecycle.release(peer, now)
 
     def has_turned(self) -> bool:
-        """Somebody is to be read from no more, or again."""
+        """Tells whether somebody is to be read from no more, or again."""
         return len(self._backlog.turned) > 0
 
     def take_turned(self) -> list[Peer]:
@@ -386,7 +386,7 @@ class Core:
         return peers
 
     def write_later(self, peer: Peer) -> None:
-        """The peer, which was taken, is to be written to in the next turn."""
+        """Has the peer, which was taken, written to in the next turn."""
         self._dirty.append(peer)
 
     def take_moves(self) -> list[Move]:
@@ -406,11 +406,11 @@ class Core:
         return self._event_log.waiting_n
 
     def has_requests(self) -> bool:
-        """Single requests have ended since they were taken."""
+        """Tells whether single requests have ended since they were taken."""
         return bool(self.engine.request_log.rows)
 
     def take_requests(self) -> RequestRows | None:
-        """Single requests that ended since the last call; None where there are none."""
+        """Takes single requests that ended since the last call; None where there are none."""
         return self.engine.request_log.take()
 
     @property

@@ -35,13 +35,13 @@ class Closed:
         self.bytes_out = 0
 
     def add(self, peer: Peer, at_ms: int) -> None:
-        """One more."""
+        """Counts one more. `at_ms`: milliseconds, wall clock."""
         self.by_reason[peer.end_reason] = self.by_reason.get(peer.end_reason, 0) + 1
         self.latest.append(ClosedPeer(peer, at_ms))
         if len(self.latest) > MAX_CLOSED:
             del self.latest[: MAX_CLOSED // 10]
 
     def sum_up(self, peer: Peer) -> None:
-        """Its transport is gone as well: it has received and written all that it ever will."""
+        """Adds its bytes when its transport is gone as well: it has received and written all that it ever will."""
         self.bytes_in += peer.bytes_in
         self.bytes_out += peer.bytes_out

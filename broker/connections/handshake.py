@@ -73,7 +73,7 @@ class Handshake:
         self._close_reasons: Final = close_reasons
 
     def is_resume(self, frame: FrameCursor) -> bool:
-        """The frame asks to go on with another connection."""
+        """Tells whether the frame asks to go on with another connection."""
         return self._sessions.is_offered and frame.kind == RESUME and not frame.stream_id
 
     def accept(self, peer: Peer, frame: FrameCursor) -> AcceptedSetup:

@@ -126,7 +126,7 @@ class Registration:
         return left
 
     def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:
-        """A route with a new service name stays who it is: it must not shake off its errors and ejections so (D-37).
+        """Carries its errors and ejections over to a route's new service name: it must not shake them off so (D-37).
 
         One that was ejected is judged anew, with the room of its new service; its time begins anew too.
         """
@@ -138,7 +138,7 @@ class Registration:
             self._table.loads.suspects.append(load)
 
     def withdraw(self, peer: Peer, reason: str, now: float) -> Route | None:
-        """The peer's route leaves; requests that it serves go on. Returns it, None when it was not in the table."""
+        """Withdraws the peer's route; requests that it serves go on. Returns it, None when it was not in the table."""
         route = peer.route
         if isinstance(route, Route) and self._table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
@@ -155,7 +155,7 @@ def _refused(peer: Peer, word: str, text: str, code: int) -> Announcement:
 
 
 def zone_of(route: Route, default: str) -> bytes:
-    """Where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
+    """Returns where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
     for tag in route.tags:
         if tag.key == ZONE and tag.raw is not None:
             return tag.raw

@@ -133,7 +133,7 @@ class WebSocketLink(StreamLink):
             self._transport.close()
 
     def _look_at_news(self, reader: MessageReader) -> None:
-        """The other end has sent more than messages."""
+        """Looks at what the other end has sent besides messages."""
         reader.has_news = False
         if reader.pong is not None and not self._is_congested:
             self._answer_ping()
@@ -145,18 +145,18 @@ class WebSocketLink(StreamLink):
             self._shell.refuse(self._peer, "bad-frame", reader.fault)
 
     def _answer_ping(self) -> None:
-        """Only the latest one, and none while the other end takes nothing (section 5.5.3): they cannot pile up."""
+        """Answers only the latest one, none while the other end takes nothing (section 5.5.3): they cannot pile up."""
         said, self._reader.pong = self._reader.pong, None
         if said is not None and not self._is_closing:
             self._send(self._writer.control(PONG, said))
 
     def _send(self, data: Piece) -> None:
-        """Nothing on a transport that has failed, which is told later: uvloop's would raise RuntimeError."""
+        """Sends nothing on a transport that has failed, which is told later: uvloop's would raise RuntimeError."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
     def _say_close(self, code: int) -> None:
-        """Then it is the other end's turn, for GOODBYE_S."""
+        """Says close; then it is the other end's turn, for GOODBYE_S."""
         if self._is_closing or self._transport.is_closing():
             return
         self._is_closing = True
@@ -218,7 +218,7 @@ class AcceptedUpgrade(asyncio.Protocol):
         transport.close()  # its time goes on: one that does not read is not waited for
 
     def _leave(self) -> None:
-        """It is a WebSocket, or gone: the listener need not count it any more."""
+        """Ends the listener's count of it: it is a WebSocket, or gone."""
         if self._deadline is not None and self._transport is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -254,7 +254,7 @@ class WebSocketListener:
         return bound
 
     def begin_upgrade(self, transport: asyncio.Transport) -> bool:
-        """A connection was accepted; False when it is one too many."""
+        """Counts a connection that was accepted; False when it is one too many."""
         address = _address_of(transport)
         if not self._by_address.enter(address) or len(self._upgrades) >= self._max_upgrades:
             self._by_address.leave(address)
@@ -263,12 +263,12 @@ class WebSocketListener:
         return True
 
     def end_upgrade(self, transport: asyncio.Transport) -> None:
-        """It is a WebSocket now, or gone."""
+        """Counts it no more: it is a WebSocket now, or gone."""
         self._upgrades.remove(transport)
         self._by_address.leave(_address_of(transport))
 
     def refusal_of(self, request: UpgradeRequest) -> tuple[HTTPStatus, str] | None:
-        """How it is answered when it gets no WebSocket whatever else it says."""
+        """Returns how it is answered when it gets no WebSocket whatever else it says; None: it may get one."""
         if request.fault:
             return HTTPStatus.BAD_REQUEST, f"no HTTP: {request.fault}"
         if len(request.hosts) != 1:  # RFC 9112, section 3.2: MUST respond with 400
@@ -289,12 +289,12 @@ class WebSocketListener:
         WebSocketLink(self._shell, transport, is_from_client=True).begin(self._scheme, "", rest)
 
     def log_refused(self, transport: asyncio.Transport, text: str) -> None:
-        """In the log: what came is no WebSocket. The only line about it."""
+        """Logs that what came is no WebSocket. The only line about it."""
         if STRANGERS.admits("WebSocketUpgrade (refused)", _address_of(transport), logging.INFO):
             _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
 
     async def stop_accepting(self) -> None:
-        """No new connections; those that are there go on."""
+        """Takes no new connections; those that are there go on."""
         if self._server is not None:
             self._server.close()
 
@@ -358,6 +358,6 @@ def _name_of(scheme: str, transport: asyncio.BaseTransport) -> str:
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:
-    """The same for one transport, always: the name is remembered with it."""
+    """Returns the same for one transport, always: the name is remembered with it."""
     name = transport.get_extra_info("peername")
     return address_of(name[0]) if isinstance(name, tuple) else ""

@@ -131,7 +131,7 @@ class Flow:
         self._ended: dict[int, Flow] | None = None  # by word, see `ended_with`; None: the broker ended none so far
 
     def ended_with(self, word: str) -> "Flow":
-        """Where those of its requests are counted that the broker itself ended, with this code word."""
+        """Returns where those of its requests are counted that the broker itself ended, with this code word."""
         ended = self._ended
         if ended is None:
             ended = self._ended = {}
@@ -200,7 +200,7 @@ class Flow:
             )
 
     def take_counts(self) -> list[Counts | None]:
-        """The interval's counts by outcome; the flow begins anew."""
+        """Takes the interval's counts by outcome; the flow begins anew."""
         counts = self._counts
         self._counts = [None, None, None, None, None, None]
         self._is_listed = False
@@ -250,7 +250,7 @@ class FlowTable:
     def open(
         self, owner: dict[int, Flow], key: int, texts: FlowTexts, address: bytes = b"", key_hash: int = NO_KEY
     ) -> Flow:
-        """The flow under `key` of `owner`, made now."""
+        """Makes the flow under `key` of `owner`."""
         if self.opened >= MAX_FLOWS:
             return self._open_crowd(FlowTexts(model=texts.model, routing=texts.routing, word=texts.word))
         self.opened += 1
@@ -261,7 +261,7 @@ class FlowTable:
         return flow
 
     def end_interval(self) -> None:
-        """The interval is over: what counts from now on is of the next one, but at flows that are still to be taken."""
+        """Ends the interval: what counts from now on is of the next one, but at flows that are still to be taken."""
         self.active.reverse()
         self._over = self.active + self._over
         self.active = []
@@ -321,7 +321,7 @@ class FlowTable:
         return len(self.totals) - self._refused >= MAX_TOTALS
 
     def _total(self, key: tuple[str, str, str, str, str]) -> Counts:
-        """The total under this key, made now if need be."""
+        """Returns the total under this key, made now if need be."""
         total = self.totals.get(key)
         if total is None:
             total = self.totals[key] = Counts()

@@ -64,13 +64,13 @@ class RequestLog:
         self.last_dropped = 0
 
     def set_clock(self, now: float, at_ms: int) -> None:
-        """What the wall clock says at a monotonic moment."""
+        """Sets what the wall clock says at a monotonic moment."""
         base_us = at_ms * 1000.0 - now * 1e6
         if not -_STEADY_US < base_us - self.base_us < _STEADY_US:
             self.base_us = base_us
 
     def draw(self) -> int:
-        """A request ended, and `every_n` is not 0: the number of its row, which is to join `rows`; 0: it has none."""
+        """Draws the number of an ended request's row, which is to join `rows`; 0: it has none. `every_n` is not 0."""
         every_n = self.every_n
         if every_n > 1:
             turn = self._turn
@@ -88,13 +88,13 @@ class RequestLog:
         return seq
 
     def define(self, texts: tuple[object, ...]) -> int:
-        """The number of a flow from now on. `texts`: what its requests have in common, see `DEFINITION_FIELDS`."""
+        """Returns a flow's number from now on. `texts`: what its requests have in common, see `DEFINITION_FIELDS`."""
         self._flow_n += 1
         self.definitions.append((DEFINITION, self._flow_n, *texts))
         return self._flow_n
 
     def take(self) -> RequestRows | None:
-        """What has come since the last call; None: nothing."""
+        """Takes what has come since the last call; None: nothing."""
         if not self.rows and not self.forgotten:
             return None
         taken = RequestRows(self.definitions, self.rows, self.forgotten)
@@ -111,6 +111,6 @@ class RequestLog:
 
 
 def address_text(raw: bytes) -> str:
-    """The bytes of an ADDRESS as event files have them."""
+    """Returns the bytes of an ADDRESS as event files have them."""
     text: str = b2a_base64(raw, newline=False).decode()
     return text
