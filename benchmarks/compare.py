@@ -81,7 +81,7 @@ class Comparison:
                 "--cpu-of",
                 str(broker.pid),
                 *row.arguments(self._seconds),
-            ),
+            )
         ]
         try:
             with beside(broker):

@@ -13,7 +13,7 @@ Requests are the engine's. Nothing here reads a clock, waits, logs or raises on 
 from typing import Final
 
 from broker.cluster.settings import ClusterSettings
-from broker.connections.closed import ClosedPeer
+from broker.cluster.state import ClusterState
 from broker.connections.protection import Protection
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.sessions import Move
@@ -23,12 +23,7 @@ from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
-from broker.events import (
-    BROKER_STARTED,
-    BROKER_STOPPED,
-    FlowRecord,
-    LifecycleEvent,
-)
+from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.peer import Peer
@@ -98,20 +93,13 @@ class Core:
         self._retries: Final = self.engine.retries
         self._flows: Final = self.engine.flows
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
-        self.lifecycle: Final = Lifecycle(
-            settings,
-            broker_id,
-            self.table,
-            self.engine,
-            self._event_log,
-            cluster if cluster is not None else ClusterSettings(),
-            dice,
-            entropy,
-            now,
-            at_ms,
-        )
+        name = settings.broker_name or f"broker-{self.id_text[:8]}"
+        state = ClusterState(cluster or ClusterSettings(), broker_id, name, at_ms, self._event_log)
+        self.lifecycle: Final = Lifecycle(self.engine, state, dice, entropy, now)
         self.sessions: Final = self.lifecycle.sessions
         self.limits: Final = self.lifecycle.limits
+        self.closed: Final = self.limits.closed.latest  # the latest connections that ended, oldest first
+        self.closed_by_reason: Final = self.limits.closed.by_reason  # all that ever did, by code word or "left"
         self.migration: Final = self.lifecycle.migration
         self.drains: Final = self.lifecycle.drains
         self.cluster: Final = self.lifecycle.cluster
@@ -293,7 +281,7 @@ class Core:
             self.lifecycle.release(peer, now)
 
     def has_turned(self) -> bool:
-        """Somebody is to be read from no more, or again."""
+        """Tells whether somebody is to be read from no more, or again."""
         return len(self._backlog.turned) > 0
 
     def take_turned(self) -> list[Peer]:
@@ -306,10 +294,6 @@ class Core:
         """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
         self.lifecycle.lost(peer, reason, now)
 
-    def left(self, peer: Peer, reason: str, now: float) -> None:
-        """The other end has closed the connection; the transport still has to write what was written to it before."""
-        self.lifecycle.left(peer, reason, now)
-
     def stuck(self, peer: Peer, text: str, now: float) -> None:
         """The peer's transport has taken nothing for too long: it is closed, and the peer ended or suspended."""
         self.lifecycle.stuck(peer, text, now)
@@ -321,10 +305,6 @@ class Core:
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """See `Lifecycle.end`."""
         self.lifecycle.end(peer, word, text, now, code)
-
-    def untold(self, peer: Peer, now: float) -> None:
-        """See `Lifecycle.untold`."""
-        self.lifecycle.untold(peer, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
@@ -406,7 +386,7 @@ class Core:
         return peers
 
     def write_later(self, peer: Peer) -> None:
-        """The peer, which was taken, is to be written to in the next turn."""
+        """Has the peer, which was taken, written to in the next turn."""
         self._dirty.append(peer)
 
     def take_moves(self) -> list[Move]:
@@ -426,27 +406,17 @@ class Core:
         return self._event_log.waiting_n
 
     def has_requests(self) -> bool:
-        """Single requests have ended since they were taken."""
+        """Tells whether single requests have ended since they were taken."""
         return bool(self.engine.request_log.rows)
 
     def take_requests(self) -> RequestRows | None:
-        """Single requests that ended since the last call; None where there are none."""
+        """Takes single requests that ended since the last call; None where there are none."""
         return self.engine.request_log.take()
 
     @property
     def events_dropped(self) -> int:
         """Events that found nobody to take them in time."""
         return self._event_log.dropped
-
-    @property
-    def closed(self) -> list[ClosedPeer]:
-        """The latest connections that ended, oldest first."""
-        return self.limits.closed.latest
-
-    @property
-    def closed_by_reason(self) -> dict[str, int]:
-        """How many connections ever closed, by code word or "left"."""
-        return self.limits.closed.by_reason
 
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""

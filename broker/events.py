@@ -269,14 +269,7 @@ class WriterState(msgspec.Struct):
 
 
 def events_dropped(
-    at_ms: int,
-    records: int,
-    requests: int,
-    first_seq: int,
-    last_seq: int,
-    reason: str,
-    detail: str,
-    choices: int = 0,
+    at_ms: int, records: int, requests: int, first_seq: int, last_seq: int, reason: str, detail: str, choices: int = 0
 ) -> LifecycleEvent:
     """The event that tells a gap: so many records, with numbers between these two, are missing; `requests` were
     counted in them. It takes the place, and the number, of the last of them."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.replication import Outbid
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.backlog import Backlog
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.deadlines import Deadlines, overdue
@@ -23,56 +23,27 @@ from broker.connections.migration import Departure, Migration
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
 from broker.connections.sessions import Sessions
-from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_closed, tell_slow
 from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
 from broker.forwarding.peer import Peer
-from broker.forwarding.settings import Settings
 from broker.routing.rng import Rng
-from broker.routing.table import Route, Table
+from broker.routing.table import Route
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, is_fatal
-from rsocket_wire.rsocket.frames import (
-    ERROR,
-    EXT,
-    HEADER_BYTES,
-    KEEPALIVE,
-    KIND_NAMES,
-    LEASE,
-    METADATA_PUSH,
-    RESPOND,
-    RESUME,
-    decode_lease,
-    encode_error,
-    encode_lease,
-    keepalive_position,
-)
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import ADDRESS
-from rsocket_wire.wire.ids import id_text
 
 
 class Lifecycle:
     """The connections of one broker."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        broker_id: bytes,
-        table: Table,
-        engine: Engine,
-        event_log: EventLog,
-        cluster: ClusterSettings,
-        dice: Rng,
-        entropy: bytes,
-        now: float,
-        at_ms: int,
-    ) -> None:
-        """`now`, `at_ms`: see `Core`. `entropy`: see `Cluster`."""
+    def __init__(self, engine: Engine, state: ClusterState, dice: Rng, entropy: bytes, now: float) -> None:
+        """`entropy`: see `Cluster`."""
+        settings, table, event_log = engine.settings, engine.query.table, state.event_log
         self.settings: Final = settings
-        self.table: Final = table
         self.engine: Final = engine
         self._event_log: Final = event_log
         self.dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
@@ -80,35 +51,13 @@ class Lifecycle:
         self.deadlines: Final = Deadlines()
         self.limits: Final = ConnectionLimits(settings)
         self.backlog: Final = Backlog(settings, engine, table.masks, self.limits)
-        self.migration: Final = Migration(broker_id, settings.drain_grace_s, table, event_log)
+        self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
-        self.cluster: Final = Cluster(
-            cluster,
-            broker_id,
-            settings.broker_name if settings.broker_name else f"broker-{id_text(broker_id)[:8]}",
-            settings.require_annotations,
-            table,
-            engine,
-            self.drains,
-            event_log,
-            dice,
-            entropy,
-            now,
-            at_ms,
-        )
+        self.cluster: Final = Cluster(state, engine, self.drains, dice, entropy, now)
         self._close_reasons: Final = CloseReasons()
         self._registration: Final = Registration(settings, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
-            settings,
-            broker_id,
-            engine,
-            table.masks,
-            event_log,
-            self.limits,
-            self.sessions,
-            self.migration,
-            self.drains,
-            self._close_reasons,
+            state.id, engine, event_log, self.limits, self.sessions, self.migration, self.drains, self._close_reasons
         )
         self._keepalives: Final = TokenBucket(settings.max_keepalives_per_s, "limits.max_keepalives_per_s")
 
@@ -135,7 +84,7 @@ class Lifecycle:
         if (peer.is_blocked or peer.is_torn or is_suspended) and peer.client_id:
             self._close_reasons.remember(peer.client_id, refusal.message, now)
         if not peer.is_torn:
-            peer.send(encode_error(0, code if code else connection_code(peer, refusal), refusal.message))
+            peer.send(frames.encode_error(0, code if code else connection_code(peer, refusal), refusal.message))
         peer.end(word, text)
         self._let_go(peer, now)
         if is_suspended:
@@ -314,13 +263,13 @@ class Lifecycle:
         kind = frame.kind
         if connection.state == NEW:
             self.handle_first(peer, frame)
-        elif kind == KEEPALIVE:
+        elif kind == frames.KEEPALIVE:
             self._handle_keepalive(peer, frame)
-        elif kind == METADATA_PUSH:
+        elif kind == frames.METADATA_PUSH:
             self._handle_push(peer, frame)
-        elif kind == LEASE:
+        elif kind == frames.LEASE:
             self._handle_lease(peer, frame)
-        elif kind == ERROR:
+        elif kind == frames.ERROR:
             verdict = connection.handle_error(frame)
             if verdict == CLOSES and peer.streams:
                 self.sessions.close(peer)
@@ -330,12 +279,12 @@ class Lifecycle:
                 said = f": {text}" if connection.is_dialled and text else ""
                 peer.end("left", f"the peer sent an ERROR on stream 0{said}")
                 self._let_go(peer, frame.now)
-        elif kind == RESUME:
+        elif kind == frames.RESUME:
             # "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an ERROR[CONNECTION_ERROR]", and
             # the same for one after a previous RESUME frame.
             self.end(peer, "bad-frame", "RESUME must be the first frame of a connection", frame.now)
         elif is_fatal(kind, frame.flags):
-            name = KIND_NAMES.get(kind, f"type 0x{kind:02x}") if kind != EXT else "EXT"
+            name = frames.KIND_NAMES.get(kind, f"type 0x{kind:02x}") if kind != frames.EXT else "EXT"
             self.end(peer, "bad-frame", f"frame {name} on stream 0 is unknown and may not be ignored", frame.now)
         else:
             self.engine.ignored += 1
@@ -352,7 +301,7 @@ class Lifecycle:
         self.watch(peer, now + peer.connection.lifetime_s)
         raw = accepted.broker_frame
         if raw is not None and accepted.is_broker:
-            self.cluster.greeted(peer, raw, now)
+            self.cluster.handshakes.greeted(peer, raw, now)
             self.end_for_cluster(now)
         elif raw is not None:
             self.announce(peer, raw, REJECTED_SETUP, now)
@@ -378,11 +327,11 @@ class Lifecycle:
         self.sessions.resume(peer, found.session, newcomer, found.resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
-            peer.resend(encode_lease(GRANTED_MS, GRANTED_N))
+            peer.resend(frames.encode_lease(GRANTED_MS, GRANTED_N))
         self.watch(peer, now + peer.connection.lifetime_s)
 
     def _handle_keepalive(self, peer: Peer, frame: FrameCursor) -> None:
-        if frame.flags & RESPOND:
+        if frame.flags & frames.RESPOND:
             at = self._keepalives.spend(peer.keepalives_at, frame.now)
             if at == SPENT:
                 self.end(peer, "over-limit", f"KEEPALIVEs to be answered: {self._keepalives.too_many}", frame.now)
@@ -390,8 +339,8 @@ class Lifecycle:
             peer.keepalives_at = at
         session = peer.session
         if session is not None:
-            session.acknowledge(keepalive_position(frame.data, frame.start, frame.end))
-        elif not frame.flags & RESPOND and self.cluster.knows(peer):
+            session.acknowledge(frames.keepalive_position(frame.data, frame.start, frame.end))
+        elif not frame.flags & frames.RESPOND and self.cluster.knows(peer):
             self.cluster.heard(peer, frame.data[frame.start + 14 : frame.end], frame.now)
         answer = peer.connection.handle_keepalive(frame, session.received_position if session is not None else 0)
         if answer is not None:
@@ -399,7 +348,7 @@ class Lifecycle:
 
     def _handle_lease(self, peer: Peer, frame: FrameCursor) -> None:
         """The peer says how many requests it takes; one that did not ask for leases has nothing to grant."""
-        ttl_ms, requests_n = decode_lease(frame.data, frame.start, frame.end)
+        ttl_ms, requests_n = frames.decode_lease(frame.data, frame.start, frame.end)
         if peer.granting is None or ttl_ms < 0:
             self.engine.ignored += 1
         else:
@@ -414,9 +363,9 @@ class Lifecycle:
         at, to = self.engine.find_in_push(peer, frame)
         is_request = to - at >= 6 and frame.data[at + 4] >> 2 == ADDRESS
         if self.cluster.knows(peer) and not is_request:
-            self._handle_link(peer, frame.data[frame.start + HEADER_BYTES : frame.end], now)
+            self._handle_link(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
         elif to - at < 6:
-            departure = self.migration.hear(peer, frame.data[frame.start + HEADER_BYTES : frame.end], now)
+            departure = self.migration.hear(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
             if departure is not None:
                 self._depart(departure, now)
             else:
@@ -496,7 +445,7 @@ class Lifecycle:
         if peer.is_ending or peer.is_lost:
             return
         if not peer.is_suspended and peer.granting is not None and peer.granting.is_due(peer.requests, now):
-            peer.send(encode_lease(GRANTED_MS, GRANTED_N))
+            peer.send(frames.encode_lease(GRANTED_MS, GRANTED_N))
         ending = overdue(peer, self.sessions.ttl_s, now)
         if ending is None:
             self.watch(peer, peer.heard_at + peer.connection.lifetime_s)  # later than now: `tick` comes to an end

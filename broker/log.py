@@ -17,61 +17,44 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from broker.events import (
-    ANNOTATIONS_REFUSED,
-    BROKER_LEFT,
-    DIGEST_MISMATCH,
-    EVENTS_DROPPED,
-    LIFECYCLE_FIELDS,
-    PEER_CLOSED,
-    PEER_CONNECTED,
-    PEER_RESUMED,
-    PEER_SUSPENDED,
-    ROUTE_ADDED,
-    ROUTE_EJECTED,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
-    ROUTE_REMOVED,
-    ROUTE_REPLACED,
-    ROUTE_SEEN,
-    ROUTE_UNSAID,
-    SLOW_PEER_ENDED,
-    TABLE_DIGEST,
-    LifecycleEvent,
-)
+from broker import events
 from rsocket_wire.errors import CODE_WORDS
 from rsocket_wire.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
-OUR_LOGGERS: Final = (
-    "broker",
-    "rsocket_wire",
-    "admin_api",
-    "spark_sink",
-    "client_sdk",
-)  # what `level` is about; others: warnings
+# What `level` is about; others: warnings.
+OUR_LOGGERS: Final = ("broker", "rsocket_wire", "admin_api", "spark_sink", "client_sdk")
 INDENT: Final = "    "  # of the lines of a traceback
 MAX_TAGS_SHOWN: Final = 8  # in a line; the JSON line and the REST API have them all
 
 # Ways to go that are nobody's fault; any other code word is a warning.
 _ORDINARY_ENDS: Final = frozenset({"replaced", "draining", "broker-stopped", "closed-by-operator", "duplicate-link"})
 _WARNINGS: Final = frozenset(
-    {EVENTS_DROPPED, ROUTE_EJECTED, ROUTE_UNSAID, BROKER_LEFT, ANNOTATIONS_REFUSED, DIGEST_MISMATCH}
+    {
+        events.EVENTS_DROPPED,
+        events.ROUTE_EJECTED,
+        events.ROUTE_UNSAID,
+        events.BROKER_LEFT,
+        events.ANNOTATIONS_REFUSED,
+        events.DIGEST_MISMATCH,
+    }
 )
 # For event files: the routes of other brokers and of snapshots are many, and of a slow peer its PeerClosed, a warning,
 # says the same.
-QUIET: Final = frozenset({ROUTE_ADDED, ROUTE_REMOVED, ROUTE_SEEN, TABLE_DIGEST, SLOW_PEER_ENDED})
+QUIET: Final = frozenset(
+    {events.ROUTE_ADDED, events.ROUTE_REMOVED, events.ROUTE_SEEN, events.TABLE_DIGEST, events.SLOW_PEER_ENDED}
+)
 # What a stranger costs nothing to bring about, as often as it likes: such lines are limited (`limited_log`).
 OF_STRANGERS: Final = frozenset(
     {
-        PEER_CONNECTED,
-        PEER_CLOSED,
-        PEER_SUSPENDED,
-        PEER_RESUMED,
-        ROUTE_JOINED,
-        ROUTE_LEFT,
-        ROUTE_REPLACED,
-        ANNOTATIONS_REFUSED,
+        events.PEER_CONNECTED,
+        events.PEER_CLOSED,
+        events.PEER_SUSPENDED,
+        events.PEER_RESUMED,
+        events.ROUTE_JOINED,
+        events.ROUTE_LEFT,
+        events.ROUTE_REPLACED,
+        events.ANNOTATIONS_REFUSED,
     }
 )
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
@@ -85,7 +68,7 @@ class Refusals:
     def __init__(self) -> None:
         self._said_ms: dict[tuple[str, str], int] = {}  # when it was last said, epoch, by the peer and its words
 
-    def is_news(self, event: LifecycleEvent) -> bool:
+    def is_news(self, event: events.LifecycleEvent) -> bool:
         """Has to be said: it is something else, or was not said for AGAIN_MS."""
         if not is_refusal(event):
             return True
@@ -99,9 +82,9 @@ class Refusals:
         return True
 
 
-def is_refusal(event: LifecycleEvent) -> bool:
+def is_refusal(event: events.LifecycleEvent) -> bool:
     """Another broker does not take this one for a broker of its cluster."""
-    return event.kind == PEER_CLOSED and any(words in event.detail for words in _REFUSED)
+    return event.kind == events.PEER_CLOSED and any(words in event.detail for words in _REFUSED)
 
 
 class TextFormatter(logging.Formatter):
@@ -128,9 +111,9 @@ class JsonFormatter(logging.Formatter):
             "text": record.getMessage(),
         }
         event = getattr(record, "lifecycle", None)
-        if isinstance(event, LifecycleEvent):
+        if isinstance(event, events.LifecycleEvent):
             said["event"] = event.name
-            fields = dict(zip(LIFECYCLE_FIELDS, event.row()[1:], strict=True))
+            fields = dict(zip(events.LIFECYCLE_FIELDS, event.row()[1:], strict=True))
             said |= {name: value for name, value in fields.items() if value and name != "kind"}
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
@@ -152,7 +135,7 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(number)
 
 
-def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> None:
+def log_event(event: events.LifecycleEvent, line: str = "", is_news: bool = True) -> None:
     """The event's line: for debugging only when it is no news or for event files; a warning when events were dropped, a
     route was ejected or cannot be told to other brokers, a service refuses requests, a broker is out of reach or
     refuses this one, neighbours differ, annotations were refused, or a peer or route went by its own fault; else info.
@@ -164,77 +147,68 @@ def log_event(event: LifecycleEvent, line: str = "", is_news: bool = True) -> No
         LOGGER.log(level, "%s", line or event_line(event), extra={"lifecycle": event})
 
 
-def level_of(event: LifecycleEvent, is_news: bool = True) -> int:
+def level_of(event: events.LifecycleEvent, is_news: bool = True) -> int:
     """Of the event's line."""
     return logging.DEBUG if not is_news or event.kind in QUIET else _level(event)
 
 
-def line_kind(event: LifecycleEvent) -> str:
+def line_kind(event: events.LifecycleEvent) -> str:
     """What the event's line has in common with others like it: `RouteJoined`, `PeerClosed (setup-timeout)`."""
     return f"{event.name} ({event.reason})" if event.reason else event.name
 
 
-def event_line(event: LifecycleEvent) -> str:
+# Of those that say no more than this; `detail` and `why` have their colon with them, and are often empty.
+_LINES: Final = {
+    events.ROUTE_JOINED: "{route}: joined from {peer}{tags}",
+    events.ROUTE_LEFT: "{route}: left {after} and {requests}{why}",
+    events.ROUTE_REPLACED: "{route}: replaced from {peer}{detail}",
+    events.ROUTE_EJECTED: "{route}: ejected{detail}",
+    events.ROUTE_RELIEVED: "{route}: gets requests again{detail}",
+    events.ROUTE_ADDED: "{route}: known from {peer}{tags}",
+    events.ROUTE_REMOVED: "{route}: no longer known from {peer}{why}",
+    events.ROUTE_UNSAID: "{route}: other brokers cannot be told of it{detail}",
+    events.PEER_CONNECTED: "peer {peer}: connected{detail}",
+    events.PEER_SUSPENDED: "peer {peer}: suspended {after}{why}",
+    events.PEER_RESUMED: "peer {peer}: resumed{detail}",
+    events.PEER_CLOSED: "peer {peer}: closed {after}{why}",
+    events.SLOW_PEER_ENDED: "peer {peer}: ended{why}",
+    events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
+    events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
+    events.BREAKER_CLOSED: "service {service}: requests are taken again{detail}",
+    events.REQUESTS_DROPPED: "service {service}: requests dropped{why}",
+    events.REDIRECT_SET: "service {service}: redirected{detail}",
+    events.REDIRECT_REMOVED: "service {service}: no longer redirected{detail}",
+    events.LINK_UP: "link {peer}: up{detail}",
+    events.LINK_DOWN: "link {peer}: down {after}{why}",
+    events.DIGEST_MISMATCH: "link {peer}: both ends know different things{why}",
+    events.BROKER_JOINED: "cluster: a broker can be reached{detail}",
+    events.BROKER_LEFT: "cluster: a broker is out of reach{detail}",
+}
+
+
+def event_line(event: events.LifecycleEvent) -> str:
     """What happened to a route, a peer or events, in one sentence, subject first, not yet escaped."""
     route = f"route {event.route_id} ({event.service})"
-    match event.name:
-        case "RouteJoined":
-            return f"{route}: joined from {event.peer}{_tags(event)}"
-        case "RouteLeft":
-            return _with(f"{route}: left after {_seconds(event)} and {event.requests} requests", _why(event))
-        case "RouteReplaced":
-            return _with(f"{route}: replaced from {event.peer}", event.detail)
-        case "PeerConnected":
-            return _with(f"peer {event.peer}: connected", event.detail)
-        case "PeerSuspended":
-            return _with(f"peer {event.peer}: suspended after {_seconds(event)}", _why(event))
-        case "PeerResumed":
-            return _with(f"peer {event.peer}: resumed", event.detail)
-        case "PeerClosed":
-            return _with(f"peer {event.peer}: closed after {_seconds(event)}", _why(event))
-        case "RouteEjected":
-            return _with(f"{route}: ejected", event.detail)
-        case "RouteRelieved":
-            return _with(f"{route}: gets requests again", event.detail)
-        case "BreakerOpened":
-            return _with(f"service {event.service}: requests are refused", event.detail)
-        case "BreakerClosed":
-            return _with(f"service {event.service}: requests are taken again", event.detail)
-        case "DrainStarted" | "DrainEnded":  # the detail of all but the broker's begins with a name
-            return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
-        case "LinkUp":
-            return _with(f"link {event.peer}: up", event.detail)
-        case "LinkDown":
-            return _with(f"link {event.peer}: down after {_seconds(event)}", _why(event))
-        case "BrokerJoined":
-            return _with("cluster: a broker can be reached", event.detail)
-        case "BrokerLeft":
-            return _with("cluster: a broker is out of reach", event.detail)
-        case "AnnotationsRefused":
-            return _with(f"peer {event.peer}: annotations of {event.requests} requests refused", _why(event))
-        case "RedirectSet":
-            return _with(f"service {event.service}: redirected", event.detail)
-        case "RouteAdded":
-            return f"{route}: known from {event.peer}{_tags(event)}"
-        case "RouteRemoved":
-            return _with(f"{route}: no longer known from {event.peer}", _why(event))
-        case "RouteUnsaid":
-            return _with(f"{route}: other brokers cannot be told of it", event.detail)
-        case "RouteSeen":
-            return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
-        case "TableDigest":
-            return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
-        case "SlowPeerEnded":
-            return _with(f"peer {event.peer}: ended", _why(event))
-        case "RequestsDropped":
-            meant_for = f"service {event.service}" if event.service or not event.peer else f"link {event.peer}"
-            return _with(f"{meant_for}: requests dropped", _why(event))
-        case "RedirectRemoved":
-            return _with(f"service {event.service}: no longer redirected", event.detail)
-        case "DigestMismatch":
-            return _with(f"link {event.peer}: both ends know different things", _why(event))
-        case _:
-            return _with("broker: events dropped", _why(event))
+    if event.kind in (events.DRAIN_STARTED, events.DRAIN_ENDED):
+        # The detail of all but the broker's begins with a name.
+        return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
+    if event.kind == events.ROUTE_SEEN:
+        return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
+    if event.kind == events.TABLE_DIGEST:
+        return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
+    line = _LINES.get(event.kind, "broker: events dropped{why}")
+    if event.kind == events.REQUESTS_DROPPED and event.peer and not event.service:
+        line = "link {peer}: requests dropped{why}"
+    return line.format(
+        route=route,
+        service=event.service,
+        peer=event.peer,
+        tags=_tags(event),
+        after=f"after {_seconds(event)}",
+        requests=f"{event.requests} requests",
+        detail=_behind_colon(event.detail),
+        why=_behind_colon(_why(event)),
+    )
 
 
 def one_line(text: str) -> str:
@@ -244,7 +218,7 @@ def one_line(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def _level(event: LifecycleEvent) -> int:
+def _level(event: events.LifecycleEvent) -> int:
     is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
     return logging.WARNING if is_fault or event.kind in _WARNINGS or is_refusal(event) else logging.INFO
 
@@ -254,22 +228,22 @@ def _moment(record: logging.LogRecord) -> str:
     return moment.replace("+00:00", "Z")
 
 
-def _seconds(event: LifecycleEvent) -> str:
+def _seconds(event: events.LifecycleEvent) -> str:
     return f"{event.uptime_ms / 1000:.1f} s"
 
 
-def _why(event: LifecycleEvent) -> str:
+def _why(event: events.LifecycleEvent) -> str:
     """`slow-peer: 9000000 bytes wait`; without the word when the detail begins with it already."""
     if not event.detail or event.detail.startswith(f"{event.reason}:"):
         return event.detail or event.reason
     return f"{event.reason}: {event.detail}" if event.reason else event.detail
 
 
-def _with(text: str, more: str) -> str:
-    return f"{text}: {more}" if more else text
+def _behind_colon(text: str) -> str:
+    return f": {text}" if text else ""
 
 
-def _tags(event: LifecycleEvent) -> str:
+def _tags(event: events.LifecycleEvent) -> str:
     """`, region=eu zone=a`, at most MAX_TAGS_SHOWN of them; without those that say again what the line begins with."""
     said = ((SERVICE_NAME.name, event.service), (ROUTE_ID.name, event.route_id))
     tags = [f"{_short(name)}={value}" for name, value in event.tags if (name, value) not in said]

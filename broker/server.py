@@ -22,7 +22,7 @@ from broker.config.options import Config
 from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogOptions
 from broker.config.settings import cluster_settings_of, settings_of
-from broker.config.urls import Listen
+from broker.config.urls import Listen, cannot_listen
 from broker.core import COMPILED, Core
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
@@ -146,9 +146,9 @@ class Server:
 
     def lookups(self) -> list[DialView]:
         """Names of other brokers for which nothing was found."""
-        now = time.monotonic()
+        moment = self.moment()
         return [
-            DialView(str(each.place), each.attempts, each.error, round(max(0.0, each.due_at - now), 3))
+            DialView(str(each.place), each.attempts, each.error, moment.until(each.due_at))
             for each in (self._dialer.failed_lookups() if self._dialer is not None else ())
         ]
 
@@ -313,14 +313,8 @@ class Server:
         tls = self.config.tls
         if not any(listen.is_tls for listen in self.config.server.listen):
             return None
-        limits = self.config.limits
-        return Handshakes(
-            server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version),
-            limits.setup_timeout_s,
-            limits.max_connections,
-            limits.max_connections_per_address,
-            self.shell.links_open,
-        )
+        context = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+        return Handshakes(context, self.config.limits, self.shell.links_open)
 
     def _make_dialer(self, cluster: ClusterSettings) -> Dialer:
         """Others are told where this broker listens; BrokerError when a certificate is none."""
@@ -334,7 +328,6 @@ class Server:
     async def _listen(self, listen: Listen) -> None:
         handshakes = self._handshakes if listen.is_tls else None
         shares_port = bool(self._link_path)
-        limits = self.config.limits
         try:
             if listen.scheme == "unix":
                 self._servers.append(await listen_unix(self.shell, listen.path))
@@ -345,22 +338,12 @@ class Server:
                 server, port = await listen_tcp(self.shell, listen.host, listen.port, handshakes, shares_port)
                 self._servers.append(server)
             else:
-                websocket = WebSocketListener(
-                    self.shell,
-                    listen.scheme,
-                    listen.path,
-                    limits.setup_timeout_s,
-                    limits.max_connections,
-                    limits.max_connections_per_address,
-                    self.config.server.origins,
-                    own_names(self.config),
-                )
+                limits, origins, names = self.config.limits, self.config.server.origins, own_names(self.config)
+                websocket = WebSocketListener(self.shell, listen, limits, origins, names)
                 self._websockets.append(websocket)
                 port = await websocket.listen(listen.host, listen.port, handshakes, shares_port)
         except OSError as error:
-            # Below 0 are errors of the resolver, which are none of the system's.
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-            raise BrokerError("cannot-listen", f"{listen}: {reason.lower()}") from None
+            raise cannot_listen(str(listen), error) from None
         self.listeners.append(str(Listen(listen.scheme, listen.host, port, listen.path)))
 
     async def _close_listeners(self) -> None:

@@ -40,8 +40,6 @@ class Timer:
 class Timers:
     """All timers of one broker."""
 
-    __slots__ = ("_cancelled_n", "_heap")
-
     def __init__(self) -> None:
         self._heap: list[Timer] = []  # at most one per open stream and lease, twice that with the cancelled ones
         self._cancelled_n = 0  # of those in the heap

@@ -15,23 +15,20 @@ from typing import Final
 from broker.cluster.gossip import GossipEntry
 from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.congestion import BEHIND_MIME, Congestion
-from broker.cluster.links.dials import Dials
 from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
-from broker.cluster.member import Member
 from broker.cluster.membership import Membership
 from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
-from broker.cluster.redirects import Redirect, Redirects
+from broker.cluster.redirects import Redirects
 from broker.cluster.replication import MAX_STAMP_MS, Outbid, Replication
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
-from broker.event_log.log import EventLog
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
-from broker.routing.table import Route, Table
+from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import Entry, encode_entry, entries
@@ -46,55 +43,30 @@ class Cluster:
     """One broker's view of its cluster; alone in it until somebody links."""
 
     def __init__(
-        self,
-        settings: ClusterSettings,
-        broker_id: bytes,
-        name: str,
-        requires_annotations: bool,
-        table: Table,
-        engine: Engine,
-        drains: Drains,
-        event_log: EventLog,
-        dice: Rng,
-        entropy: bytes,
-        now: float,
-        at_ms: int,
+        self, state: ClusterState, engine: Engine, drains: Drains, dice: Rng, entropy: bytes, now: float
     ) -> None:
         """`entropy`: bytes that nobody can guess, for nonces; none where nobody links."""
-        self.name: Final = name
-        self.members: dict[bytes, Member] = {}  # by id, this broker included; bounded by max_brokers
+        self.name: Final = state.name
+        self.members: Final = state.members
         self.digest_mismatches = 0
-        # Connections that are to end, in this order; the core takes them before it does anything else.
-        self.endings: Final[list[Ending]] = []
-        self._settings: Final = settings
-        self._id: Final = broker_id
+        self.endings: Final = state.endings
+        self._settings: Final = state.settings
+        self._id: Final = state.id
         self._engine: Final = engine
-        self._event_log: Final = event_log
+        self._event_log: Final = state.event_log
         self._drains: Final = drains
-        self.handshakes: Final = Handshakes(
-            settings, broker_id, name, requires_annotations, self.members, self.endings, dice, entropy
-        )
-        self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, settings.max_brokers)
-        is_open = self.handshakes.is_open
-        self.replication: Final = Replication(
-            broker_id, settings.max_routes, self.members, table, engine, drains, event_log, self.endings, is_open
-        )
-        self.redirections: Final = Redirects(engine.query, event_log)
+        self.handshakes: Final = Handshakes(state, engine.settings.require_annotations, dice, entropy)
+        self.dials: Final = self.handshakes.dials  # where this broker calls
+        self.refused: Final = self.handshakes.refused  # connections that wanted to be links and are none, by code word
+        self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, state.settings.max_brokers)
+        self.replication: Final = Replication(state, engine, drains, self.handshakes.is_open)
+        self.redirections: Final = Redirects(engine.query, state.event_log)
+        # Services whose requests go to another one, by name, and what the latest operator said of each.
+        self.redirects: Final = self.redirections.by_service
         self._states_at = now
         self._expire_at = now + EXPIRE_S
-        engine.annotations.rename(name)
-        self.membership: Final = Membership(
-            settings,
-            broker_id,
-            name,
-            self.members,
-            self.handshakes,
-            self.replication,
-            engine.annotations,
-            event_log,
-            now,
-            at_ms,
-        )
+        engine.annotations.rename(state.name)
+        self.membership: Final = Membership(state, self.handshakes, self.replication, engine.annotations, now)
 
     # What others look at
 
@@ -103,63 +75,48 @@ class Cluster:
         return list(self.handshakes.neighbours.values())
 
     @property
-    def dials(self) -> Dials:
-        """Where this broker calls."""
-        return self.handshakes.dials
-
-    @property
-    def refused(self) -> dict[str, int]:
-        """Connections that wanted to be links and are none, by code word."""
-        return self.handshakes.refused
-
-    @property
-    def redirects(self) -> dict[str, Redirect]:
-        """Services whose requests go to another one, by name."""
-        return self.redirections.by_service
-
-    @property
     def adverts_applied(self) -> int:
-        """What others said of routes and was news."""
+        """Counts what others said of routes and was news."""
         return self.replication.applied_n
 
     @property
     def adverts_ignored(self) -> int:
-        """And was none, or one too many."""
+        """Counts what was none, or one too many."""
         return self.replication.ignored_n + self.replication.gossip.refused_n
 
     @property
     def routes_unsaid(self) -> int:
-        """Times that a route of this broker could not be told to others."""
+        """Counts how often a route of this broker could not be told to others."""
         return self.replication.unsaid_n
 
     def digest(self, now: float) -> bytes:
-        """Equal on two brokers that know the same."""
+        """Returns 8 bytes that are equal on two brokers that know the same."""
         return self.replication.digest(self._event_log.wall(now))
 
     def client_urls(self) -> list[str]:
-        """Where clients reach other brokers, see `Membership`."""
+        """Returns the URLs at which clients reach other brokers, see `Membership`."""
         return self.membership.client_urls()
 
     # Dialling, for the edge
 
     def take_dials(self, now: float) -> list[str]:
-        """URLs to dial now."""
+        """Takes the URLs that are to be dialled now."""
         return self.dials.take(now) if self.handshakes.is_open else []
 
     def dial_failed(self, url: str, text: str, now: float) -> None:
-        """Nobody answered there."""
+        """Notes that nobody could be reached there; `text` says why."""
         self.dials.failed(url, text, now)
 
     def know(self, address: str) -> None:
-        """Brokers are at that address, as `connected` is given it: strangers keep them from no link."""
+        """Notes that brokers are at that address, as `connected` is given it: strangers keep them from no link."""
         self.handshakes.admissions.know(address)
 
     def set_targets(self, source: str, urls: list[str]) -> None:
-        """Where else this broker shall call: what a name stands for now."""
+        """Sets where else this broker calls: what a name stands for now."""
         self.dials.set_targets(source, urls)
 
     def dialled(self, peer: Peer, url: str, now: float) -> Setup:
-        """A connection to that URL is there: what to say on it."""
+        """Takes a connection to that URL; returns the SETUP to send on it."""
         return self.handshakes.setup(self.handshakes.dialled(peer, url, now))
 
     # What comes in
@@ -167,10 +124,6 @@ class Cluster:
     def knows(self, peer: Peer) -> bool:
         """The connection is a link, or wants to be one."""
         return peer.id in self.handshakes.neighbours
-
-    def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
-        """A SETUP carried a BROKER_INFO."""
-        self.handshakes.greeted(peer, raw, now)
 
     def entries_of(self, peer: Peer, metadata: bytes, now: float) -> list[Entry]:
         """Cuts the METADATA_PUSH of a neighbour into entries for `hear`; none where it breaks off: the link ends."""
@@ -210,13 +163,13 @@ class Cluster:
             self.replication.settle_outbid(ending.route_id, now)
 
     def heard(self, peer: Peer, data: bytes, now: float) -> None:
-        """The answer to one of our KEEPALIVEs."""
+        """Reads the answer to one of our KEEPALIVEs."""
         neighbour = self.handshakes.neighbours.get(peer.id)
         if neighbour is not None:
             neighbour.heard(data, now)
 
     def lost(self, peer: Peer, now: float) -> None:
-        """A connection has ended, or is about to."""
+        """Forgets a connection that has ended, or is about to."""
         neighbour = self.handshakes.lost(peer, now)
         if neighbour is not None:
             self._tell_link(LINK_DOWN, neighbour, peer.end_reason, peer.end_detail, now)
@@ -225,25 +178,25 @@ class Cluster:
             self.flush()
 
     def route_joined(self, route: Route, now: float) -> None:
-        """A route of one of our connections is in the table, for the first time or with other tags."""
+        """Tells of a route of one of our connections that joined the table, or has other tags."""
         self.replication.say_route(route, now)
         self.flush()
 
     def route_left(self, route: Route, now: float) -> None:
-        """A route of one of our connections is in the table no more."""
+        """Tells that a route of one of our connections has left the table."""
         self.replication.say_gone(route.id, now)
         self.flush()
 
     # What operators do
 
     def set_redirect(self, service: str, to: str, now: float) -> None:
-        """Requests for a service go to another one, at every broker. BrokerError "over-limit", "bad-redirect"."""
+        """Sends requests for a service to another one, at every broker. BrokerError "over-limit", "bad-redirect"."""
         message = self.redirections.set(service, to, self._id, self._event_log.wall(now))
         self.replication.publish_redirect(message, message.encode(), 0, now)
         self.flush()
 
     def remove_redirect(self, service: str, now: float) -> bool:
-        """They go where they ask for again; False when there was no redirect."""
+        """Sends them where they ask for again; False when there was no redirect."""
         message = self.redirections.remove(service, self._id, self._event_log.wall(now))
         if message is None:
             return False
@@ -252,11 +205,11 @@ class Cluster:
         return True
 
     def leave(self, now: float) -> None:
-        """This broker is about to go: the others send nothing new here, and clients look for another one."""
+        """Says that this broker is about to go: others send nothing new here, and clients look for another one."""
         self._set_leaving(True, now)
 
     def say_state(self, route: Route, now: float) -> None:
-        """The state of one of our own routes has changed: the others shall know at once."""
+        """Tells at once that the state of one of our own routes has changed."""
         if self.handshakes.up:
             self.replication.say_state(route, now)
             self.flush()
@@ -302,7 +255,7 @@ class Cluster:
             self.redirections.forget_removed(self.replication.gossip)
 
     def next_at(self) -> float:
-        """When it has something to do at the latest, seconds, monotonic."""
+        """Returns when `tick` has something to do at the latest, seconds, monotonic."""
         if not self.handshakes.neighbours and len(self.members) == 1:
             return NEVER  # alone: nobody waits for anything
         at = min(self._states_at, self._expire_at, self.membership.due_at, self.congestion.next_at())
@@ -359,7 +312,7 @@ class Cluster:
                 self.replication.publish_redirect(message, raw, neighbour.peer.id, now)
 
     def _compare(self, neighbour: Neighbour, message: DigestMessage, now: float) -> None:
-        """A neighbour says what it knows, in short. Is it something else twice in a row, all hashes go over."""
+        """Compares what a neighbour knows, in short; sends all hashes where it is something else."""
         if message.digest == self.digest(now):
             neighbour.is_agreed = True
             neighbour.differs_n = 0
@@ -376,7 +329,7 @@ class Cluster:
         self._send_table(neighbour, now)
 
     def _exchange(self, neighbour: Neighbour, message: TableMessage, now: float) -> None:
-        """The hashes of all that a neighbour knows: it gets what it lacks."""
+        """Reads the hashes of all that a neighbour knows, and sends what it lacks."""
         gossip = self.replication.gossip
         neighbour.push([_entry_of(entry) for entry in gossip.lacking(message.table)])
         if gossip.lacks_any(message.table) and now - neighbour.table_at >= self._settings.digest_s / 2:
@@ -398,7 +351,7 @@ def _message_entry(raw: bytes) -> bytes:
 
 
 def _entry_of(entry: GossipEntry) -> bytes:
-    """How an entry travels."""
+    """Returns an entry as it travels."""
     if entry.key[:1] == b"S":
         return _message_entry(entry.raw)
     return broker_entry(MIME_TYPE, entry.raw)

@@ -20,7 +20,7 @@ class Contradictions:
         self._keys: set[bytes] = set()  # answered since; bounded by MAX_CONTRADICTIONS
 
     def may(self, key: bytes, now: float) -> bool:
-        """The word that has this key may be answered, and is from now on."""
+        """Returns whether the word that has this key may be answered; it counts as answered from now on."""
         if now - self._begun_at >= CONTRADICTION_S:
             self._begun_at = now
             self._keys = set()

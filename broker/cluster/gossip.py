@@ -82,10 +82,10 @@ class GossipState:
     # Changes
 
     def apply(self, entry: GossipEntry, at_ms: int, is_ours: bool = False) -> bool:
-        """It was news: what has the key now is this. `at_ms`: wall time, ms since the epoch.
+        """Gives the key to this entry if it is news; whether it was. `at_ms`: wall time, ms since the epoch.
 
-        D-08: an entry as old as the entry is no news; of redirects, which any broker may say, the one of the broker
-        with the larger id is (D-47). A tombstone that is too old takes the entry away and does not stay itself. False
+        D-08: an entry as old as what has the key is no news; of redirects, which any broker may say, the one of the
+        broker with the larger id is (D-47). A tombstone that is too old takes that away and does not stay itself. False
         also when there is no room for another route, unless it `is_ours`: the oldest tombstone makes room first.
         """
         key = entry.key
@@ -150,7 +150,7 @@ class GossipState:
         return _ordered([entry for entry in self._entries.values() if entry.hash not in theirs])
 
     def lacks_any(self, table: bytes) -> bool:
-        """Another's `table` has hashes that are not here; InvalidFrame if it is none."""
+        """Returns whether another's `table` has hashes that are not here; InvalidFrame if it is none."""
         hashes = self._hashes
         return any(not hashes.has(hash) for hash in decode_hashes(table))
 
@@ -247,7 +247,7 @@ def _oldest_ms(at_ms: int) -> int:
 
 
 def _ordered(entries: list[GossipEntry]) -> list[GossipEntry]:
-    """Whoever hears them knows a broker before its routes."""
+    """Sorts them so that whoever hears them knows a broker before its routes."""
     keyed = [(_KINDS[entry.key[0]], entry.timestamp_ms, entry.key, place) for place, entry in enumerate(entries)]
     keyed.sort()
     return [entries[each[3]] for each in keyed]

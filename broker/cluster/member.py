@@ -10,20 +10,6 @@ from rsocket_wire.wire.ids import id_text
 class Member:
     """One broker that was heard of, this one included."""
 
-    __slots__ = (
-        "cost",
-        "hops_n",
-        "id",
-        "id_text",
-        "info",
-        "is_mate",
-        "is_self",
-        "next_hop",
-        "raw",
-        "remote",
-        "unreachable_at",
-    )
-
     def __init__(self, info: Info, raw: bytes, is_self: bool, is_mate: bool, now: float) -> None:
         self.id: Final = info.id
         self.id_text: Final = id_text(info.id)
@@ -41,21 +27,6 @@ class Member:
     def name(self) -> str:
         """In traces."""
         return self.info.name
-
-    @property
-    def urls(self) -> list[str]:
-        """Where brokers reach it."""
-        return self.info.urls
-
-    @property
-    def client_urls(self) -> list[str]:
-        """Where clients reach it."""
-        return self.info.client_urls
-
-    @property
-    def version(self) -> int:
-        """Of the router annotations that it speaks."""
-        return self.info.version
 
     @property
     def timestamp_ms(self) -> int:

@@ -5,7 +5,7 @@
 
     spec "BROKER_INFO": the broker implementations can choose to share BROKER_INFO frames with other brokers.
 
-Decides who is there (D-47, D-48). What is to be told stands in the replication's news.
+Decides who is there (D-47, D-48). What is to be told stands in `Replication.updates`.
 """
 
 from typing import Final
@@ -16,8 +16,7 @@ from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.member import Member
 from broker.cluster.paths import Paths
 from broker.cluster.replication import MAX_STAMP_MS, Replication
-from broker.cluster.settings import ClusterSettings
-from broker.event_log.log import EventLog
+from broker.cluster.state import ClusterState
 from broker.events import BROKER_JOINED, BROKER_LEFT
 from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.remote import Remote
@@ -34,28 +33,23 @@ class Membership:
 
     def __init__(
         self,
-        settings: ClusterSettings,
-        broker_id: bytes,
-        name: str,
-        members: dict[bytes, Member],
+        state: ClusterState,
         handshakes: Handshakes,
         replication: Replication,
         annotations: RouterAnnotations,
-        event_log: EventLog,
         now: float,
-        at_ms: int,
     ) -> None:
-        """`members`: by id, for others to look at; this broker is the first of them."""
-        self._settings: Final = settings
-        self._id: Final = broker_id
-        self._name: Final = name
-        self._epoch_ms: Final = at_ms
-        self._members: Final = members
+        """This broker becomes the first of the members of the state."""
+        self._settings: Final = state.settings
+        self._id: Final = state.id
+        self._name: Final = state.name
+        self._epoch_ms: Final = state.epoch_ms
+        self._members: Final = state.members
         self._handshakes: Final = handshakes
         self._replication: Final = replication
         self._annotations: Final = annotations
-        self._event_log: Final = event_log
-        self._paths: Final = Paths(broker_id)
+        self._event_log: Final = state.event_log
+        self._paths: Final = Paths(state.id)
         self.is_leaving = False  # this broker
         self._said_at = now  # when the time began in which so many
         self._said_n = 0  # links were told
@@ -76,14 +70,14 @@ class Membership:
         urls: list[str] = []
         for number in range(MAX_URLS):
             for member in members:
-                if number < len(member.client_urls) and not member.is_draining:
-                    url = member.client_urls[number]
+                if number < len(member.info.client_urls) and not member.is_draining:
+                    url = member.info.client_urls[number]
                     if url not in urls and url not in self._settings.client_urls:
                         urls.append(url)
         return urls
 
     def say_link(self, now: float) -> None:
-        """A link is up: that is told, though of many at once not each by itself."""
+        """Tells that a link is up, though of many at once not each by itself."""
         if now >= self._said_at + SAY_S:
             self._said_at = now
             self._said_n = 0
@@ -100,7 +94,7 @@ class Membership:
             self.find_ways(now)
 
     def hear(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
-        """What some broker says of itself, from whomever."""
+        """Reads what some broker says of itself, from whomever."""
         if info.timestamp_ms > MAX_STAMP_MS:
             self._replication.ignored_n += 1
             return
@@ -130,7 +124,7 @@ class Membership:
         self.find_ways(now, neighbour.peer.id)
 
     def _hear_of_us(self, info: Info, now: float) -> None:
-        """What somebody says that we have said of ourselves, in this life or before."""
+        """Answers what somebody says that we have said of ourselves, in this life or before."""
         mine = self._members[self._id]
         is_newer = info.timestamp_ms > mine.timestamp_ms
         is_other = info.epoch_ms != self._epoch_ms
@@ -145,7 +139,7 @@ class Membership:
             self._event_log.tell(BROKER_JOINED, self._event_log.wall(now), reason="bad-broker", detail=detail)
 
     def _part(self, member: Member, now: float) -> None:
-        """There is no way to a broker any more."""
+        """Takes its routes out of the table: there is no way to the broker any more."""
         member.hops_n = -1
         member.cost = -1
         member.next_hop = ""
@@ -161,7 +155,7 @@ class Membership:
         self._tell_broker(BROKER_LEFT, member, now)
 
     def _meet(self, member: Member, from_peer: int, now: float) -> None:
-        """There is a way to a broker now."""
+        """Puts its routes into the table: there is a way to the broker now."""
         if member.remote.name != member.name:  # it has begun anew, with the same id
             via = member.remote.via
             member.remote = Remote(member.id, member.name, via)
@@ -178,7 +172,7 @@ class Membership:
         return None
 
     def say(self, now: float, at_least_ms: int = 0) -> None:
-        """What we say of ourselves has changed."""
+        """Says what this broker is now, with a newer timestamp than before."""
         self._is_due = False
         mine = self._members.get(self._id)
         at_ms = max(self._event_log.wall(now), at_least_ms)
@@ -199,7 +193,7 @@ class Membership:
         self._replication.publish_info(mine, 0, now)
 
     def find_ways(self, now: float, from_peer: int = 0) -> None:
-        """Links have changed, here or elsewhere: who is reached which way, and who no more."""
+        """Works out who is reached which way, and who no more, after links have changed here or elsewhere."""
         ways = self._paths.ways()
         came: list[Member] = []
         gone: list[Member] = []
@@ -229,14 +223,15 @@ class Membership:
         self._learn_urls()
 
     def _learn_urls(self) -> None:
-        """Brokers that we have only heard of are dialled, too; and nobody who is linked."""
+        """Has brokers dialled that were only heard of, and nobody who is linked."""
         self._handshakes.dials.set_linked_ids(set(self._handshakes.up))
         if not self._settings.is_mesh:
             return
         urls: list[str] = []
         for member in self._members.values():
-            if not member.is_self and member.urls and member.id not in self._handshakes.up and member.is_reachable:
-                urls.append(member.urls[0])
+            theirs = member.info.urls
+            if not member.is_self and theirs and member.id not in self._handshakes.up and member.is_reachable:
+                urls.append(theirs[0])
         self._handshakes.dials.set_targets("learned", urls)
 
     def forget_unreachable(self, now: float) -> None:

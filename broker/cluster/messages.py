@@ -28,8 +28,6 @@ DIGEST_BYTES: Final = 8
 class Message:
     """One entry: `kind` (DIGEST …) says which."""
 
-    __slots__ = ("kind",)
-
     def __init__(self, kind: int) -> None:
         self.kind: Final = kind
 
@@ -40,8 +38,6 @@ class Message:
 
 class DigestMessage(Message):
     """What one broker knows, in short: equal digests mean equal tables."""
-
-    __slots__ = ("digest", "entries_n")
 
     def __init__(self, entries_n: int, digest: bytes) -> None:
         super().__init__(DIGEST)
@@ -59,8 +55,6 @@ class DigestMessage(Message):
 class TableMessage(Message):
     """The hashes of all that one broker knows."""
 
-    __slots__ = ("table",)
-
     def __init__(self, table: bytes) -> None:
         super().__init__(TABLE)
         self.table: Final = table  # not looked into here, see `hashes.decode_hashes`
@@ -74,11 +68,9 @@ class TableMessage(Message):
 class RedirectMessage(Message):
     """An operator's word: requests for one service go to another; without another: no longer."""
 
-    __slots__ = ("broker_id", "service", "timestamp_ms", "to")
-
     def __init__(self, timestamp_ms: int, broker_id: bytes, service: str, to: str) -> None:
         super().__init__(REDIRECT)
-        self.timestamp_ms: Final = timestamp_ms  # since the epoch, 0..2**63-1
+        self.timestamp_ms: Final = timestamp_ms  # when it was said, since the epoch, 0..2**63-1
         self.broker_id: Final = broker_id  # where it was said, 16 bytes
         self.service: Final = service
         self.to: Final = to  # empty: the redirect is removed

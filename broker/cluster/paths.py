@@ -24,8 +24,6 @@ MAX_COST: Final = 65_535  # 16 bits in a BROKER_INFO
 class Way:
     """How to reach one broker."""
 
-    __slots__ = ("cost", "hops_n", "next_hop")
-
     def __init__(self, next_hop: bytes, hops_n: int, cost: int) -> None:
         self.next_hop: Final = next_hop  # id of a neighbour of ours; of the broker itself when it is one
         self.hops_n: Final = hops_n  # links up to there, 1 or more
@@ -41,7 +39,7 @@ class Paths:
         self._ways: dict[bytes, Way] | None = None  # None: something was said since they were computed
 
     def set_neighbours(self, broker_id: bytes, neighbours: dict[bytes, int]) -> None:
-        """All that a broker says now, itself included; costs beyond 1..65535 count as the nearest of these."""
+        """Sets all that a broker says now, itself included; costs beyond 1..65535 count as the nearest of these."""
         said = {}
         for id, cost in neighbours.items():
             said[id] = min(max(cost, MIN_COST), MAX_COST)
@@ -50,7 +48,7 @@ class Paths:
             self._ways = None
 
     def forget(self, broker_id: bytes) -> None:
-        """That broker has said nothing."""
+        """Forgets what that broker has said."""
         if self._said.pop(broker_id, None) is not None:
             self._ways = None
 

@@ -17,29 +17,17 @@ from rsocket_wire.wire.frames import MAX_NAME_BYTES
 MAX_REDIRECTS: Final = 1000  # services; more than a thousand rules are nobody's plan
 
 
-class Redirect:
-    """The requests of one service go to another."""
-
-    __slots__ = ("at_ms", "broker_id", "service", "to")
-
-    def __init__(self, service: str, to: str, at_ms: int, broker_id: bytes) -> None:
-        self.service: Final = service
-        self.to: Final = to
-        self.at_ms: Final = at_ms  # when somebody said so, milliseconds since the epoch
-        self.broker_id: Final = broker_id  # and where
-
-
 class Redirects:
     """All of them."""
 
     def __init__(self, query: Query, event_log: EventLog) -> None:
-        self.by_service: dict[str, Redirect] = {}  # bounded by MAX_REDIRECTS
+        self.by_service: Final[dict[str, RedirectMessage]] = {}  # bounded by MAX_REDIRECTS
         self._latest: dict[str, RedirectMessage] = {}  # also of those that were removed; bounded as `by_service`
         self._query: Final = query
         self._event_log: Final = event_log
 
     def set(self, service: str, to: str, broker_id: bytes, at_ms: int) -> RedirectMessage:
-        """From now on; what to tell the others. BrokerError "bad-redirect", "over-limit"."""
+        """Sets a redirect; returns what to tell the others. BrokerError "bad-redirect", "over-limit"."""
         for name in (service, to):
             if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
                 text = f"a service's name of {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
@@ -53,7 +41,7 @@ class Redirects:
         return message
 
     def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectMessage | None:
-        """No longer; what to tell the others, None when there was none."""
+        """Removes a redirect; returns what to tell the others, None when there was none."""
         if service not in self.by_service:
             return None
         message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, "")
@@ -61,7 +49,7 @@ class Redirects:
         return message
 
     def hear(self, message: RedirectMessage, at_ms: int) -> bool:
-        """What some broker's operator said; False when something newer is known, or there are too many."""
+        """Takes what some broker's operator said; False when something newer is known, or there are too many."""
         latest = self._latest.get(message.service)
         if latest is not None:
             if (message.timestamp_ms, message.broker_id) <= (latest.timestamp_ms, latest.broker_id):
@@ -70,9 +58,7 @@ class Redirects:
             return False
         self._latest[message.service] = message
         if message.to:
-            self.by_service[message.service] = Redirect(
-                message.service, message.to, message.timestamp_ms, message.broker_id
-            )
+            self.by_service[message.service] = message
             self._event_log.tell(REDIRECT_SET, at_ms, service=message.service, detail=f"requests go to {message.to}")
         elif self.by_service.pop(message.service, None) is not None:
             self._event_log.tell(REDIRECT_REMOVED, at_ms, service=message.service, detail="requests go there again")
@@ -80,7 +66,7 @@ class Redirects:
         return True
 
     def forget_removed(self, gossip: GossipState) -> None:
-        """Those that were removed, once their tombstones are gone: nobody can bring them back then."""
+        """Forgets those that were removed, once their tombstones are gone: nobody can bring them back then."""
         self._latest = {
             name: message
             for name, message in self._latest.items()

@@ -6,7 +6,7 @@
     spec "Emitting ROUTE_ADD Frames": frames will be ignored if the information in the table has a newer timestamp.
     spec "Handling ROUTE_SETUP Frames": a broker cluster MUST only allow one connection for a given Route Id.
 
-Decides which broker has a route (D-08, D-09, D-47). Does not know links: what is to be told stands in `news`.
+Decides which broker has a route (D-08, D-09, D-47). Does not know links: what is to be told stands in `updates`.
 """
 
 from typing import Final
@@ -16,16 +16,16 @@ from broker.cluster.gossip import GossipEntry, GossipState
 from broker.cluster.member import Member
 from broker.cluster.messages import RedirectMessage
 from broker.cluster.redirects import redirect_key
+from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
-from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, ROUTE_UNSAID
 from broker.forwarding.engine import Engine
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
 from broker.routing.bitmaps import Slots
-from broker.routing.table import Route, Table
+from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import RouteAdd, RouteRemove, decode_frame
 from rsocket_wire.wire.ids import ID_BYTES
@@ -44,8 +44,6 @@ IS_BEHIND: Final = b"w"  # it has much to read: callers that send it more wait, 
 class Update:
     """One entry that the neighbours are to be told, but for the one that has told us."""
 
-    __slots__ = ("entry", "from_peer")
-
     def __init__(self, entry: GossipEntry, from_peer: int) -> None:
         self.entry: Final = entry
         self.from_peer: Final = from_peer  # number of a connection; 0: none
@@ -53,8 +51,6 @@ class Update:
 
 class Outbid(Ending):
     """A connection ends, or its route leaves, because one with its Route Id came at another broker (D-09)."""
-
-    __slots__ = ("route_id",)
 
     def __init__(self, peer: Peer, text: str, route_id: bytes) -> None:
         super().__init__(peer, "replaced", text)
@@ -64,27 +60,16 @@ class Outbid(Ending):
 class Replication:
     """One broker's copy."""
 
-    def __init__(
-        self,
-        broker_id: bytes,
-        max_entries: int,
-        members: dict[bytes, Member],
-        table: Table,
-        engine: Engine,
-        drains: Drains,
-        event_log: EventLog,
-        endings: list[Ending],
-        is_open: bool,
-    ) -> None:
-        """`endings`: the cluster's, see there. `is_open`: other brokers can link to this one."""
-        self._id: Final = broker_id
+    def __init__(self, state: ClusterState, engine: Engine, drains: Drains, is_open: bool) -> None:
+        """`is_open`: other brokers can link to this one."""
+        self._id: Final = state.id
         self._is_open: Final = is_open
-        self._members: Final = members
-        self._table: Final = table
+        self._members: Final = state.members
+        self._table: Final = engine.query.table
         self._engine: Final = engine
         self._drains: Final = drains
-        self._event_log: Final = event_log
-        self._endings: Final = endings
+        self._event_log: Final = state.event_log
+        self._endings: Final = state.endings
         self._drains_seen = 0  # of the masks, as they were when states were said
         self._was_leaving = (False, False)  # the broker; likewise
         self._congested_seen = Slots()
@@ -93,9 +78,9 @@ class Replication:
         # Route Ids whose connections are about to end for others at other brokers; bounded by the connections.
         self._outbids: Final[set[bytes]] = set()
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
-        self.gossip: Final = GossipState(max_entries)
+        self.gossip: Final = GossipState(state.settings.max_routes)
         self.contradictions: Final = Contradictions()
-        # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_entries` in all.
+        # Of brokers that cannot be reached (yet): by broker id and key; bounded by `max_routes` in all.
         self.early: dict[bytes, dict[bytes, GossipEntry]] = {}
         self.early_n = 0
         self.updates: list[Update] = []
@@ -104,14 +89,14 @@ class Replication:
         self.unsaid_n = 0  # times that a route of ours could not be told, because no ROUTE_ADD can say it
 
     def digest(self, at_ms: int) -> bytes:
-        """Equal on two brokers that know the same, at the same time."""
+        """Returns 8 bytes that are equal on two brokers that know the same, at the same time."""
         self.gossip.expire(at_ms)
         return self.gossip.digest()
 
     # Our own routes
 
     def say_route(self, route: Route, now: float, at_least_ms: int = 0) -> None:
-        """One of our own routes is in the table: the others shall know. `at_least_ms`: the timestamp must be as new."""
+        """Tells the others of one of our own routes. `at_least_ms`: the timestamp must be as new."""
         state = self._state_of(route, now)
         key = route_key(route.id, self._id)
         # As old as its connection, whenever its state changes: a newer one at another broker must win (D-09).
@@ -127,7 +112,7 @@ class Replication:
         self._publish(GossipEntry(key, at_ms, raw, False), 0, now, True)
 
     def _leave_unsaid(self, route: Route, key: bytes, at_ms: int, error: BrokerError, now: float) -> None:
-        """No ROUTE_ADD can say what the route is now; what others remember of it does not hold any more."""
+        """Withdraws what others remember of a route, because no ROUTE_ADD can say what it is now."""
         if self._is_open:
             self.unsaid_n += 1
             tell_route(
@@ -137,7 +122,7 @@ class Replication:
         self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route.id, at_ms).encode(), True), 0, now)
 
     def say_gone(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
-        """We do not have that route (any more)."""
+        """Tells the others that we do not have that route (any more)."""
         self._said.pop(route_id, None)
         key = route_key(route_id, self._id)
         at_ms = self._stamp(key, max(at_least_ms, self._event_log.wall(now)))
@@ -174,11 +159,11 @@ class Replication:
     # Of brokers and redirects
 
     def publish_info(self, member: Member, from_peer: int, now: float) -> None:
-        """What a broker that can be reached, or this one, says of itself."""
+        """Publishes what a broker that can be reached, or this one, says of itself."""
         self._publish(GossipEntry(b"I" + member.id, member.timestamp_ms, member.raw, False), from_peer, now)
 
     def publish_redirect(self, message: RedirectMessage, raw: bytes, from_peer: int, now: float) -> None:
-        """What an operator said, here or elsewhere."""
+        """Publishes what an operator said, here or elsewhere."""
         self._publish(
             GossipEntry(redirect_key(message.service), message.timestamp_ms, raw, not message.to), from_peer, now
         )
@@ -186,7 +171,7 @@ class Replication:
     # What others say
 
     def hear(self, raw: bytes, frame: RouteAdd | RouteRemove, from_peer: int, now: float) -> None:
-        """A ROUTE_ADD or ROUTE_REMOVE of a neighbour, about a route of any broker."""
+        """Takes a ROUTE_ADD or ROUTE_REMOVE of a neighbour, about a route of any broker."""
         if frame.timestamp_ms > MAX_STAMP_MS:
             self.ignored_n += 1
             return
@@ -203,7 +188,7 @@ class Replication:
             self.settle(frame.route_id, now, frame if isinstance(frame, RouteAdd) else None)
 
     def reached(self, broker_id: bytes, now: float) -> None:
-        """There is a way to that broker now: what was heard of its routes counts."""
+        """Lets count what was heard of a broker's routes: there is a way to it now."""
         early = self.early.pop(broker_id, None)
         if early is None:
             return
@@ -213,7 +198,7 @@ class Replication:
                 self.settle(entry.key[1 : 1 + ID_BYTES], now, None)
 
     def lost(self, broker_id: bytes, now: float) -> None:
-        """There is no way any more: its routes leave at once."""
+        """Takes a broker's routes out at once: there is no way to it any more."""
         route_ids = [entry.key[1 : 1 + ID_BYTES] for entry in self.gossip.routes_of(broker_id)]
         self.gossip.forget_broker(broker_id)
         self._losing = "broker-left"
@@ -222,13 +207,13 @@ class Replication:
         self._losing = ""
 
     def forget_early(self, broker_id: bytes) -> None:
-        """Nobody has reached it for long."""
+        """Forgets what was heard of the routes of a broker that nobody has reached for long."""
         early = self.early.pop(broker_id, None)
         if early is not None:
             self.early_n -= len(early)
 
     def settle_outbid(self, route_id: bytes, now: float) -> None:
-        """The connection of a route of this broker has given way: the other broker's route takes its place."""
+        """Puts another broker's route into the place of one whose connection here has given way."""
         self._outbids.discard(route_id)
         self.settle(route_id, now, None)
 
@@ -283,25 +268,22 @@ class Replication:
         self._engine.route_opened(new, now)
 
     def _tell_gone(self, route: Route, reason: str, now: float) -> None:
-        """A route of another broker is about to leave the table."""
+        """Tells that a route of another broker is about to leave the table."""
         tell_route(self._event_log, ROUTE_REMOVED, route, owner_text(route.owner), self._event_log.wall(now), reason)
 
     def _mask(self, route: Route, state: bytes, now: float) -> None:
-        """Whether its own broker wants it to get requests."""
+        """Sets the masks of a route by what its own broker says of its state."""
         route.load.is_leaving = IS_DRAINING in state
         route.load.is_behind = IS_BEHIND in state
         was_draining = self._table.masks.draining.has(route.slot)
         self._drains.mask(route)
         masks = self._table.masks
-        if IS_CONGESTED in state:
-            masks.put(masks.congested, route.slot)
-        else:
-            masks.take(masks.congested, route.slot)
+        masks.set(masks.congested, route.slot, IS_CONGESTED in state)
         if was_draining and not masks.draining.has(route.slot):
             self._engine.route_opened(route, now)
 
     def _hear_of_us(self, entry: GossipEntry, route_id: bytes, from_peer: int, now: float) -> None:
-        """Somebody passes on what we have said ourselves, in this life or before."""
+        """Answers what somebody passes on that we have said ourselves, in this life or before."""
         ours = self.gossip.find(entry.key)
         if ours is not None and ours.timestamp_ms >= entry.timestamp_ms:
             return
@@ -331,7 +313,7 @@ class Replication:
         early[entry.key] = entry
 
     def _apply(self, entry: GossipEntry, from_peer: int, now: float) -> bool:
-        """What somebody says of a route; whether it was news."""
+        """Applies what somebody says of a route; returns whether it was news."""
         is_news = self._publish(entry, from_peer, now)
         if is_news:
             self.applied_n += 1

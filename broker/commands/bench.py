@@ -16,20 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    KEEPALIVE,
-    NEXT,
-    PAYLOAD,
-    REQUEST_RESPONSE,
-    RESPOND,
-    Setup,
-    encode_keepalive,
-    encode_payload,
-    encode_request,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
@@ -44,7 +31,7 @@ class _Side(asyncio.Protocol):
 
     def __init__(self, metadata: bytes | None) -> None:
         self._cursor = FrameCursor(True)
-        self._setup = Setup(COMPOSITE_MIME, "application/octet-stream", 3_600_000, 7_200_000, metadata).encode()
+        self._setup = frames.Setup(COMPOSITE_MIME, "application/octet-stream", 3_600_000, 7_200_000, metadata).encode()
         self._out: list[bytes] = []
         self.lost = asyncio.get_running_loop().create_future()
 
@@ -56,9 +43,9 @@ class _Side(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._cursor.feed(data, 0.0)
         while self._cursor.advance():
-            if self._cursor.kind == KEEPALIVE and self._cursor.flags & RESPOND:
-                self.put(encode_keepalive(b""))
-            elif self._cursor.kind == ERROR and self._cursor.stream_id == 0:
+            if self._cursor.kind == frames.KEEPALIVE and self._cursor.flags & frames.RESPOND:
+                self.put(frames.encode_keepalive(b""))
+            elif self._cursor.kind == frames.ERROR and self._cursor.stream_id == 0:
                 self._fail(self._cursor.data[self._cursor.start + 10 : self._cursor.end].decode(errors="replace"))
             else:
                 self.handle(self._cursor)
@@ -88,9 +75,9 @@ class _Side(asyncio.Protocol):
 
 class _Echo(_Side):
     def handle(self, frame: FrameCursor) -> None:
-        if frame.kind == REQUEST_RESPONSE:
-            _, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
-            self.put(encode_payload(frame.stream_id, NEXT | COMPLETE, frame.data[to : frame.end]))
+        if frame.kind == frames.REQUEST_RESPONSE:
+            _, to = frames.request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
+            self.put(frames.encode_payload(frame.stream_id, frames.NEXT | frames.COMPLETE, frame.data[to : frame.end]))
 
 
 class _Caller(_Side):
@@ -114,14 +101,14 @@ class _Caller(_Side):
     def ask(self, number: int) -> None:
         for _ in range(number):
             self._began[self._next_id] = time.perf_counter()
-            self.put(encode_request(REQUEST_RESPONSE, self._next_id, self._payload, self._metadata))
+            self.put(frames.encode_request(frames.REQUEST_RESPONSE, self._next_id, self._payload, self._metadata))
             self._next_id += 2
 
     def handle(self, frame: FrameCursor) -> None:
         began = self._began.pop(frame.stream_id, None)
         if began is None:
             return
-        if frame.kind == PAYLOAD:
+        if frame.kind == frames.PAYLOAD:
             self.latencies_us.append((time.perf_counter() - began) * 1e6)
         else:
             self.errors += 1

@@ -12,23 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from broker.commands.terminal import (
-    EXIT_APPLICATION,
-    EXIT_DEADLINE,
-    STATUSES,
-    checked_json,
-    complain,
-    data_of,
-    put_line,
-    read_lines,
-    read_text,
-    run,
-    shown_json,
-    split_pair,
-    split_tag,
-    tls_context,
-    with_connection_options,
-)
+from broker.commands import terminal
 from broker.log import one_line
 from client_sdk import Address, Client, Flow, Payload, address, connect, multicast, shard
 from client_sdk.sync.iterable_bridge import IterableBridge
@@ -54,8 +38,8 @@ class Wanted:
     timeout_s: float | None
 
 
-@click.command(epilog=STATUSES)
-@with_connection_options
+@click.command(epilog=terminal.STATUSES)
+@terminal.with_connection_options
 @click.option("--service", help="The ServiceName tag.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to route by; repeatable.")
 @click.option("--all", "to_all", is_flag=True, help="Multicast: to all routes that match.")
@@ -113,16 +97,16 @@ def call(
         raise click.UsageError(f"--n is {initial_n}, it must be at least 1")
     if timeout_s is None and model not in ("request_stream", "request_channel"):
         timeout_s = DEFAULT_TIMEOUT_S
-    context = tls_context(ca, cert, key)
+    context = terminal.tls_context(ca, cert, key)
 
     def main() -> Coroutine[Any, Any, int]:
-        target = _target(service, dict(map(split_tag, tags)), to_all or gather, keys, lb)
-        pairs = [split_pair("--meta", each) for each in metas]
-        metadata = {mime: read_text("--meta", text) for mime, text in pairs}
+        target = _target(service, dict(map(terminal.split_tag, tags)), to_all or gather, keys, lb)
+        pairs = [terminal.split_pair("--meta", each) for each in metas]
+        metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
         return _connected(url, context, wanted, _body(wanted))
 
-    run(main)
+    terminal.run(main)
 
 
 async def _connected(url: str, context: tls.SSLContext | None, wanted: Wanted, body: bytes) -> int:
@@ -149,13 +133,13 @@ def _body(wanted: Wanted) -> bytes:
     """The payload; a channel has items instead."""
     if wanted.model == "request_channel":
         return b""
-    body = read_text("--data", wanted.data)
-    return checked_json("--data", body) if wanted.is_json and body else body
+    body = terminal.read_text("--data", wanted.data)
+    return terminal.checked_json("--data", body) if wanted.is_json and body else body
 
 
 def _items(wanted: Wanted) -> Iterator[bytes]:
-    for line in read_lines("--data", wanted.data):
-        yield checked_json("a line of --data", line) if wanted.is_json else line
+    for line in terminal.read_lines("--data", wanted.data):
+        yield terminal.checked_json("a line of --data", line) if wanted.is_json else line
 
 
 async def _call(client: Client, wanted: Wanted, body: bytes) -> int:
@@ -219,29 +203,29 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
     async for answer in gathering:
         who = {"service": answer.service, "route_id": answer.route_id}
         if answer.error is not None:
-            status = EXIT_APPLICATION
+            status = terminal.EXIT_APPLICATION
         if wanted.is_json:
             said: dict[str, object] = {**who}
             if answer.error is None:
-                said["answer"] = msgspec.Raw(shown_json(answer.data, is_pretty=False) or b"null")
+                said["answer"] = msgspec.Raw(terminal.shown_json(answer.data, is_pretty=False) or b"null")
             else:
                 said["error"] = {"word": answer.error.word, "text": answer.error.text}
-            put_line(msgspec.json.encode(said))
+            terminal.put_line(msgspec.json.encode(said))
         elif answer.error is not None:
-            complain(f"{answer.service} {answer.route_id}: {answer.error}")
+            terminal.complain(f"{answer.service} {answer.route_id}: {answer.error}")
         else:
-            put_line(f"{one_line(answer.service)} {answer.route_id}: ".encode() + answer.data)
+            terminal.put_line(f"{one_line(answer.service)} {answer.route_id}: ".encode() + answer.data)
     if not gathering.is_complete and wanted.take_n is None:
-        complain(f"not all have answered within {wanted.timeout_s:g} s")
-        status = status or EXIT_DEADLINE
+        terminal.complain(f"not all have answered within {wanted.timeout_s:g} s")
+        status = status or terminal.EXIT_DEADLINE
     return status
 
 
 def _print(wanted: Wanted, payload: Payload, is_pretty: bool) -> None:
     if payload.metadata is not None:
         _say(wanted, f"metadata {payload.metadata!r}")
-    data = data_of(payload)
-    put_line(shown_json(data, is_pretty) if wanted.is_json else data)
+    data = terminal.data_of(payload)
+    terminal.put_line(terminal.shown_json(data, is_pretty) if wanted.is_json else data)
 
 
 def _say(wanted: Wanted, text: str) -> None:

@@ -24,7 +24,7 @@ from broker.config.extras import EVENTS_MODULES, lack_of_events
 from broker.config.load import ConfigErrors, Loaded, load_all
 from broker.config.options import Config
 from broker.config.reference import options_toml
-from broker.config.urls import Listen
+from broker.config.urls import Listen, cannot_listen
 from broker.log import setup as setup_log
 from broker.server import Server
 from rsocket_wire.errors import BrokerError
@@ -219,9 +219,7 @@ async def _start_admin(app: web.Application, listen: Listen) -> tuple[AdminListe
     try:
         admin, port = await start_admin(app, listen.host, listen.port)
     except OSError as error:
-        # Below 0 are errors of the resolver, which are none of the system's.
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-        raise BrokerError("cannot-listen", f"admin {listen}: {reason.lower()}") from None
+        raise cannot_listen(f"admin {listen}", error) from None
     return admin, str(Listen("http", listen.host, port))
 
 

@@ -10,18 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from broker.commands.terminal import (
-    STATUSES,
-    checked_json,
-    complain,
-    data_of,
-    put_line,
-    read_text,
-    run,
-    split_tag,
-    tls_context,
-    with_connection_options,
-)
+from broker.commands import terminal
 from broker.log import one_line
 from client_sdk import Payload, Request, Service, connect
 
@@ -56,7 +45,7 @@ class OfferedService:
         @offered.request_channel()
         async def each(request: Request, payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
             async for payload in payloads:
-                yield self._take(request, data_of(payload))
+                yield self._take(request, terminal.data_of(payload))
 
         @offered.fire_and_forget()
         async def note(request: Request) -> None:
@@ -72,9 +61,9 @@ class OfferedService:
         """Shows what came; the answer to it."""
         if self._is_json:
             shown = {"model": request.model, "route": request.route, "data": data.decode(errors="replace")}
-            put_line(msgspec.json.encode(shown))
+            terminal.put_line(msgspec.json.encode(shown))
         else:
-            put_line(f"{request.model} {one_line(request.route or '-')}: ".encode() + data)
+            terminal.put_line(f"{request.model} {one_line(request.route or '-')}: ".encode() + data)
         if self._left_n is not None:
             self._left_n -= 1
             if self._left_n <= 0:
@@ -82,9 +71,9 @@ class OfferedService:
         return data if self._answer is None else self._answer
 
 
-@click.command(epilog=STATUSES)
+@click.command(epilog=terminal.STATUSES)
 @click.argument("name")
-@with_connection_options
+@terminal.with_connection_options
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
 @click.option("--answer", help="The answer: TEXT, @FILE or -; by default requests are echoed.")
 @click.option(
@@ -105,22 +94,22 @@ def offer(
     is_json: bool,
 ) -> None:
     """Offer a service NAME until Ctrl-C: show what is asked, and answer. To try callers, routes and tags."""
-    context = tls_context(ca, cert, key)
-    own_tags = dict(map(split_tag, tags))
+    context = terminal.tls_context(ca, cert, key)
+    own_tags = dict(map(terminal.split_tag, tags))
 
     def main() -> Coroutine[Any, Any, int]:
-        text = None if answer is None else read_text("--answer", answer)
+        text = None if answer is None else terminal.read_text("--answer", answer)
         if is_json and text is not None:
-            checked_json("--answer", text)
+            terminal.checked_json("--answer", text)
         offered = OfferedService(text, items_n, take_n, is_json)
         return _serve(url, context, offered, offered.service(name, own_tags))
 
-    run(main)
+    terminal.run(main)
 
 
 async def _serve(url: str, context: tls.SSLContext | None, offered: OfferedService, service: Service) -> int:
     async with connect(url, service=service, ssl=context) as client:
-        complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
+        terminal.complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
         waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(offered.done.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -15,19 +15,8 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
+import client_sdk
 from broker.log import one_line
-from client_sdk import (
-    ApplicationError,
-    BadRequest,
-    Canceled,
-    ClientError,
-    ConnectionLost,
-    DeadlineExceeded,
-    NotConnected,
-    Payload,
-    Rejected,
-    SetupRejected,
-)
 
 EXIT_FAILED = 1
 EXIT_NOT_CONNECTED = 3
@@ -55,19 +44,19 @@ Exit status:
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
 
-_STATUS_OF: tuple[tuple[type[ClientError], int], ...] = (
-    (NotConnected, EXIT_NOT_CONNECTED),
-    (SetupRejected, EXIT_NOT_CONNECTED),
-    (Rejected, EXIT_REJECTED),
-    (ApplicationError, EXIT_APPLICATION),
-    (DeadlineExceeded, EXIT_DEADLINE),
-    (ConnectionLost, EXIT_LOST),
-    (Canceled, EXIT_LOST),
-    (BadRequest, EXIT_BAD_REQUEST),
+_STATUS_OF: tuple[tuple[type[client_sdk.ClientError], int], ...] = (
+    (client_sdk.NotConnected, EXIT_NOT_CONNECTED),
+    (client_sdk.SetupRejected, EXIT_NOT_CONNECTED),
+    (client_sdk.Rejected, EXIT_REJECTED),
+    (client_sdk.ApplicationError, EXIT_APPLICATION),
+    (client_sdk.DeadlineExceeded, EXIT_DEADLINE),
+    (client_sdk.ConnectionLost, EXIT_LOST),
+    (client_sdk.Canceled, EXIT_LOST),
+    (client_sdk.BadRequest, EXIT_BAD_REQUEST),
 )
 
 
-def status_of(error: ClientError) -> int:
+def status_of(error: client_sdk.ClientError) -> int:
     """The exit status that stands for it."""
     return next((status for kind, status in _STATUS_OF if isinstance(error, kind)), EXIT_FAILED)
 
@@ -79,7 +68,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
     """
     try:
         status = asyncio.run(main())
-    except ClientError as error:
+    except client_sdk.ClientError as error:
         complain(str(error))
         status = status_of(error)
     except KeyboardInterrupt:
@@ -166,7 +155,7 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
         for line in lines:
             yield line.removesuffix(b"\r")
         if len(rest) > MAX_LINE_BYTES:
-            raise BadRequest(f"a line has more than {MAX_LINE_BYTES} bytes", word="too-large")
+            raise client_sdk.BadRequest(f"a line has more than {MAX_LINE_BYTES} bytes", word="too-large")
     if rest:
         yield rest
 
@@ -206,7 +195,7 @@ def put_line(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def data_of(payload: Payload) -> bytes:
+def data_of(payload: client_sdk.Payload) -> bytes:
     """Empty when it is absent."""
     return payload.data or b""
 

@@ -256,9 +256,8 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
         elif variable.startswith(VARIABLE_PREFIX):
             rest = variable.removeprefix(VARIABLE_PREFIX)
             same = [name for name in known if name.endswith(f"__{rest}")]  # its section was forgotten
-            hint = (
-                f"; did you mean {either(same)}?" if same else _near(variable, list(known), 0.8)
-            )  # they share a prefix
+            near = _near(variable, list(known), 0.8)  # they share a prefix
+            hint = f"; did you mean {either(same)}?" if same else near
             found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option{hint}"))
 
 

@@ -22,7 +22,7 @@ class Option:
 
     why: str  # what it does and why it has this default, one or two sentences
     example: str  # a value other than the default, as TOML
-    unit: str
+    unit: str  # empty where the name says it, or where there is none: see `OptionDoc.unit`
     within: tuple[float, float]  # both ends included; of a text: its bytes of UTF-8
     flag: str  # of `rsocket-broker serve`; empty when there is none
     form: str  # of a text that is more than a text: "chooser", "uuid", "file", "directory", "HOST:PORT", …

@@ -23,6 +23,7 @@ MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still re
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 POLICY_SECTIONS: Final = ("routing", "protection")
+UNITS: Final = {"_s": "seconds", "_bytes": "bytes", "_percent": "percent"}  # of options whose names end so
 MAX_ONE_OF: Final = 1_000_000  # requests, of which one is written
 
 
@@ -61,6 +62,12 @@ class OptionDoc:
     def name(self) -> str:
         """`server.listen`."""
         return f"{self.section}.{self.key}"
+
+    @property
+    def unit(self) -> str:
+        """`seconds`; empty when there is none."""
+        by_name = [unit for suffix, unit in UNITS.items() if self.key.endswith(suffix)]
+        return self.option.unit or (by_name[0] if by_name else "")
 
     @property
     def variable(self) -> str:

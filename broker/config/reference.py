@@ -26,7 +26,7 @@ def options_markdown() -> str:
             if doc.section == section:
                 what, rest = _for_cell(doc.option.why)
                 key = f"`{doc.key}`, `{doc.option.flag}`" if doc.option.flag else f"`{doc.key}`"
-                cells = [key, f"`{doc.default_text}`", doc.option.unit, doc.takes, what]
+                cells = [key, f"`{doc.default_text}`", doc.unit, doc.takes, what]
                 lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
                 if rest:
                     details.append(f"- `{doc.key}`: {rest}")
@@ -45,7 +45,7 @@ def options_toml() -> str:
         for doc in OPTIONS.values():
             if doc.section == section:
                 lines += textwrap.wrap(doc.option.why, 110, initial_indent="# ", subsequent_indent="# ")
-                unit = f" ({doc.option.unit})" if doc.option.unit else ""
+                unit = f" ({doc.unit})" if doc.unit else ""
                 lines += [f"# {doc.takes}{unit}; example: {doc.option.example}; {doc.variable}"]
                 lines += [f"{doc.key} = {doc.default_text}", ""]
     lines += textwrap.wrap(SERVICE_TEXT.replace("`", ""), 110, initial_indent="# ", subsequent_indent="# ")

@@ -4,6 +4,7 @@ Decides which schemes there are and what an address must have. Opens no socket a
 exists and the port is free, the edge finds out.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -174,3 +175,9 @@ def _place(text: str, parts: SplitResult) -> tuple[str, int]:
 
 def _bad(text: str) -> BrokerError:
     return BrokerError("bad-config", text)
+
+
+def cannot_listen(place: str, error: OSError) -> BrokerError:
+    """Why nobody can listen there; below 0 are errors of the resolver, which are none of the system's."""
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    return BrokerError("cannot-listen", f"{place}: {reason.lower()}")

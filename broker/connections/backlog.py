@@ -20,15 +20,7 @@ from broker.forwarding.settings import Settings
 from broker.routing.health.masks import Masks
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_error,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
 
 TOLD_S: Final = 0.1  # for which other brokers hold a route to be behind at least
 SMALL_BYTES: Final = 1 << 10  # of an answer that waits, with its cost: an ERROR in its place would cost as much
@@ -37,8 +29,6 @@ FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused
 
 class BehindRoute:
     """A route of another broker that is behind, and the callers that are not read from because they feed it."""
-
-    __slots__ = ("feeders", "route")
 
     def __init__(self, route: Route) -> None:
         self.route: Final = route
@@ -61,7 +51,7 @@ class Backlog:
         self.told: Final[dict[int, Peer]] = {}  # by id, of whose routes other brokers hold that they are behind
 
     def congest(self, peer: Peer) -> None:
-        """The peer's transport takes no more for now: what is sent to it waits from here on."""
+        """Notes that the peer's transport takes no more for now: what is sent to it waits from here on."""
         peer.set_blocked(True)
         if not peer.is_congested:
             peer.is_congested = True
@@ -70,7 +60,7 @@ class Backlog:
             self.congested.append(peer)
 
     def release(self, peer: Peer, now: float) -> list[Peer]:
-        """The peer takes all that is written to it again, or is gone: callers that waited for it are read from again.
+        """Reads again from callers that waited for the peer: it takes all that is written to it again, or is gone.
 
         Returns the links that have sent it requests.
         """
@@ -80,7 +70,7 @@ class Backlog:
             self._engine.congestions_n += 1
         for stream_id, credit in peer.take_credit().items():
             if peer.streams.get(stream_id) is credit.stream:
-                frame = self._engine.cursor(encode_request_n(stream_id, credit.n), now)
+                frame = self._engine.cursor(frames.encode_request_n(stream_id, credit.n), now)
                 if stream_id & 1 == peer.begins:
                     credit.stream.from_caller(frame)
                 else:
@@ -92,7 +82,7 @@ class Backlog:
         return self._resume(peer.id, feeders, now)
 
     def forget(self, peer: Peer) -> None:
-        """The peer is gone: nobody waits with it any more."""
+        """Forgets a peer that is gone: nobody waits with it any more."""
         for feeders in peer.feeds.values():
             feeders.pop(peer.id, None)
         peer.feeds = {}
@@ -119,7 +109,7 @@ class Backlog:
         return is_told
 
     def pause_nobody(self) -> None:
-        """Congested peers were sent requests that no caller has just sent: nobody is to blame for that."""
+        """Pauses nobody for what congested peers were sent and no caller has just sent."""
         for fed in self.fed:
             fed.is_fed = False
         self.fed.clear()
@@ -159,7 +149,7 @@ class Backlog:
     # What other brokers are told
 
     def take_congested(self, now: float) -> list[Route]:
-        """Routes of peers that have just become congested: other brokers hear it at once, and hold it for TOLD_S."""
+        """Takes routes of peers that have just become congested: others hear it at once, and hold it for TOLD_S."""
         routes: list[Route] = []
         for peer in self.congested:
             route = peer.route
@@ -171,7 +161,7 @@ class Backlog:
         return routes
 
     def take_relieved(self, now: float) -> list[Route]:
-        """Routes that are behind no more, and of which other brokers have held it for long enough."""
+        """Takes routes that are behind no more, and of which other brokers have held it for long enough."""
         routes: list[Route] = []
         for peer in list(self.told.values()):
             if now < peer.told_until or (peer.is_congested and not peer.is_lost):
@@ -185,7 +175,7 @@ class Backlog:
     # Too much
 
     def shed(self, now: float) -> Ending | None:
-        """Too much waits for some peers, or for all: ends the requests that hold most until the rest fits. D-72
+        """Ends the requests that hold most where too much waits for some peers, or for all, until the rest fits. D-72
 
         Returns a connection that has to end for it, and is to be asked again after that; None: the rest fits.
         """
@@ -242,20 +232,20 @@ class Backlog:
             if peer.held_of(stream_id) <= SMALL_BYTES:
                 return False
             peer.drop_stream(stream_id)
-            peer.send(encode_error(stream_id, CANCELED, f"over-limit: {text}"))
+            peer.send(frames.encode_error(stream_id, CANCELED, f"over-limit: {text}"))
             return True
         kind = peer.first_kind(stream_id)
         peer.drop_stream(stream_id)
-        if kind == REQUEST_FNF:
+        if kind == frames.REQUEST_FNF:
             self._count_dropped(peer)
-        elif not REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL and kind != CANCEL:
-            peer.send(encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
+        elif not frames.REQUEST_RESPONSE <= kind <= frames.REQUEST_CHANNEL and kind != frames.CANCEL:
+            peer.send(frames.encode_cancel(stream_id))  # the route has seen the request, and what ended it is dropped
         return True
 
     # Inside
 
     def _resume(self, key: int, feeders: dict[int, Peer], now: float) -> list[Peer]:
-        """What these have fed takes more again; `key` in their `feeds`. Returns the links among them."""
+        """Reads again from those that fed what takes more again, `key` of their `feeds`. Returns links among them."""
         links: list[Peer] = []
         for feeder in feeders.values():
             if feeder.link is not None:
@@ -269,30 +259,26 @@ class Backlog:
         return links
 
     def _pause_until(self, caller: Peer, key: int, feeders: dict[int, Peer]) -> None:
-        """The caller is not read from until what it feeds takes more again."""
+        """Stops reading from the caller until what it feeds takes more again."""
         caller.feeds[key] = feeders
         if len(caller.feeds) == 1:
             self.turned.append(caller)
 
     def _pause_itself(self, peer: Peer) -> None:
-        """Too much waits for the peer of which nothing can be dropped: it is not read from until it has read."""
+        """Stops reading from a peer until it has read: too much waits for it of which nothing can be dropped."""
         if peer.is_congested and peer.id not in peer.feeders:
             peer.feeders[peer.id] = peer
             self._pause_until(peer, peer.id, peer.feeders)
 
     def _count_dropped(self, peer: Peer) -> None:
-        """A fire-and-forget or push for it was dropped."""
+        """Counts a fire-and-forget or push for it that was dropped."""
         if peer.link is not None:
             self._engine.drops.add_of_link(peer.name, peer.link.name)
         else:
             self._engine.drops.add(peer.caller_service)
 
     def _mask(self, peer: Peer) -> None:
-        """Requests that may go elsewhere do, while the peer is congested."""
+        """Masks its routes while the peer is congested: requests that may go elsewhere do."""
         route = peer.route
         if isinstance(route, Route) and route.slot >= 0:
-            masks = self._masks
-            if peer.is_congested:
-                masks.put(masks.congested, route.slot)
-            elif masks.congested.has(route.slot):
-                masks.take(masks.congested, route.slot)
+            self._masks.set(self._masks.congested, route.slot, peer.is_congested)

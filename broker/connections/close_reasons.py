@@ -16,14 +16,14 @@ class CloseReasons:
         self._by_client: Final[dict[bytes, tuple[str, float]]] = {}  # text, and until when; the oldest first
 
     def remember(self, client_id: bytes, text: str, now: float) -> None:
-        """The connection of that client ends, and it may not hear why."""
+        """Remembers why the connection of that client ends, which it may not hear."""
         self._by_client.pop(client_id, None)
         self._by_client[client_id] = (text, now + KEPT_S)
         if len(self._by_client) > MAX_CLOSE_REASONS:
             del self._by_client[next(iter(self._by_client))]
 
     def take(self, client_id: bytes, now: float) -> str:
-        """Why its connection before this one ended; empty: it was told, or it is too long ago."""
+        """Takes why its connection before this one ended; empty: it was told, or it is too long ago."""
         last = self._by_client.pop(client_id, None)
         if last is None or now >= last[1]:
             return ""

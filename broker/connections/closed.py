@@ -11,19 +11,6 @@ MAX_CLOSED: Final = 1_000  # closed connections that are remembered
 class ClosedPeer:
     """What is remembered of a connection that ended."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "closed_at_ms",
-        "connected_at_ms",
-        "detail",
-        "id",
-        "name",
-        "reason",
-        "route_id",
-        "service",
-    )
-
     def __init__(self, peer: Peer, closed_at_ms: int) -> None:
         route = peer.route
         self.id: Final = peer.id
@@ -42,19 +29,19 @@ class Closed:
     """The connections that ended."""
 
     def __init__(self) -> None:
-        self.latest: list[ClosedPeer] = []  # MAX_CLOSED of them, oldest first
-        self.by_reason: dict[str, int] = {}  # all that ever closed; reasons are code words or "left"
+        self.latest: Final[list[ClosedPeer]] = []  # MAX_CLOSED of them, oldest first
+        self.by_reason: Final[dict[str, int]] = {}  # all that ever closed; reasons are code words or "left"
         self.bytes_in = 0  # of all that are gone
         self.bytes_out = 0
 
     def add(self, peer: Peer, at_ms: int) -> None:
-        """One more."""
+        """Counts one more. `at_ms`: milliseconds, wall clock."""
         self.by_reason[peer.end_reason] = self.by_reason.get(peer.end_reason, 0) + 1
         self.latest.append(ClosedPeer(peer, at_ms))
         if len(self.latest) > MAX_CLOSED:
             del self.latest[: MAX_CLOSED // 10]
 
     def sum_up(self, peer: Peer) -> None:
-        """Its transport is gone as well: it has received and written all that it ever will."""
+        """Adds its bytes when its transport is gone as well: it has received and written all that it ever will."""
         self.bytes_in += peer.bytes_in
         self.bytes_out += peer.bytes_out

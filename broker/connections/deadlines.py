@@ -29,7 +29,7 @@ class Deadlines:
         self._heap: list[Deadline] = []  # see `put` for its bound
 
     def put(self, peer: Peer, at: float, peers_n: int) -> None:
-        """The peer is to be looked at then, and not at the moment that was meant before.
+        """Has the peer looked at then (seconds, monotonic), and not at the moment that was meant before.
 
         Moments of connections that are gone stay until their time comes, unless there are too many for `peers_n` peers.
         """
@@ -41,7 +41,7 @@ class Deadlines:
             heapify(heap)
 
     def take_due(self, now: float) -> Peer | None:
-        """A peer whose moment has come, or None when there is none more."""
+        """Takes a peer whose moment has come; None when there is none more."""
         heap = self._heap
         while heap and heap[0].at <= now:
             deadline = heappop(heap)
@@ -50,11 +50,11 @@ class Deadlines:
         return None
 
     def first(self) -> float:
-        """The earliest moment, which may be out of date; NEVER when there is none."""
+        """Returns the earliest moment, which may be out of date; NEVER when there is none."""
         return self._heap[0].at if self._heap else NEVER
 
     def size(self) -> int:
-        """How many moments are kept, those out of date included."""
+        """Returns how many moments are kept, those out of date included."""
         return len(self._heap)
 
 

@@ -38,17 +38,8 @@ BROKER: Final = "broker"
 class Drain:
     """One thing that is drained."""
 
-    __slots__ = ("at_ms", "closes", "grace_s", "kind", "left_n", "name", "spread_s", "tokens")
-
     def __init__(
-        self,
-        kind: str,
-        name: str,
-        tokens: list[bytes],
-        grace_s: float,
-        spread_s: float,
-        closes: bool,
-        at_ms: int,
+        self, kind: str, name: str, tokens: list[bytes], grace_s: float, spread_s: float, closes: bool, at_ms: int
     ) -> None:
         self.kind: Final = kind  # ROUTE, TAG or BROKER
         self.name: Final = name  # Route Id, `key=value`, or empty
@@ -80,12 +71,7 @@ class Drains:
     """All drains of one broker."""
 
     def __init__(
-        self,
-        table: Table,
-        engine: Engine,
-        event_log: EventLog,
-        migration: Migration,
-        peers: dict[int, Peer],
+        self, table: Table, engine: Engine, event_log: EventLog, migration: Migration, peers: dict[int, Peer]
     ) -> None:
         """`peers`: all that there are, live."""
         self._table: Final = table
@@ -103,7 +89,7 @@ class Drains:
     # To begin one may raise BrokerError "over-limit": there are MAX_DRAINS others.
 
     def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """The route of that id gets no new requests, now or when it comes; how many routes that are."""
+        """Gives the route of that id no new requests, now or when it comes. Returns how many routes that are."""
         route = self._table.find(route_id)
         found = [route] if route is not None else []
         at_ms = self._event_log.wall(now)
@@ -111,7 +97,7 @@ class Drains:
         return len(found)
 
     def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """Routes with the tag get no new requests; how many there are now.
+        """Gives routes with the tag no new requests. Returns how many there are now.
 
         Also routes with the same tag under a key of text that is spelt like the well-known one: a drain has one name.
         """
@@ -123,7 +109,7 @@ class Drains:
         return len(found)
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
-        """The broker takes no new requests and no new connections; how many connections it has.
+        """Takes no new requests and no new connections. Returns how many connections the broker has.
 
         Clients that can move to another broker do so first (D-54). Links to other brokers stay.
         """
@@ -135,33 +121,30 @@ class Drains:
         return len(self._peers)
 
     def undrain_route(self, route_id: bytes, now: float) -> bool:
-        """In service again; False when it was not drained. Connections whose turn has not come stay."""
+        """Puts it in service again; False when it was not drained. Connections whose turn has not come stay."""
         return self._end(ROUTE, id_text(route_id), now)
 
     def undrain_tag(self, tag: Tag, now: float) -> bool:
-        """In service again; False when it was not drained."""
+        """Puts it in service again; False when it was not drained."""
         return self._end(TAG, tag_name(normal_tag(tag)), now)
 
     def undrain_broker(self, now: float) -> bool:
-        """In service again; False when it was not drained."""
+        """Puts it in service again; False when it was not drained."""
         self._engine.is_draining = False
         self._migration.stay(now)
         return self._end(BROKER, "", now)
 
     def covers(self, route: Route) -> bool:
-        """The route gets no new requests because of itself or one of its tags, or because its own broker says so."""
+        """Tells whether the route gets no new requests because of itself, one of its tags or its own broker."""
         for token in route.tokens:
             if token in self._tokens:
                 return True
         return route.load.is_leaving or route.id in self._tokens
 
     def mask(self, route: Route) -> None:
-        """A route has just joined, or has other tags: whether it gets requests."""
+        """Decides whether a route gets requests that has just joined, or has other tags."""
         masks = self._table.masks
-        if self.covers(route):
-            masks.put(masks.draining, route.slot)
-        elif masks.draining.has(route.slot):  # moved there with the load
-            masks.take(masks.draining, route.slot)
+        masks.set(masks.draining, route.slot, self.covers(route))  # it may have moved there with the load
 
     def take_turned(self, now: float) -> list[Leaving]:
         """Takes the connections whose turn has come; each is to be looked at (`look_at`)."""
@@ -190,23 +173,23 @@ class Drains:
         return Ending(peer, "draining", text, CONNECTION_CLOSE)
 
     def next_at(self) -> float:
-        """When the next turn comes, or the grace time of the first is over; idleness is looked for in between."""
+        """Returns when the next turn comes, or the first's grace time is over; idleness is looked for in between."""
         at = self._waiting[0].turn_at if self._waiting else NEVER
         for leaving in self._turned:
             at = min(at, leaving.last_at)
         return at
 
     def all(self) -> list[Drain]:
-        """What is drained, in the order in which it was."""
+        """Returns what is drained, in the order in which it was."""
         return list(self._by_name.values())
 
     @property
     def is_leaving(self) -> bool:
-        """The broker takes no new requests, or asks its clients to go elsewhere before it does not."""
+        """Tells whether the broker takes no new requests, or asks its clients to go elsewhere before it does not."""
         return self._engine.is_draining or self._migration.is_leaving
 
     def is_idle(self) -> bool:
-        """No connection is to be closed."""
+        """Tells that no connection is to be closed."""
         return not self._waiting and not self._turned
 
     def _begin(self, drain: Drain, routes: list[Route], now: float) -> None:
@@ -215,7 +198,7 @@ class Drains:
             self._table.masks.put(self._table.masks.draining, route.slot)
 
     def _add(self, drain: Drain, peers: list[Peer], now: float) -> None:
-        """What is drained already is drained anew, with the new times. `peers`: whom it concerns now."""
+        """Drains it, anew and with the new times where it is drained already. `peers`: whom it concerns now."""
         key = f"{drain.kind} {drain.name}"
         if len(self._by_name) >= MAX_DRAINS and key not in self._by_name:
             raise BrokerError("over-limit", f"{MAX_DRAINS} drains are there already, end some of them first")
@@ -276,6 +259,6 @@ class Drains:
 
 
 def tag_name(tag: Tag) -> str:
-    """`region=eu`; a tag without a value is its key's name."""
+    """Returns `region=eu`; for a tag without a value its key's name."""
     name = tag.key.short_name
     return name if tag.value is None else f"{name}={tag.value}"

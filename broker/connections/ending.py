@@ -1,6 +1,6 @@
 """A decision to end a connection: what a room of the core returns when it finds that one must end.
 
-Whoever has asked, `core` in the end, carries it out (`Core.carry_out`).
+Whoever has asked, in the end `Lifecycle.carry_out`, carries it out.
 """
 
 from typing import Final
@@ -12,8 +12,6 @@ from rsocket_wire.rsocket.connection import NEW
 
 class Ending:
     """One connection ends with an ERROR on stream 0: `word: text`."""
-
-    __slots__ = ("code", "is_slow", "peer", "text", "word")
 
     def __init__(self, peer: Peer, word: str, text: str, code: int = 0, is_slow: bool = False) -> None:
         """`code`: of the ERROR; 0: see `connection_code`. `is_slow`: for what waits for it, an event of its own."""

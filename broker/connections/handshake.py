@@ -19,8 +19,6 @@ from broker.events import PEER_CONNECTED
 from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.peer import Peer
-from broker.forwarding.settings import Settings
-from broker.routing.health.masks import Masks
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame
 from rsocket_wire.rsocket.frames import RESUME, Resume, decode_resume, encode_lease
 from rsocket_wire.rsocket.framing import FrameCursor
@@ -33,8 +31,6 @@ from rsocket_wire.wire.frames import BROKER_INFO
 class AcceptedSetup:
     """What a SETUP leads to."""
 
-    __slots__ = ("broker_frame", "ending", "is_broker")
-
     def __init__(self, ending: Ending | None, broker_frame: bytes | None = None, is_broker: bool = False) -> None:
         self.ending: Final = ending  # None: the connection is accepted
         self.broker_frame: Final = broker_frame  # of its metadata; None: there is none
@@ -43,8 +39,6 @@ class AcceptedSetup:
 
 class FoundSession:
     """What a RESUME leads to."""
-
-    __slots__ = ("endings", "peer", "resume", "session")
 
     def __init__(
         self, endings: list[Ending], peer: Peer | None, session: Session | None, resume: Resume | None
@@ -60,10 +54,8 @@ class Handshake:
 
     def __init__(
         self,
-        settings: Settings,
         broker_id: bytes,
         engine: Engine,
-        masks: Masks,
         event_log: EventLog,
         limits: ConnectionLimits,
         sessions: Sessions,
@@ -71,10 +63,8 @@ class Handshake:
         drains: Drains,
         close_reasons: CloseReasons,
     ) -> None:
-        self._settings: Final = settings
         self._broker_id: Final = broker_id
         self._engine: Final = engine
-        self._masks: Final = masks
         self._event_log: Final = event_log
         self._limits: Final = limits
         self._sessions: Final = sessions
@@ -83,7 +73,7 @@ class Handshake:
         self._close_reasons: Final = close_reasons
 
     def is_resume(self, frame: FrameCursor) -> bool:
-        """The frame asks to go on with another connection."""
+        """Tells whether the frame asks to go on with another connection."""
         return self._sessions.is_offered and frame.kind == RESUME and not frame.stream_id
 
     def accept(self, peer: Peer, frame: FrameCursor) -> AcceptedSetup:
@@ -97,7 +87,7 @@ class Handshake:
         if peer.is_extra and self._limits.is_over(peer):  # the suspended ones keep their places
             return _rejected(peer, "over-limit", self._limits.refusal_of(peer))
         self._engine.set_mimes(peer, setup)
-        peer.frame.max_bytes = self._settings.max_frame_bytes
+        peer.frame.max_bytes = self._engine.settings.max_frame_bytes
         metadata = setup.metadata or b""
         at, to = self._engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
         is_broker = at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
@@ -110,7 +100,7 @@ class Handshake:
             sessions.open(peer, setup.token)
         self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
         if setup.wants_lease:
-            peer.granting = LeaseGrants(self._masks, self._engine.timers, frame.now)
+            peer.granting = LeaseGrants(self._engine.query.table.masks, self._engine.timers, frame.now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         if at >= 0:
             return AcceptedSetup(None, metadata[at:to], is_broker)

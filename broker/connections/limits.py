@@ -33,7 +33,7 @@ class ConnectionLimits:
         self._weight = 0  # of those that it has looked at
 
     def enter(self, peer: Peer, address: str, principal: str, suspended_n: int) -> str:
-        """A new connection, until it leaves; why it is one too many, or an empty text.
+        """Counts a new connection, until it leaves. Returns why it is one too many, or an empty text.
 
         `address`, `principal`: where it comes from and who it is; empty where there is none. `suspended_n`: of the
         others have no transport.
@@ -55,25 +55,25 @@ class ConnectionLimits:
         return ""
 
     def leave(self, peer: Peer) -> None:
-        """It is no more."""
+        """Forgets a connection that is no more."""
         self.closed.sum_up(peer)
         self._by_address.leave(peer.address)
         self._by_principal.leave(peer.principal)
         del self.peers[peer.id]
 
     def set_away(self, peer: Peer, is_away: bool) -> None:
-        """Whether the connection is counted as one without a socket at its origins."""
+        """Sets whether the connection is counted as one without a socket at its origins."""
         self._by_address.set_away(peer.address, is_away)
         self._by_principal.set_away(peer.principal, is_away)
 
     def is_over(self, peer: Peer) -> bool:
-        """There are too many connections, those without a socket counted, in all or of its origin."""
+        """Tells whether there are too many connections, those without a socket counted, in all or of its origin."""
         if len(self.peers) > self._settings.max_connections:
             return True
         return self._by_address.is_over(peer.address) or self._by_principal.is_over(peer.principal)
 
     def refusal_of(self, peer: Peer) -> str:
-        """Why it is one too many."""
+        """Returns why it is one too many."""
         if self._by_address.is_over(peer.address):
             return self._by_address.refusal_of(peer.address)
         if self._by_principal.is_over(peer.principal):
@@ -81,17 +81,17 @@ class ConnectionLimits:
         return self._surplus()
 
     def origins(self) -> tuple[int, int]:
-        """How many addresses, and how many principals, have connections."""
+        """Returns how many addresses, and how many principals, have connections."""
         return self._by_address.size(), self._by_principal.size()
 
     @property
     def bytes_in(self) -> int:
-        """Received on all connections that ever were. One look at each that is there."""
+        """Sums what was received on all connections that ever were. One look at each that is there."""
         return self.closed.bytes_in + sum([peer.bytes_in for peer in self.peers.values()])
 
     @property
     def bytes_out(self) -> int:
-        """Handed to the transports of all connections that ever were. One look at each that is there."""
+        """Sums what the transports of all connections that ever were took. One look at each that is there."""
         return self.closed.bytes_out + sum([peer.bytes_out for peer in self.peers.values()])
 
     def weigh_part(self, parts: int) -> bool:
@@ -117,7 +117,7 @@ class ConnectionLimits:
         return self.buffered_bytes
 
     def heaviest(self) -> list[Peer]:
-        """All connections; those that hold most come first."""
+        """Returns all connections; those that hold most come first."""
         return sorted(self.peers.values(), key=_weight_of)
 
     def _surplus(self) -> str:
@@ -125,5 +125,4 @@ class ConnectionLimits:
 
 
 def _weight_of(peer: Peer) -> int:
-    """Those that hold most come first."""
     return -peer.buffered_bytes

@@ -68,30 +68,30 @@ class Migration:
     # Who there is
 
     def greet(self, peer: Peer, metadata_mime: str, metadata: bytes) -> None:
-        """A SETUP was accepted."""
+        """Notes a peer whose SETUP was accepted."""
         if metadata_mime == COMPOSITE_MIME and said_by_client(metadata) == MAY_BE_TOLD:
             self._clients[peer.id] = peer
             if self.urls:
                 peer.send(self._push)
 
     def forget(self, peer: Peer, now: float) -> None:
-        """The connection ends."""
+        """Forgets a peer whose connection ends."""
         if self._clients.pop(peer.id, None) is not None or self._departures.pop(peer.id, None) is not None:
             self._departures.pop(peer.id, None)
             self._quiet_at = now + SETTLE_S
 
     def may_move(self, peer: Peer) -> bool:
-        """The client was asked to move and has not said that it has."""
+        """Tells whether the client was asked to move and has not said that it has."""
         return self.is_leaving and peer.id in self._clients
 
     # What other brokers there are
 
     def wants_urls(self, now: float) -> bool:
-        """It is time for `set_urls`."""
+        """Tells whether it is time for `set_urls`."""
         return now >= self._look_at and len(self._clients) > 0
 
     def set_urls(self, urls: list[str], now: float) -> None:
-        """Where clients reach other brokers, the best first: such that can be reached and do not leave."""
+        """Sets where clients reach other brokers, the best first: such that can be reached and do not leave."""
         self._look_at = now + TELL_EVERY_S
         urls = urls[:MAX_NOTICE_URLS]
         if urls != self.urls:
@@ -101,7 +101,7 @@ class Migration:
     # Leaving
 
     def begin(self, within_s: float, grace_s: float, now: float) -> bool:
-        """The broker is about to leave: asks its clients to move within that time; False when nobody can."""
+        """Asks clients to move within that time, as the broker is about to leave; False when nobody can."""
         self._grace_s = grace_s
         if not self.urls or not self._clients:
             return False
@@ -114,7 +114,7 @@ class Migration:
         return True
 
     def stay(self, now: float) -> None:
-        """The broker stays after all; who has moved has moved."""
+        """Asks no more clients to move: the broker stays after all; who has moved has moved."""
         if self.is_leaving:
             self.is_leaving = False
             self.is_over = False
@@ -132,7 +132,7 @@ class Migration:
         return departure
 
     def let_finish(self, peer: Peer, text: str, now: float) -> bool:
-        """Its Route Id came at another broker (D-09): its route is to be withdrawn now, what runs may end.
+        """Lets a client finish whose Route Id came at another broker (D-09): its route is to be withdrawn now.
 
         False when the broker does not leave, and has not asked this client: then it is not one and the same client.
         """
@@ -179,12 +179,12 @@ class Migration:
         return Ending(peer, departure.reason, departure.text, CONNECTION_CLOSE)
 
     def look_whether_over(self, now: float) -> None:
-        """To be called after the departures of a tick were looked at."""
+        """Looks whether all is over, after the departures of a tick were looked at."""
         if self.is_leaving and not self.is_over:
             self.is_over = now >= self._end_at or (now >= self._quiet_at and self._is_quiet())
 
     def next_at(self) -> float:
-        """When a tick is wanted at the latest, seconds, monotonic; what ends is looked for in between."""
+        """Returns when a tick is wanted at the latest, seconds, monotonic; what ends is looked for in between."""
         if self._due:
             return 0.0
         at = self._look_at if self._clients else NEVER
@@ -197,13 +197,13 @@ class Migration:
     # Inside
 
     def _tell_all(self, now: float) -> None:
-        """In this tick and the next ones."""
+        """Tells all clients, in this tick and the next ones."""
         notice = Notice(self.urls, self.is_leaving, self._within_ms if self.is_leaving else 0)
         self._push = notice.encode(self._broker_id, self._event_log.wall(now))
         self._due = list(self._clients)
 
     def _is_quiet(self) -> bool:
-        """Nobody is left who could send something new, or be sent it."""
+        """Tells whether nobody is left who could send something new, or be sent it."""
         unsettled = [departure for departure in self._departures.values() if not departure.is_settled]
         return not self._clients and not unsettled
 

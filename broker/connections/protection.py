@@ -22,12 +22,12 @@ class Protection:
         self._event_log: Final = event_log
 
     def judge(self, now: float) -> None:
-        """Somebody is suspected of failing too often."""
+        """Judges those that are suspected of failing too often."""
         for judgement in self.outliers.judge(now):
             self._tell_route(judgement, now)
 
     def tick(self, now: float) -> None:
-        """Those whose ejection is over are relieved, breakers without refusals close."""
+        """Relieves those whose ejection is over, and closes breakers without refusals."""
         for judgement in self.outliers.relieve(now):
             self._tell_route(judgement, now)
         self.tell_opened(now)
@@ -41,7 +41,7 @@ class Protection:
         self.breakers.changes.clear()
 
     def next_at(self) -> float:
-        """When to tick at the latest, seconds, monotonic."""
+        """Returns when to tick at the latest, seconds, monotonic."""
         return min(self.outliers.next_at(), self.breakers.next_at())
 
     def _tell_route(self, judgement: Judgement, now: float) -> None:

@@ -19,8 +19,6 @@ class TokenBucket:
              │◄── tokens spent / per_s ──►              now + BURST_S: later than that is too much
     """
 
-    __slots__ = ("_cost_s", "_option", "burst_n", "per_s")
-
     def __init__(self, per_s: int, option: str = "") -> None:
         """`option`: its name, for texts."""
         self.per_s: Final = per_s
@@ -30,11 +28,11 @@ class TokenBucket:
 
     @property
     def too_many(self) -> str:
-        """What whoever spends too much is told."""
+        """Returns what whoever spends too much is told."""
         return f"more than {self.burst_n} came faster than {self.per_s} a second ({self._option})"
 
     def spend(self, full_at: float, now: float) -> float:
-        """One token of a bucket that is full again at `full_at`: when it is then, or SPENT when there was none."""
+        """Spends a token of a bucket that is full again at `full_at`. Returns the new time; SPENT: there was none."""
         cost_s = self._cost_s
         at = (full_at if full_at > now else now) + cost_s
         return at if at <= now + BURST_S + cost_s / 10 else SPENT  # a tenth is more than adding up can get wrong
@@ -47,8 +45,6 @@ class ConnectionCounter:
     theirs: whoever then asks for a connection of its own is measured again (`is_over`).
     """
 
-    __slots__ = ("_away", "_numbers", "_option", "_shown", "limit")
-
     def __init__(self, limit: int, option: str = "", shown: str = "") -> None:
         """`limit` connections of one origin; 0 is no bound. `option`: its name, for texts. `shown`: what stands in
         them for the names of origins; empty: they do themselves.
@@ -60,12 +56,12 @@ class ConnectionCounter:
         self._away: dict[str, int] = {}  # of them, without a socket
 
     def refusal_of(self, name: str) -> str:
-        """What one is told that is too many."""
+        """Returns what one is told that is too many."""
         who = self._shown or name
         return f"{self.number_of(name) - 1} connections of {who} are open, {self._option} is {self.limit}"
 
     def enter(self, name: str) -> bool:
-        """One more, which counts until it leaves; False when it is one too many."""
+        """Counts one more until it leaves; False when it is one too many."""
         if not name:
             return True
         number = self._numbers.get(name, 0) + 1
@@ -73,11 +69,11 @@ class ConnectionCounter:
         return not self.limit or number - self._away.get(name, 0) <= self.limit
 
     def is_over(self, name: str) -> bool:
-        """There are too many, those without a socket counted."""
+        """Tells whether there are too many, those without a socket counted."""
         return self.limit > 0 and self._numbers.get(name, 0) > self.limit
 
     def set_away(self, name: str, is_away: bool) -> None:
-        """One of them has no socket any more, or has one again or ends."""
+        """Notes that one of them has no socket any more, or has one again or ends."""
         if not name:
             return
         number = self._away.get(name, 0) + (1 if is_away else -1)
@@ -87,7 +83,7 @@ class ConnectionCounter:
             del self._away[name]
 
     def leave(self, name: str) -> None:
-        """One less."""
+        """Counts one less."""
         if not name:
             return
         number = self._numbers[name] - 1
@@ -97,9 +93,9 @@ class ConnectionCounter:
             del self._numbers[name]
 
     def number_of(self, name: str) -> int:
-        """How many there are."""
+        """Returns how many there are."""
         return self._numbers.get(name, 0)
 
     def size(self) -> int:
-        """How many origins."""
+        """Returns how many origins there are."""
         return len(self._numbers)

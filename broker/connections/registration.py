@@ -28,8 +28,6 @@ from rsocket_wire.wire.keys import ZONE
 class Announcement:
     """A ROUTE_SETUP that was read, and what has to happen before its route joins."""
 
-    __slots__ = ("ending", "replaced", "setup")
-
     def __init__(self, setup: RouteSetup | None, ending: Ending | None, replaced: Route | None) -> None:
         self.setup: Final = setup  # None: it is refused, and `ending` ends the connection that sent it
         self.ending: Final = ending  # else of the connection that has its Route Id so far; None: there is none
@@ -39,14 +37,7 @@ class Announcement:
 class Registration:
     """The routes of one broker's own connections."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        table: Table,
-        engine: Engine,
-        drains: Drains,
-        event_log: EventLog,
-    ) -> None:
+    def __init__(self, settings: Settings, table: Table, engine: Engine, drains: Drains, event_log: EventLog) -> None:
         self._settings: Final = settings
         self._table: Final = table
         self._engine: Final = engine
@@ -135,7 +126,7 @@ class Registration:
         return left
 
     def _carry_blame(self, old: Load, was_ejected: bool, load: Load, now: float) -> None:
-        """A route with a new service name stays who it is: it must not shake off its errors and ejections so (D-37).
+        """Carries its errors and ejections over to a route's new service name: it must not shake them off so (D-37).
 
         One that was ejected is judged anew, with the room of its new service; its time begins anew too.
         """
@@ -147,7 +138,7 @@ class Registration:
             self._table.loads.suspects.append(load)
 
     def withdraw(self, peer: Peer, reason: str, now: float) -> Route | None:
-        """The peer's route leaves; requests that it serves go on. Returns it, None when it was not in the table."""
+        """Withdraws the peer's route; requests that it serves go on. Returns it, None when it was not in the table."""
         route = peer.route
         if isinstance(route, Route) and self._table.leave(route):
             kind = ROUTE_REPLACED if reason == "replaced" else ROUTE_LEFT
@@ -164,7 +155,7 @@ def _refused(peer: Peer, word: str, text: str, code: int) -> Announcement:
 
 
 def zone_of(route: Route, default: str) -> bytes:
-    """Where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
+    """Returns where a caller is that offers this route: the value of its Zone tag, or the broker's zone."""
     for tag in route.tags:
         if tag.key == ZONE and tag.raw is not None:
             return tag.raw

@@ -13,6 +13,7 @@ from typing import Final
 
 from broker.connections.ending import Ending
 from broker.event_log.log import EventLog
+from broker.event_log.route_events import tell_peer
 from broker.events import PEER_RESUMED, PEER_SUSPENDED
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
@@ -27,8 +28,6 @@ class Move:
 
     From now on `peer` has the transport that was `newcomer`'s; none when that is None.
     """
-
-    __slots__ = ("has_frames", "newcomer", "peer")
 
     def __init__(self, peer: Peer, newcomer: Peer | None, has_frames: bool = False) -> None:
         self.peer: Final = peer
@@ -52,24 +51,24 @@ class Sessions:
 
     @property
     def is_offered(self) -> bool:
-        """A SETUP may ask for it."""
+        """Tells whether a SETUP may ask for it."""
         return self.ttl_s > 0
 
     def size(self) -> int:
-        """Sessions, suspended ones included."""
+        """Counts sessions, suspended ones included."""
         return len(self._peers)
 
     def find(self, token: bytes) -> Peer | None:
-        """Whose session it is."""
+        """Returns whose session it is; None: there is none."""
         return self._peers.get(token)
 
     def open(self, peer: Peer, token: bytes) -> None:
-        """The peer asked for a session, and the token is free."""
+        """Opens the session that the peer asked for; the token is free."""
         peer.session = Session(token, self._buffer_bytes, self.budget)
         self._peers[token] = peer
 
     def close(self, peer: Peer) -> None:
-        """The peer ends, or has said that it will: its session, if it has one, cannot be resumed any more."""
+        """Closes the session, if any, of a peer that ends or has said that it will: it cannot be resumed any more."""
         session = peer.session
         if session is None:
             return
@@ -80,7 +79,7 @@ class Sessions:
         peer.session = None
 
     def suspend(self, peer: Peer, session: Session, reason: str, text: str, now: float) -> None:
-        """The peer's transport is gone, or as good as gone: then the edge closes it (`take_moves`)."""
+        """Suspends a peer whose transport is gone, or as good as gone: then the edge closes it (`take_moves`)."""
         session.suspend()
         peer.detach()
         self.suspended_n += 1
@@ -89,7 +88,7 @@ class Sessions:
         self._tell(PEER_SUSPENDED, peer, reason, text, now)
 
     def resume(self, peer: Peer, session: Session, newcomer: Peer, resume: Resume, now: float) -> None:
-        """The suspended peer goes on with the newcomer's transport."""
+        """Lets the suspended peer go on with the newcomer's transport."""
         has_frames = peer.attach(newcomer, now)
         self.suspended_n -= 1
         self.resumed_n += 1
@@ -111,7 +110,7 @@ class Sessions:
         return Ending(peer, "resume-overrun", text, is_slow=True)
 
     def take_moves(self) -> list[Move]:
-        """What the edge has to move, in order."""
+        """Takes what the edge has to move, in order."""
         moves = self._moves[:]
         self._moves.clear()
         return moves
@@ -119,23 +118,8 @@ class Sessions:
     def _mask(self, peer: Peer, is_suspended: bool) -> None:
         route = peer.route
         if isinstance(route, Route):
-            masks = self._masks
-            if is_suspended:
-                masks.put(masks.congested, route.load.slot)
-            else:
-                masks.take(masks.congested, route.load.slot)
+            self._masks.set(self._masks.congested, route.load.slot, is_suspended)
 
     def _tell(self, kind: int, peer: Peer, reason: str, text: str, now: float) -> None:
-        at_ms = self._event_log.wall(now)
-        route = peer.route
-        self._event_log.tell(
-            kind,
-            at_ms,
-            route.id_text if isinstance(route, Route) else "",
-            peer.caller_service,
-            peer=peer.name,
-            reason=reason,
-            detail=text,
-            uptime_ms=max(0, at_ms - peer.connected_at_ms),
-            requests=peer.requests,
-        )
+        route_id = peer.route.id_text if isinstance(peer.route, Route) else ""
+        tell_peer(self._event_log, kind, peer, self._event_log.wall(now), route_id, reason, text)

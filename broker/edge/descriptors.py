@@ -47,12 +47,12 @@ class Descriptors:
         return self.reserved_n - self.reserved_n // ADMIN_PARTS
 
     def measure(self) -> None:
-        """What the system allows now."""
+        """Measures what the system allows now."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.limit_n = soft if soft != resource.RLIM_INFINITY else 1 << 31
 
     def shortage(self, wanted_n: int) -> str:
-        """Why so many connections cannot be; empty when they can."""
+        """Returns why so many connections cannot be; empty when they can."""
         places_n = self.limit_n - self.reserved_n
         if wanted_n <= places_n:
             return ""
@@ -62,12 +62,12 @@ class Descriptors:
         )
 
     def has_room_for(self, transport: asyncio.BaseTransport, name: str) -> bool:
-        """The connection, called so, may stay. As `has_room`."""
+        """Tells whether the connection, called so, may stay. As `has_room`."""
         sock = transport.get_extra_info("socket")
         return self.has_room(sock.fileno() if sock is not None else -1, name)
 
     def has_room(self, number: int, name: str) -> bool:
-        """The connection with that descriptor may stay; False: it is one of the last ones, which is told."""
+        """Tells whether the connection with that descriptor may stay; False: it is one of the last, which is told."""
         if not self.limit_n:  # who only accepts has measured nothing
             self.measure()
         if number < self.limit_n - self.reserved_n:

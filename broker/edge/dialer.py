@@ -54,8 +54,6 @@ class Dials(Protocol):
 class Source:
     """A name that stands for brokers."""
 
-    __slots__ = ("attempts", "due_at", "error", "failed", "looked_at", "names", "place", "task")
-
     def __init__(self, place: PeerUrl) -> None:
         self.place = place
         self.names: dict[str, str] = {}  # what it stands for: URL -> whose certificate must be there
@@ -105,7 +103,7 @@ class Dialer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def failed_lookups(self) -> list[Source]:
-        """Names for which nothing was found the last time."""
+        """Returns names for which nothing was found the last time."""
         return [source for source in self._sources if source.attempts]
 
     def _look(self) -> None:
@@ -194,7 +192,7 @@ class Dialer:
         source.due_at = now + (LOOKUP_EVERY_S if found else RETRY_S)
 
     def _say(self, url: str, text: str) -> None:
-        """In the log, unless it has only begun to fail or that was the last word on it."""
+        """Logs it, unless it has only begun to fail or that was the last word on it."""
         now = time.monotonic()
         since_at, said = self._said.get(url, (now, ""))
         if url not in self._said and len(self._said) >= MAX_SAID:
@@ -205,7 +203,7 @@ class Dialer:
         self._said[url] = since_at, said
 
     def _name_of(self, url: str, host: str) -> str:
-        """Whose certificate must be shown: the name that led there, or the host of the URL."""
+        """Returns whose certificate must be shown: the name that led there, or the host of the URL."""
         return next((source.names[url] for source in self._sources if url in source.names), host)
 
 

@@ -44,8 +44,6 @@ class _Frame:
 class _Gap:
     """Records that are lost and not told yet."""
 
-    __slots__ = ("detail", "first_seq", "last_seq", "reason", "records", "requests")
-
     def __init__(self, reason: str, detail: str, first_seq: int) -> None:
         self.reason: Final = reason
         self.detail: Final = detail
@@ -96,12 +94,12 @@ class Backlog:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits, to be encoded or to be written."""
+        """Tells that nothing waits, to be encoded or to be written."""
         return not (self._pending or self._frames or self._gaps or self._full)
 
     @property
     def is_done(self) -> bool:
-        """All is confirmed as well."""
+        """Tells that all is confirmed as well."""
         return self.is_empty and not self._sent and self._unkept is None
 
     def append(self, records: Iterable[Event | Row]) -> bool:
@@ -111,14 +109,14 @@ class Backlog:
         return len(self._pending) >= MAX_FRAME_RECORDS
 
     def define(self, definition: Row) -> None:
-        """A row that says what a flow number means, before its first use. The number is never given to another flow."""
+        """Takes the row that says what a flow number means, before its first use. No other flow gets the number."""
         flow = definition[1]
         assert isinstance(flow, int)  # our own row
         self._definitions[flow] = definition
         self._pending.append(definition)
 
     def forget(self, flow: int) -> None:
-        """No request of this flow comes any more."""
+        """Forgets a flow of which no request comes any more."""
         self._forgetting.append(flow)
 
     @property
@@ -167,7 +165,7 @@ class Backlog:
         return True
 
     def confirmed(self, number: int) -> None:
-        """The writer has all frames up to this one where they survive it."""
+        """Lets go of all frames up to this one: the writer has them where they survive it."""
         while self._sent and self._sent[0].number <= number:
             self.sent_bytes -= len(self._sent.popleft().data)
         if self._unkept is not None and self._unkept_number <= number:
@@ -175,7 +173,7 @@ class Backlog:
         self._let_go(number)
 
     def rewind(self) -> None:
-        """The reader is another one: it gets all that the old one has not confirmed, and all definitions before."""
+        """Begins anew for another reader: it gets all definitions, then all that the old one has not confirmed."""
         self._sent_bytes = 0
         if self._unkept is not None:
             self._gaps.append(self._unkept)
@@ -206,7 +204,7 @@ class Backlog:
             self._let_go(oldest.number)
 
     def _let_go(self, number: int) -> None:
-        """No frame up to this one will be sent once more."""
+        """Lets go of all frames up to this one: none will be sent once more."""
         while self._forgotten and self._forgotten[0][1] <= number:
             self._definitions.pop(self._forgotten.popleft()[0], None)
 
@@ -256,7 +254,7 @@ class Backlog:
         self.bytes += len(data)
 
     def _without_strangers(self, events: Sequence[Event | Row]) -> Sequence[Event | Row]:
-        """Those that can be encoded: one that cannot must not cost the others."""
+        """Returns those that can be encoded: one that cannot must not cost the others."""
         kept = []
         for event in events:
             try:
@@ -273,7 +271,7 @@ class Backlog:
 
 
 def framed(value: object) -> bytes:
-    """A value as it goes over the pipe: its length, then MessagePack."""
+    """Encodes a value as it goes over the pipe: its length, then MessagePack."""
     data = msgspec.msgpack.encode(value)
     return len(data).to_bytes(4, "big") + data
 

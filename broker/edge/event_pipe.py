@@ -123,7 +123,7 @@ class EventPipe:
             self._appended(must_encode=self._backlog.append(events))
 
     def append_requests(self, requests: RequestRows) -> None:
-        """The same for single requests, with the definitions of the flows that they name."""
+        """Takes single requests likewise, with the definitions of the flows that they name."""
         self._single_requests += len(requests.rows)
         if self._is_stopping:
             self._backlog.dropped += len(requests.rows)
@@ -168,7 +168,7 @@ class EventPipe:
         return is_whole
 
     async def _hand_over(self) -> subprocess.Popen[bytes] | None:
-        """All that waits to the writer that runs, then its end."""
+        """Hands all that waits to the writer that runs, then its end."""
         process = self._process
         self._push()
         await self._relief.wait()
@@ -177,7 +177,7 @@ class EventPipe:
         return process
 
     def leave(self) -> None:
-        """Whoever waits in `stop` wants to wait no longer. What is in the pipe the writer seals by itself."""
+        """Ends the wait of whoever is in `stop`. What is in the pipe the writer seals by itself."""
         self._is_left = True
         _log.warning("event pipe: not waited for, the writer goes on sealing what it has by itself: %s", self.state())
         if self._stop_timeout is not None and not self._stop_timeout.expired():
@@ -185,23 +185,24 @@ class EventPipe:
 
     def state(self) -> PipeState:
         """Plain values for the admin view."""
+        sums = self._sums()
         return PipeState(
             pid=self._process.pid if self._process is not None else 0,
             backlog_bytes=self._backlog.bytes,
-            held_bytes=self._writer.held_bytes if self._process is not None else 0,
+            held_bytes=sums.held_bytes if self._process is not None else 0,
             written=self._backlog.written,
-            sealed=max(self._earlier.sealed, self._writer.sealed),
-            dropped=self._backlog.dropped + max(self._earlier.dropped, self._writer.dropped),
-            segments=self._earlier.segments + self._writer.segments,
+            sealed=sums.sealed,
+            dropped=self._backlog.dropped + sums.dropped,
+            segments=sums.segments,
             restarts=self._restarts,
-            error=self._start_error or self._writer.error,
-            wal_bytes=self._writer.wal_bytes,
-            recovered=self._earlier.recovered + self._writer.recovered,
-            torn_bytes=self._earlier.torn_bytes + self._writer.torn_bytes,
-            free_bytes=self._writer.free_bytes,
-            removed=self._earlier.removed + self._writer.removed,
-            unread_bytes=self._writer.unread_bytes,
-            silent_readers=self._writer.silent_readers,
+            error=self._start_error or sums.error,
+            wal_bytes=sums.wal_bytes,
+            recovered=sums.recovered,
+            torn_bytes=sums.torn_bytes,
+            free_bytes=sums.free_bytes,
+            removed=sums.removed,
+            unread_bytes=sums.unread_bytes,
+            silent_readers=sums.silent_readers,
             single_requests=self._single_requests,
             defined_flows=self._backlog.defined,
         )
@@ -235,7 +236,7 @@ class EventPipe:
             self._is_waiting = True
 
     def _relieved(self) -> None:
-        """The pipe takes bytes again."""
+        """Goes on when the pipe takes bytes again."""
         asyncio.get_running_loop().remove_writer(self._pipe)
         self._is_waiting = False
         self._push()
@@ -246,7 +247,7 @@ class EventPipe:
         return os.write(self._pipe, data)
 
     def _spawn(self) -> None:
-        """A writer and its two pipes. Popen holds the loop for the milliseconds of a fork, once."""
+        """Starts a writer and its two pipes. Popen holds the loop for the milliseconds of a fork, once."""
         self._restart = None
         self._backlog.rewind()
         self._backlog.encode(_wall_ms())  # what was lost with the last writer
@@ -322,7 +323,7 @@ class EventPipe:
             self._pause_s = FIRST_RESTART_S
 
     def _reap(self, tries: int) -> None:
-        """The writer has closed its pipes: take its exit status, then go on without it or start another one."""
+        """Takes the exit status of a writer that has closed its pipes, and goes on without it or starts another."""
         process = self._process
         assert process is not None  # only _read_states and _not_started begin this, once per process
         if process.poll() is None and tries > 0:
@@ -336,16 +337,22 @@ class EventPipe:
             self._schedule_restart()
 
     def _account(self) -> None:
-        """The writer has ended: its counts stay."""
-        ended, self._writer, self._line = self._writer, WriterState(), b""
-        self._earlier = WriterState(
-            sealed=max(self._earlier.sealed, ended.sealed),
-            dropped=max(self._earlier.dropped, ended.dropped),
-            segments=self._earlier.segments + ended.segments,
-            next_number=max(self._earlier.next_number, ended.next_number),
-            recovered=self._earlier.recovered + ended.recovered,
-            torn_bytes=self._earlier.torn_bytes + ended.torn_bytes,
-            removed=self._earlier.removed + ended.removed,
+        """Keeps the counts of a writer that has ended."""
+        self._earlier = self._sums()
+        self._writer, self._line = WriterState(), b""
+
+    def _sums(self) -> WriterState:
+        """Returns the state of the running writer, with the counts of all writers until now."""
+        earlier, writer = self._earlier, self._writer
+        return msgspec.structs.replace(
+            writer,
+            sealed=max(earlier.sealed, writer.sealed),
+            dropped=max(earlier.dropped, writer.dropped),
+            segments=earlier.segments + writer.segments,
+            next_number=max(earlier.next_number, writer.next_number),
+            recovered=earlier.recovered + writer.recovered,
+            torn_bytes=earlier.torn_bytes + writer.torn_bytes,
+            removed=earlier.removed + writer.removed,
         )
 
     def _schedule_restart(self) -> None:

@@ -28,7 +28,7 @@ NOWHERE: Final = Origin()
 
 
 def origin_of(transport: asyncio.BaseTransport) -> Origin:
-    """The origin of a connection.
+    """Returns the origin of a connection.
 
     The principal is the subject of the certificate at the other end, which is there only when it was verified, or who
     owns the process at the other end of a Unix socket.
@@ -41,7 +41,7 @@ def origin_of(transport: asyncio.BaseTransport) -> Origin:
 
 
 def address_of(host: str) -> str:
-    """An IPv4 address as it is, of an IPv6 address its /64."""
+    """Returns an IPv4 address as it is, of an IPv6 address its /64."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])
@@ -66,7 +66,7 @@ def name_of(scheme: str, address: tuple[Any, ...]) -> str:
 
 
 def address_in(name: str) -> str:
-    """The address in a peer's name, `tcp 10.0.0.4:5123`, as `address_of` has it; what has none is all one: `unix`."""
+    """Returns the address in a peer's name, `tcp 10.0.0.4:5123`, as `address_of` has it; `unix` where there is none."""
     scheme, _, place = name.partition(" ")
     host = place.rpartition(":")[0].strip("[]")
     try:

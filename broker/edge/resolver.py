@@ -15,8 +15,6 @@ MAX_FOUND: Final = 256  # URLs of one name: more than a cluster has brokers
 class Found:
     """One broker that a name led to."""
 
-    __slots__ = ("server_name", "url")
-
     def __init__(self, url: str, server_name: str) -> None:
         self.url = url  # `tls://10.0.0.5:7000`
         self.server_name = server_name  # whose certificate it must have
@@ -31,13 +29,13 @@ class Resolver:
         self._port = port
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Every A and AAAA address of the host; OSError."""
+        """Returns every A and AAAA address of the host; OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [str(info[4][0]) for info in found]
 
     async def services(self, name: str) -> list[tuple[str, int]]:
-        """Host and port of every SRV record of the name, those to be preferred first; OSError."""
+        """Returns host and port of every SRV record of the name, those to be preferred first; OSError."""
         import dns.asyncresolver  # late: most brokers ask for no SRV record, and it takes 10 MB
         import dns.exception
         from dns.rdtypes.IN.SRV import SRV
@@ -56,7 +54,7 @@ class Resolver:
 
 
 async def look_up(source: PeerUrl, resolver: Resolver) -> list[Found]:
-    """All brokers that the source names, MAX_FOUND at most, each once; OSError, TimeoutError after LOOKUP_S."""
+    """Looks up brokers that the source names, MAX_FOUND at most, each once; OSError, TimeoutError after LOOKUP_S."""
     async with asyncio.timeout(LOOKUP_S):
         if source.finder == "srv":
             places = [(host, port, host) for host, port in await resolver.services(source.host)]

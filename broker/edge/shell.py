@@ -50,8 +50,6 @@ class CongestedPeer:
     system takes, while it takes nothing: it may hold megabytes that the peer reads at leisure.
     """
 
-    __slots__ = ("look_at", "peer", "since", "taken_bytes", "unconfirmed_bytes")
-
     def __init__(self, peer: Peer, taken_bytes: int, now: float) -> None:
         self.peer = peer
         self.took(taken_bytes, now)
@@ -74,8 +72,6 @@ class CongestedPeer:
 class Backlog:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
-    __slots__ = ("fault", "has_frames", "later", "left_reason", "lost_reason", "peer", "since")
-
     def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
         self.peer = peer
         self.has_frames = has_frames  # the core has frames of it that it has not looked at
@@ -89,8 +85,6 @@ class Backlog:
 
 class ClosingPeer:
     """An ended peer that has not taken its last bytes yet."""
-
-    __slots__ = ("confirmed_bytes", "look_at", "peer", "until")
 
     def __init__(self, peer: Peer, confirmed_bytes: int, now: float) -> None:
         self.peer = peer
@@ -160,14 +154,14 @@ class Shell:
         self._hand_out()
 
     def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:
-        """A transport was accepted."""
+        """Takes a transport that was accepted."""
         peer = self.core.connected(name, framed, self._clock(), origin.address, origin.principal)
         self._links[peer.id] = link
         self.wake()
         return peer
 
     def dialled(self, name: str, framed: bool, link: Link, url: str, origin: Origin = NOWHERE) -> Peer:
-        """A transport to another broker, at that URL, is there."""
+        """Takes a transport to another broker, at that URL."""
         peer = self.core.dialled(name, framed, self._clock(), url, origin.address, origin.principal)
         self._links[peer.id] = link
         self.wake()
@@ -201,12 +195,12 @@ class Shell:
         self._busy_at = self._clock()
 
     def rest(self, peer: Peer) -> None:
-        """A link has read much that gave few frames: the peer is read from again in the next turn."""
+        """Reads from the peer again in the next turn: its link has read much that gave few frames."""
         if peer.id not in self._backlogs:
             self._defer(peer, False, self._clock())
 
     def _work_off(self, peer: Peer, until: float) -> bool:
-        """Frames of what was received, until that time; True when there are more."""
+        """Works frames off of what was received, until that time; True when there are more."""
         now = self._clock()
         while now < until and not peer.held_n:
             if not self.core.go_on(peer, now, SLICE_FRAMES):
@@ -215,7 +209,7 @@ class Shell:
         return True
 
     def _is_long(self, peer: Peer, now: float) -> bool:
-        """The connection has sent messages for longer than its turn takes; each is received alone."""
+        """Tells whether the connection has sent messages for longer than its turn takes; each is received alone."""
         if self._messages_of is not peer:
             self._messages_of = peer
             self._messages_from = now
@@ -224,7 +218,7 @@ class Shell:
         return self._messages_n % SLICE_MESSAGES == 0 and now - self._messages_from > self.turn_s
 
     def _defer(self, peer: Peer, has_frames: bool, now: float) -> None:
-        """Nothing more is read from the connection before the next turn, and until what was read is worked off."""
+        """Reads nothing more from the connection before the next turn, and until what was read is worked off."""
         link = self._links.get(peer.id)
         if link is None or peer.is_ending or peer.is_lost:
             return
@@ -239,7 +233,7 @@ class Shell:
             self._loop.call_soon(self._work_off_backlogs)
 
     def _work_off_backlogs(self) -> None:
-        """A turn of each connection that is backlog, and of what goes to many."""
+        """A turn of each connection that has a backlog, and of what goes to many."""
         self._is_working_off = False
         self.core.work(self._clock())
         if self.core.events_n >= EVENTS_N:
@@ -281,7 +275,7 @@ class Shell:
         self.wake()
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
-        """A peer sent what cannot even be given to the core: its connection ends with this code word and text."""
+        """Ends, with this code word and text, the connection of a peer whose bytes cannot even be given to the core."""
         backlog = self._backlogs.get(peer.id)
         if backlog is not None and not peer.is_ending:
             backlog.fault = (word, text)
@@ -302,7 +296,7 @@ class Shell:
         if link is None or peer.is_ending:
             return
         if peer.session is None:
-            self.core.left(peer, reason, self._clock())
+            self.core.lifecycle.left(peer, reason, self._clock())
             self.wake()
             return
         link.serve(None)  # what it has not taken waits in its session
@@ -403,7 +397,7 @@ class Shell:
                 if not peer.pending_bytes:
                     link.close()
                 if link.pending_bytes():
-                    self.core.untold(peer, self._clock())
+                    self.core.lifecycle.untold(peer, self._clock())
                 now = self._loop.time()
                 self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now))
         if self._arrived_at:
@@ -438,7 +432,7 @@ class Shell:
         self._congested.pop(peer.id, None)
 
     def _taken_bytes(self, peer: Peer, link: Link) -> int:
-        """What this system has accepted for the peer, ever."""
+        """Returns how many bytes this system has accepted for the peer, ever."""
         return peer.bytes_out - link.pending_bytes()
 
     def _confirmed_bytes(self, peer: Peer, link: Link) -> int:
@@ -510,7 +504,7 @@ class Shell:
                 del self._unsent[peer.id]
 
     def _weigh(self) -> None:
-        """All connections together hold back too much: closes those that the core gives."""
+        """Closes connections that the core gives when all together hold back too much."""
         self._look_at_unsent()
         for peer in self.core.weigh(self._clock()):
             link = self._links.get(peer.id)
@@ -519,7 +513,7 @@ class Shell:
 
     def _drop(self, peer: Peer, link: Link) -> None:
         """Closes the transport at once, with what waits for it."""
-        self.core.untold(peer, self._clock())
+        self.core.lifecycle.untold(peer, self._clock())
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()
@@ -538,7 +532,7 @@ class Shell:
                 self._hand_over(move.newcomer, peer, move.has_frames)
 
     def _hand_over(self, newcomer: Peer, peer: Peer, has_frames: bool) -> None:
-        """The transport of the newcomer is that peer's, with what it has given. `has_frames`: some is in the core."""
+        """Gives that peer the newcomer's transport, with what it has given. `has_frames`: some is in the core."""
         backlog = self._backlogs.pop(newcomer.id, None)
         link = self._links.pop(newcomer.id, None)
         if link is not None:
@@ -568,7 +562,7 @@ class Shell:
                     link.resume()
 
     def _gather_requests(self) -> None:
-        """Single requests have ended, perhaps: the first one of them starts the timer, so an idle broker has none."""
+        """Starts the timer with the first single request that has ended, if any has: an idle broker has no timer."""
         if self._requests_timer is None and self._timer is not None and self.core.has_requests():
             self._requests_timer = self._loop.call_at(self._loop.time() + REQUESTS_S, self._hand_out)
 
@@ -581,7 +575,7 @@ class Shell:
             self._on_requests(requests)
 
     def _hand_out(self) -> None:
-        """All that was told until now, so that a kill leaves no hole in front of what was handed out."""
+        """Hands out all that was told until now, so that a kill leaves no hole in front of what was handed out."""
         if self._on_requests is not None:
             self._hand_out_requests()
         events = self.core.take_events()

@@ -23,23 +23,22 @@ from broker.forwarding.peer import Peer
 from rsocket_wire.errors import BrokerError
 
 
-class TcpLink(asyncio.Protocol):
-    """One stream connection."""
+class StreamLink(asyncio.Protocol):
+    """One stream connection, from the moment when its transport is there."""
 
-    def __init__(self, shell: Shell, scheme: str, url: str = "") -> None:
-        """`url`: where another broker was dialled; empty when the connection was accepted."""
+    _transport: asyncio.Transport
+
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._url = url
-        self._scheme = scheme
-        self._peer: Peer | None = None  # None until the transport is there, and when its peer has another one
-        self._transport: asyncio.Transport | None = None
+        self._peer: Peer | None = None  # None until `attach`, and when its peer has another link
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
-        self._transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
-        name, origin = peer_name(self._scheme, transport), origin_of(transport)
-        if self._url:
-            self._peer = self._shell.dialled(name, True, self, self._url, origin)
+    def attach(self, transport: asyncio.Transport, name: str, url: str) -> None:
+        """The transport is there. `url`: where another broker was dialled; empty when the connection was accepted."""
+        self._transport = transport
+        transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
+        origin = origin_of(transport)
+        if url:
+            self._peer = self._shell.dialled(name, True, self, url, origin)
         else:
             self._peer = self._shell.connected(name, True, self, origin)
 
@@ -49,7 +48,7 @@ class TcpLink(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The other end sends nothing more. RSocket knows no half of a connection: it has closed it."""
-        if self._peer is None or self._transport is None:
+        if self._peer is None:
             return False
         self._shell.left(self._peer, LEFT)
         return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
@@ -70,25 +69,20 @@ class TcpLink(asyncio.Protocol):
         self._peer = peer
 
     def pause(self) -> None:
-        assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pending_bytes(self) -> int:
-        assert self._transport is not None
         return self._transport.get_write_buffer_size()
 
     def unconfirmed_bytes(self) -> int:
-        assert self._transport is not None
         return unconfirmed_bytes(self._transport)
 
     def write(self, pieces: list[Piece]) -> None:
-        assert self._transport is not None
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
             if self._transport.is_closing():  # it has failed, which is told later; uvloop's would raise RuntimeError
                 return
@@ -98,20 +92,28 @@ class TcpLink(asyncio.Protocol):
         """The core has all that was read."""
 
     def close(self) -> None:
-        assert self._transport is not None
         self._transport.close()
 
     def abort(self) -> None:
-        assert self._transport is not None
         self._transport.abort()
 
 
+class TcpLink(StreamLink):
+    """A connection whose bytes are RSocket's."""
+
+    def __init__(self, shell: Shell, scheme: str, url: str = "") -> None:
+        """`url`: where another broker was dialled; empty when the connection was accepted."""
+        super().__init__(shell)
+        self._scheme = scheme
+        self._url = url
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's is one in all but inheritance
+        self.attach(cast(asyncio.Transport, transport), peer_name(self._scheme, transport), self._url)
+
+
 async def listen_tcp(
-    shell: Shell,
-    host: str,
-    port: int,
-    handshakes: Handshakes | None,
-    shares_port: bool = False,
+    shell: Shell, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False
 ) -> tuple[asyncio.Server | TlsPort, int]:
     """Accepts on a TCP port, with TLS if there are handshakes; the server and the port (0 lets the system choose).
 

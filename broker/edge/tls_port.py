@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from broker.config.sections.limits import LimitOptions
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.origins import address_of, name_of
@@ -32,23 +33,15 @@ Address = tuple[Any, ...]  # of a socket: host, port, and of IPv6 two numbers mo
 class Handshakes:
     """The TLS handshakes that are under way, at all ports of a process."""
 
-    def __init__(
-        self,
-        context: ssl.SSLContext,
-        setup_timeout_s: float,
-        max_connections: int,
-        max_per_address: int,
-        open_n: Callable[[], int],
-    ) -> None:
-        """`max_connections`: they and the connections beyond them, of which there are `open_n()`.
-
-        `max_per_address`: of them alone; 0 is no bound.
+    def __init__(self, context: ssl.SSLContext, limits: LimitOptions, open_n: Callable[[], int]) -> None:
+        """Of `limits`, max_connections bounds them and the connections beyond them, of which there are `open_n()`;
+        max_connections_per_address bounds them alone.
         """
         self._context = context
-        self._timeout_s = setup_timeout_s + HANDSHAKE_EXTRA_S
-        self._max_connections = max_connections
+        self._timeout_s = limits.setup_timeout_s + HANDSHAKE_EXTRA_S
+        self._max_connections = limits.max_connections
         self._open_n = open_n
-        self._by_address = ConnectionCounter(max_per_address)
+        self._by_address = ConnectionCounter(limits.max_connections_per_address)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

@@ -25,8 +25,6 @@ _quiet.disabled = True  # what strangers send is told in one line, by the listen
 class HttpHead:
     """The head of a request or an answer, collected until it is whole."""
 
-    __slots__ = ("_data", "rest")
-
     def __init__(self) -> None:
         self._data = bytearray()  # MAX_HEAD_BYTES and one read at most: its owner looks at `is_too_long`
         self.rest = b""  # what came behind it

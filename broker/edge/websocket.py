@@ -17,14 +17,15 @@ from http import HTTPStatus
 from typing import Final, cast
 
 from broker.config.hosts import is_known_host, may_open
+from broker.config.sections.limits import LimitOptions
+from broker.config.urls import Listen
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
 from broker.edge.link import LEFT
-from broker.edge.origins import address_of, origin_of
-from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, TURN_BYTES, Shell
-from broker.edge.tls import is_over_tls
+from broker.edge.origins import address_of
+from broker.edge.shell import TURN_BYTES, Shell
+from broker.edge.tcp import StreamLink
 from broker.edge.tls_port import Handshakes, TlsPort
-from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.edge.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient, UpgradeRequest, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
@@ -37,34 +38,24 @@ MAX_SHOWN: Final = 200  # characters of what a stranger has sent, in a line of t
 _log: Final = logging.getLogger(__name__)
 
 
-class WebSocketLink(asyncio.Protocol):
+class WebSocketLink(StreamLink):
     """One WebSocket, once it is one."""
 
     def __init__(self, shell: Shell, transport: asyncio.Transport, is_from_client: bool) -> None:
         """`is_from_client`: the other end is the client."""
-        self._shell = shell
+        super().__init__(shell)
         self._transport = transport
         self._reader = MessageReader(is_from_client)
         self._writer = MessageWriter(b"" if is_from_client else os.urandom(SEED_BYTES))
-        self._peer: Peer | None = None  # None until `begin`, and when its peer has another link
         self._is_congested = False
         self._is_closing = False  # CLOSE was said: nothing more is
         self._is_cut = False  # the other end sends nothing more, and has not said CLOSE
         self._deadline: asyncio.TimerHandle | None = None  # None until it is closing, and when that is done
 
     def begin(self, scheme: str, url: str, rest: bytes) -> None:
-        """Takes the transport over. `url`: where another broker was dialled; empty when the connection was accepted.
-
-        `rest`: what came behind the HTTP.
-        """
-        transport = self._transport
-        transport.set_protocol(self)
-        transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
-        name, origin = _name_of(scheme, transport), origin_of(transport)
-        if url:
-            self._peer = self._shell.dialled(name, True, self, url, origin)
-        else:
-            self._peer = self._shell.connected(name, True, self, origin)
+        """Takes the transport over, see `attach`. `rest`: what came behind the HTTP."""
+        self._transport.set_protocol(self)
+        self.attach(self._transport, _name_of(scheme, self._transport), url)
         if rest:
             self.data_received(rest)
 
@@ -83,31 +74,26 @@ class WebSocketLink(asyncio.Protocol):
             self._look_at_news(reader)
 
     def eof_received(self) -> bool:
-        """The other end sends nothing more: RSocket knows no half of a connection, so it has closed it."""
         if self._peer is None or self._is_closing:
             return False
         self._is_cut = True
-        self._shell.left(self._peer, LEFT)
-        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+        return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if self._peer is not None:
-            self._shell.lost(self._peer, LEFT if exc is None else str(exc))
+        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._is_congested = True
-        if self._peer is not None:
-            self._shell.congested(self._peer)
+        super().pause_writing()
 
     def resume_writing(self) -> None:
         self._is_congested = False
         if self._reader.pong is not None:
             self._answer_ping()
-        if self._peer is not None:
-            self._shell.relieved(self._peer)
+        super().resume_writing()
 
     def serve(self, peer: Peer | None) -> None:
         self._peer = peer
@@ -117,18 +103,8 @@ class WebSocketLink(asyncio.Protocol):
             self._reader.drop()
 
     def pause(self) -> None:
-        if not self._transport.is_closing() and not self._is_closing:
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def pending_bytes(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def unconfirmed_bytes(self) -> int:
-        return unconfirmed_bytes(self._transport)
+        if not self._is_closing:
+            super().pause()
 
     def write(self, pieces: list[Piece]) -> None:
         if self._is_closing:
@@ -156,11 +132,8 @@ class WebSocketLink(asyncio.Protocol):
         if reader.is_closed:
             self._transport.close()
 
-    def abort(self) -> None:
-        self._transport.abort()
-
     def _look_at_news(self, reader: MessageReader) -> None:
-        """The other end has sent more than messages."""
+        """Looks at what the other end has sent besides messages."""
         reader.has_news = False
         if reader.pong is not None and not self._is_congested:
             self._answer_ping()
@@ -172,18 +145,18 @@ class WebSocketLink(asyncio.Protocol):
             self._shell.refuse(self._peer, "bad-frame", reader.fault)
 
     def _answer_ping(self) -> None:
-        """Only the latest one, and none while the other end takes nothing (section 5.5.3): they cannot pile up."""
+        """Answers only the latest one, none while the other end takes nothing (section 5.5.3): they cannot pile up."""
         said, self._reader.pong = self._reader.pong, None
         if said is not None and not self._is_closing:
             self._send(self._writer.control(PONG, said))
 
     def _send(self, data: Piece) -> None:
-        """Nothing on a transport that has failed, which is told later: uvloop's would raise RuntimeError."""
+        """Sends nothing on a transport that has failed, which is told later: uvloop's would raise RuntimeError."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
     def _say_close(self, code: int) -> None:
-        """Then it is the other end's turn, for GOODBYE_S."""
+        """Says close; then it is the other end's turn, for GOODBYE_S."""
         if self._is_closing or self._transport.is_closing():
             return
         self._is_closing = True
@@ -245,7 +218,7 @@ class AcceptedUpgrade(asyncio.Protocol):
         transport.close()  # its time goes on: one that does not read is not waited for
 
     def _leave(self) -> None:
-        """It is a WebSocket, or gone: the listener need not count it any more."""
+        """Ends the listener's count of it: it is a WebSocket, or gone."""
         if self._deadline is not None and self._transport is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -256,29 +229,20 @@ class WebSocketListener:
     """A WebSocket port."""
 
     def __init__(
-        self,
-        shell: Shell,
-        scheme: str,
-        path: str,
-        setup_timeout_s: float,
-        max_upgrades: int,
-        max_upgrades_per_address: int,
-        origins: Collection[str],
-        names: Collection[str],
+        self, shell: Shell, listen: Listen, limits: LimitOptions, origins: Collection[str], names: Collection[str]
     ) -> None:
-        """`max_upgrades…`: connections that are no WebSockets yet; one more is closed at once.
-
-        `origins`, `names`: see `hosts`.
+        """`limits`: their numbers of connections hold for those, too, that are no WebSockets yet: one more is closed at
+        once. `origins`, `names`: see `hosts`.
         """
-        self.setup_timeout_s = setup_timeout_s
+        self.setup_timeout_s = limits.setup_timeout_s
         self._shell = shell
-        self._scheme = scheme
-        self._path = path  # empty: any
-        self._max_upgrades = max_upgrades
+        self._scheme = listen.scheme
+        self._path = listen.path  # empty: any
+        self._max_upgrades = limits.max_connections
         self._origins = origins
         self._names = names
         self._upgrades: set[asyncio.Transport] = set()  # not upgraded yet
-        self._by_address = ConnectionCounter(max_upgrades_per_address)
+        self._by_address = ConnectionCounter(limits.max_connections_per_address)
         self._server: asyncio.Server | TlsPort | None = None  # None until it listens
 
     async def listen(self, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False) -> int:
@@ -290,7 +254,7 @@ class WebSocketListener:
         return bound
 
     def begin_upgrade(self, transport: asyncio.Transport) -> bool:
-        """A connection was accepted; False when it is one too many."""
+        """Counts a connection that was accepted; False when it is one too many."""
         address = _address_of(transport)
         if not self._by_address.enter(address) or len(self._upgrades) >= self._max_upgrades:
             self._by_address.leave(address)
@@ -299,12 +263,12 @@ class WebSocketListener:
         return True
 
     def end_upgrade(self, transport: asyncio.Transport) -> None:
-        """It is a WebSocket now, or gone."""
+        """Counts it no more: it is a WebSocket now, or gone."""
         self._upgrades.remove(transport)
         self._by_address.leave(_address_of(transport))
 
     def refusal_of(self, request: UpgradeRequest) -> tuple[HTTPStatus, str] | None:
-        """How it is answered when it gets no WebSocket whatever else it says."""
+        """Returns how it is answered when it gets no WebSocket whatever else it says; None: it may get one."""
         if request.fault:
             return HTTPStatus.BAD_REQUEST, f"no HTTP: {request.fault}"
         if len(request.hosts) != 1:  # RFC 9112, section 3.2: MUST respond with 400
@@ -325,12 +289,12 @@ class WebSocketListener:
         WebSocketLink(self._shell, transport, is_from_client=True).begin(self._scheme, "", rest)
 
     def log_refused(self, transport: asyncio.Transport, text: str) -> None:
-        """In the log: what came is no WebSocket. The only line about it."""
+        """Logs that what came is no WebSocket. The only line about it."""
         if STRANGERS.admits("WebSocketUpgrade (refused)", _address_of(transport), logging.INFO):
             _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
 
     async def stop_accepting(self) -> None:
-        """No new connections; those that are there go on."""
+        """Takes no new connections; those that are there go on."""
         if self._server is not None:
             self._server.close()
 
@@ -394,6 +358,6 @@ def _name_of(scheme: str, transport: asyncio.BaseTransport) -> str:
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:
-    """The same for one transport, always: the name is remembered with it."""
+    """Returns the same for one transport, always: the name is remembered with it."""
     name = transport.get_extra_info("peername")
     return address_of(name[0]) if isinstance(name, tuple) else ""

@@ -5,11 +5,7 @@ Decides what is kept when nobody does: the oldest. What is dropped is counted, a
 
 from typing import Final
 
-from broker.events import (
-    FlowRecord,
-    LifecycleEvent,
-    events_dropped,
-)
+from broker.events import FlowRecord, LifecycleEvent, events_dropped
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.query import Query
 
@@ -58,8 +54,14 @@ class EventLog:
         uptime_ms: int = 0,
         requests: int = 0,
     ) -> None:
-        """Something happened."""
-        self.add_event(kind, at_ms, self.reserve(1), route_id, service, tags, peer, reason, detail, uptime_ms, requests)
+        """Something happened. `uptime_ms`: how long the route or the connection was there."""
+        told = tags if tags is not None else ()
+        seq, choices = self.reserve(1), self._query.choices
+        self.add(
+            LifecycleEvent(
+                kind, seq, at_ms, route_id, service, told, peer, reason, detail, uptime_ms, requests, choices
+            )
+        )
 
     def reserve(self, count: int) -> int:
         """The first of so many numbers, for events that are told later as of now."""
@@ -67,46 +69,18 @@ class EventLog:
         self._numbers.latest += count
         return first
 
-    def add_event(
-        self,
-        kind: int,
-        at_ms: int,
-        seq: int,
-        route_id: str = "",
-        service: str = "",
-        tags: list[tuple[str, str]] | None = None,
-        peer: str = "",
-        reason: str = "",
-        detail: str = "",
-        uptime_ms: int = 0,
-        requests: int = 0,
-        choices: int = -1,
-    ) -> None:
-        """As `tell`, under a number that was reserved. `choices`: made by then; -1: by now."""
-        if choices < 0:
-            choices = self._query.choices
-        self._add(
-            LifecycleEvent(
-                kind,
-                seq,
-                at_ms,
-                route_id,
-                service,
-                tags if tags is not None else (),
-                peer,
-                reason,
-                detail,
-                uptime_ms,
-                requests,
-                choices,
-            )
-        )
+    def add(self, event: LifecycleEvent | FlowRecord) -> None:
+        """A record under a number that was reserved."""
+        if len(self._events) < MAX_EVENTS:
+            self._events.append(event)
+            return
+        self._drop(1, event.requests if isinstance(event, FlowRecord) else 0, event.seq, event.seq)
 
     def add_flows(self, records: list[FlowRecord]) -> None:
         """The flows of an interval, numbered from `next_seq` on."""
         self._numbers.latest += len(records)
         for record in records:
-            self._add(record)
+            self.add(record)
 
     @property
     def next_seq(self) -> int:
@@ -129,12 +103,6 @@ class EventLog:
         if self._gap_records:
             events.append(self._told_gap())
         return events
-
-    def _add(self, event: LifecycleEvent | FlowRecord) -> None:
-        if len(self._events) < MAX_EVENTS:
-            self._events.append(event)
-            return
-        self._drop(1, event.requests if isinstance(event, FlowRecord) else 0, event.seq, event.seq)
 
     def _drop(self, records: int, requests: int, first_seq: int, last_seq: int) -> None:
         self.dropped += records

@@ -15,32 +15,20 @@ def tell_route(
     """A route came or went. `peer`: of its owner, see `owner_text`; a route that left has none any more."""
     has_come = kind in (ROUTE_JOINED, ROUTE_ADDED)
     uptime_ms = 0 if has_come else max(0, at_ms - route.joined_at_ms)
-    event_log.tell(
-        kind,
-        at_ms,
-        route.id_text,
-        route.service,
-        route.tag_texts(),
-        peer,
-        reason,
-        detail,
-        uptime_ms,
-        route.load.requests,
-    )
+    tags, requests = route.tag_texts(), route.load.requests
+    event_log.tell(kind, at_ms, route.id_text, route.service, tags, peer, reason, detail, uptime_ms, requests)
 
 
 def tell_closed(event_log: EventLog, peer: Peer, at_ms: int) -> None:
     """A connection has ended; `peer` holds why."""
-    event_log.tell(
-        PEER_CLOSED,
-        at_ms,
-        service=peer.caller_service,
-        peer=peer.name,
-        reason=peer.end_reason,
-        detail=peer.end_detail,
-        uptime_ms=max(0, at_ms - peer.connected_at_ms),
-        requests=peer.requests,
-    )
+    tell_peer(event_log, PEER_CLOSED, peer, at_ms, "", peer.end_reason, peer.end_detail)
+
+
+def tell_peer(event_log: EventLog, kind: int, peer: Peer, at_ms: int, route_id: str, reason: str, detail: str) -> None:
+    """Something happened to a connection."""
+    uptime_ms = max(0, at_ms - peer.connected_at_ms)
+    service, requests = peer.caller_service, peer.requests
+    event_log.tell(kind, at_ms, route_id, service, None, peer.name, reason, detail, uptime_ms, requests)
 
 
 def tell_slow(event_log: EventLog, peer: Peer, at_ms: int, word: str, text: str) -> None:

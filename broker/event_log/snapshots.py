@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text
-from broker.events import ROUTE_SEEN, TABLE_DIGEST
+from broker.events import ROUTE_SEEN, TABLE_DIGEST, LifecycleEvent
 from broker.forwarding.peer import Peer
 from broker.routing.query import Query
 from broker.routing.table import Route, Table
@@ -91,23 +91,24 @@ class Snapshots:
         for number in range(self._told, end):
             seen = self._left[number]
             route = seen.route
-            self._event_log.add_event(
-                ROUTE_SEEN,
-                at_ms,
-                self._first_seq + number,
-                route.id_text,
-                route.service,
-                route.tag_texts(),
-                owner_text(seen.owner),
-                "",
-                str(seen.slot),
-                max(0, at_ms - route.joined_at_ms),
-                seen.requests,
-                self._choices,
+            self._event_log.add(
+                LifecycleEvent(
+                    ROUTE_SEEN,
+                    self._first_seq + number,
+                    at_ms,
+                    route.id_text,
+                    route.service,
+                    route.tag_texts(),
+                    owner_text(seen.owner),
+                    detail=str(seen.slot),
+                    uptime_ms=max(0, at_ms - route.joined_at_ms),
+                    requests=seen.requests,
+                    choices=self._choices,
+                )
             )
         self._told = end
         if end == len(self._left):
             seq = self._first_seq + end
-            self._event_log.add_event(TABLE_DIGEST, at_ms, seq, tags=self._tags, choices=self._choices)
+            self._event_log.add(LifecycleEvent(TABLE_DIGEST, seq, at_ms, tags=self._tags, choices=self._choices))
             self._left = []
             self._tags = []

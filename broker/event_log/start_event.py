@@ -1,5 +1,6 @@
 """What BrokerStarted tells: which broker this is, and all that whoever repeats its choices must know."""
 
+from dataclasses import fields
 from typing import Final
 
 from broker import VERSION
@@ -37,19 +38,12 @@ def started_tags(settings: Settings, mates: list[bytes], seed: int, is_compiled:
 
 def policy_texts(policy: Policy) -> list[tuple[str, str]]:
     """The settings of a service by name."""
-    return [
-        ("lb_method", policy.chooser),
-        ("shard_method", policy.shard_method),
-        ("sticky_ttl_s", f"{policy.sticky_ttl_s:.15g}"),
-        ("slow_start_s", f"{policy.slow_start_s:.15g}"),
-        ("panic_percent", str(policy.panic_percent)),
-        ("eject_after_errors", str(policy.eject_after_errors)),
-        ("eject_s", f"{policy.eject_s:.15g}"),
-        ("eject_max_s", f"{policy.eject_max_s:.15g}"),
-        ("eject_max_percent", str(policy.eject_max_percent)),
-        ("max_in_flight_per_route", str(policy.max_in_flight_per_route)),
-        ("max_in_flight_per_service", str(policy.max_in_flight_per_service)),
-    ]
+    found: list[tuple[str, str]] = []
+    for each in fields(policy):
+        value: object = getattr(policy, each.name)
+        text = f"{value:.15g}" if isinstance(value, float) else str(value)
+        found.append(("lb_method" if each.name == "chooser" else each.name, text))
+    return found
 
 
 def _yes_or_no(is_so: bool) -> str:

@@ -13,8 +13,6 @@ MAX_SERVICES: Final = 1_000  # that are counted apart in this time; the others t
 class Dropped:
     """What was dropped on the way to one service or broker, since it was told of."""
 
-    __slots__ = ("broker", "peer", "requests_n", "service")
-
     def __init__(self, service: str, peer: str, broker: str) -> None:
         self.service: Final = service  # empty: of one that is not counted apart, or not known
         self.peer: Final = peer  # name of the link; empty where it was a service
@@ -32,7 +30,7 @@ class Drops:
         self._next_at = 0.0  # when they may be told of again, seconds, monotonic
 
     def add(self, service: str) -> None:
-        """One that was meant for a route of this service."""
+        """Counts one that was meant for a route of this service."""
         self.total_n += 1
         if service not in self._by_service and len(self._by_service) >= MAX_SERVICES:
             service = ""
@@ -42,7 +40,7 @@ class Drops:
         dropped.requests_n += 1
 
     def add_of_link(self, peer: str, broker: str) -> None:
-        """One that was to go to this broker, over the link of that name."""
+        """Counts one that was to go to this broker, over the link of that name."""
         self.total_n += 1
         dropped = self._by_link.get(peer)
         if dropped is None:
@@ -50,7 +48,7 @@ class Drops:
         dropped.requests_n += 1
 
     def take(self, now: float) -> list[Dropped]:
-        """What was dropped since the last time; empty before TOLD_S are over."""
+        """Takes what was dropped since the last time; empty before TOLD_S are over."""
         if now < self._next_at or not (self._by_service or self._by_link):
             return []
         taken = [*self._by_service.values(), *self._by_link.values()]

@@ -2,7 +2,7 @@
 
 Finds the ADDRESS in the metadata, asks `query` for the candidates, has one chosen, and joins the streams. What can go
 wrong before that is refused here, with one sentence. Does not know SETUP, keepalive or sockets (`core` does), and after
-the first frame of a request it is out of the way: `splices` and `multicast` pass the rest on.
+the first frame of a request it is out of the way: `unicast` and `multicast` pass the rest on.
 """
 
 from typing import Final
@@ -64,8 +64,6 @@ WAITED_FOR: Final = ("no-route", "draining", "no-lease")
 class Announcement:
     """A ROUTE_SETUP that came with a request."""
 
-    __slots__ = ("peer", "raw")
-
     def __init__(self, peer: Peer, raw: bytes) -> None:
         self.peer: Final = peer
         self.raw: Final = raw
@@ -83,13 +81,7 @@ class Engine(RequestContext):
         self.ingress: Final = Ingress(self, self.annotations, self.fanout)
         self.breakers: Final = Breakers(query.services)
         self._pushes: Final = PushRouter(self, self.egress, self.ingress, self.fanout, self.breakers)
-        self.pending: Final = PendingRequests(
-            self.decisions,
-            self.timers,
-            settings.max_waiting,
-            settings.max_waiting_per_connection,
-            settings.max_waiting_bytes,
-        )
+        self.pending: Final = PendingRequests(self.decisions, self.timers, settings)
         self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
         self._looked_at = 0  # generation of the masks when the pending requests were looked at
         self.congestions_n = 0  # times that a peer became congested, or was relieved

@@ -41,8 +41,6 @@ OTHER: Final = 3
 class Translated:
     """What a request's metadata becomes for a route."""
 
-    __slots__ = ("lost_n", "metadata")
-
     def __init__(self, metadata: bytes | None, lost_n: int = 0) -> None:
         self.metadata: Final = metadata  # None: none
         self.lost_n: Final = lost_n  # entries of the caller that the route does not get, the ADDRESS aside
@@ -50,8 +48,6 @@ class Translated:
 
 class Mimes:
     """The pair of mime types of a connection. Equal pairs are one object, with one number."""
-
-    __slots__ = ("data_mime", "kind", "metadata_mime", "number", "users_n")
 
     def __init__(self, number: int, metadata_mime: str, data_mime: str) -> None:
         self.number: Final = number

@@ -32,16 +32,13 @@ MAX_STALE: Final = 64  # entries of what waits no more, beyond one for each lane
 class Total:
     """What waits for all peers of one broker."""
 
-    __slots__ = ("_most_bytes", "limit_bytes", "over", "queues", "used_bytes")
-
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes: Final = limit_bytes
         self.used_bytes = 0  # as `Outbound.held_bytes`
         self._most_bytes = 0  # since `take_most`
         self.queues: Final[dict[int, Outbound]] = {}  # in which something waits, by the peer's id
-        self.over: Final[
-            list[int]
-        ] = []  # ids of peers for which too much waits, by one limit or the other; for the core
+        # Ids of peers for which too much waits, by one limit or the other; for the core.
+        self.over: Final[list[int]] = []
 
     def add(self, held_bytes: int) -> None:
         """So much more waits."""
@@ -126,20 +123,6 @@ class Lane:
 
 class Outbound:
     """What waits for one peer."""
-
-    __slots__ = (
-        "_at",
-        "_begun",
-        "_control",
-        "_is_framed",
-        "_lanes",
-        "_largest",
-        "_peer_id",
-        "_total",
-        "_turns",
-        "held_bytes",
-        "wire_bytes",
-    )
 
     def __init__(self, peer_id: int, is_framed: bool, total: Total) -> None:
         self._peer_id: Final = peer_id

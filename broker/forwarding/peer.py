@@ -187,12 +187,12 @@ class Peer:
         self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
-        self.address = ""  # where it comes from and who it is, as connections are counted; see `guards.Census`
+        self.address = ""  # where it comes from and who it is, as connections are counted; see `ConnectionLimits`
         self.principal = ""
         # What it shares with other connections of the same caller (D-37): the principal, else the address. Empty:
         # nothing; a link carries the requests of many, and two brokers may have one address.
         self.shared_origin = ""
-        # When its buckets are full again, seconds, monotonic; see `guards.Rate`.
+        # When its buckets are full again, seconds, monotonic; see `TokenBucket`.
         self.keepalives_at = 0.0
         self.announcements_at = 0.0  # ROUTE_SETUPs
         self.fragments_at = 0.0  # small ones

@@ -10,21 +10,13 @@ they came. Bounded in number, per connection and in bytes.
 from typing import Final
 
 from broker.forwarding.reassembly import COUNT, REFUSE_PENDING, Decision, Reassembly
+from broker.forwarding.settings import Settings
 from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    ERROR,
-    MAX_N,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_N,
-    REQUEST_STREAM,
-    initial_n,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.timers import Timer, Timers
@@ -51,14 +43,14 @@ class PendingRequest(Stream):
     def from_caller(self, frame: FrameCursor) -> None:
         kind = frame.kind
         held = self.held
-        if kind == CANCEL:
+        if kind == frames.CANCEL:
             self._room.give_up(self, CANCELLED, frame.now)
-        elif kind == ERROR and held.kind == REQUEST_CHANNEL:
+        elif kind == frames.ERROR and held.kind == frames.REQUEST_CHANNEL:
             self._room.give_up(self, FAILED, frame.now)
-        elif kind == PAYLOAD:
+        elif kind == frames.PAYLOAD:
             self._room.hold_more(self, frame)
-        elif kind == REQUEST_N and held.kind >= REQUEST_STREAM and is_request_n(frame):
-            held.more_n = min(held.more_n + initial_n(frame.data, frame.start), MAX_N)
+        elif kind == frames.REQUEST_N and held.kind >= frames.REQUEST_STREAM and is_request_n(frame):
+            held.more_n = min(held.more_n + frames.initial_n(frame.data, frame.start), frames.MAX_N)
 
     def caller_lost(self, now: float) -> None:
         self._room.give_up(self, CALLER_LOST, now)
@@ -71,19 +63,12 @@ class PendingRequest(Stream):
 class PendingRequests:
     """All requests of one broker that wait."""
 
-    def __init__(
-        self,
-        decisions: list[Decision],
-        timers: Timers,
-        max_waiting: int,
-        max_per_connection: int,
-        max_bytes: int,
-    ) -> None:
+    def __init__(self, decisions: list[Decision], timers: Timers, settings: Settings) -> None:
         self._decisions: Final = decisions  # the engine's
         self._timers: Final = timers
-        self._max: Final = max_waiting
-        self._max_per_peer: Final = max_per_connection
-        self._max_bytes: Final = max_bytes  # per connection, with FRAME_COST for each frame
+        self._max: Final = settings.max_waiting
+        self._max_per_peer: Final = settings.max_waiting_per_connection
+        self._max_bytes: Final = settings.max_waiting_bytes  # per connection, with FRAME_COST for each frame
         self._by_token: dict[bytes, dict[int, PendingRequest]] = {}  # bounded by `max_waiting`; by number, so in order
         self._by_number: dict[int, PendingRequest] = {}  # the same ones
         self._looked_to = 0  # number of the last one that was looked at
@@ -183,7 +168,7 @@ class PendingRequests:
     def hold_more(self, waiter: PendingRequest, frame: FrameCursor) -> None:
         """Another fragment of it; behind its last one only a channel has more to say."""
         held = waiter.held
-        if held.is_over and held.kind != REQUEST_CHANNEL:
+        if held.is_over and held.kind != frames.REQUEST_CHANNEL:
             return
         size = frame.end - frame.start
         cost = size + FRAME_COST

@@ -10,8 +10,7 @@ from broker.forwarding.interbroker.fanout import LinkFanout
 from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.mime_translation import COMPOSITE, passes
-from broker.forwarding.multicast.opening import BranchRequest, Pushing
-from broker.forwarding.multicast.steps import CallSteps
+from broker.forwarding.multicast.opening import BranchRequest, push_to_all
 from broker.forwarding.peer import Peer
 from broker.forwarding.request import Request, RequestContext, blocked_of
 from broker.forwarding.traffic.flows import COMPLETED
@@ -19,12 +18,7 @@ from broker.routing.health.breakers import Breakers
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
-from rsocket_wire.rsocket.frames import (
-    HEADER_BYTES,
-    METADATA,
-    METADATA_PUSH,
-    encode_metadata_push,
-)
+from rsocket_wire.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH, encode_metadata_push
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import BROKER_MIME, BROKER_MIME_V0, MAX_ENTRIES
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
@@ -156,11 +150,7 @@ class PushRouter:
                 found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
             if found:
                 parts.append(BranchRequest(server, route, found))
-        pushing = Pushing(parts)
-        if self._context.steps.may(len(parts), frame.now):
-            pushing.advance(len(parts), frame.now)
-        else:
-            self._context.steps.add(CallSteps(peer), pushing)
+        push_to_all(self._context.steps, peer, parts, frame.now)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, len(routes))
 
     def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:

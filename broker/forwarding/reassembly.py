@@ -14,21 +14,7 @@ from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, FAILED
 from broker.forwarding.unicast import is_request_n
 from broker.routing.targets import Target
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    MAX_N,
-    METADATA,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_N,
-    REQUEST_STREAM,
-    encode_request,
-    initial_n,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.timers import Timer
@@ -44,8 +30,6 @@ REFUSE_PENDING: Final = 3  # it waited for a route in vain: until the time was u
 
 class Decision:
     """What the engine is to do with a held request, which is in no table any more."""
-
-    __slots__ = ("at", "held", "kind", "outcome", "target", "word")
 
     def __init__(
         self, kind: int, held: "Reassembly", target: Target | None, at: float, outcome: int = 0, word: str = ""
@@ -125,18 +109,19 @@ class Reassembly(Stream):
 
     def hold(self, frame: FrameCursor) -> None:
         """Keeps a sound frame of the request, before it enters (again)."""
-        self.is_over = not frame.flags & FOLLOWS or (frame.kind == PAYLOAD and frame.flags & COMPLETE != 0)
+        completes = frame.kind == frames.PAYLOAD and frame.flags & frames.COMPLETE != 0
+        self.is_over = not frame.flags & frames.FOLLOWS or completes
         if self.is_whole:
             self.hold_later(frame)
             return
-        metadata_at, metadata_to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
+        metadata_at, metadata_to = frames.request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         self.frames.append(frame.data[frame.start : frame.end])
         self.metadata += frame.data[metadata_at:metadata_to]
         self.rest = frame.data[metadata_to : frame.end]
         self.held_bytes += frame.end - frame.start
-        self.is_complete = self.is_complete or frame.flags & COMPLETE != 0
+        self.is_complete = self.is_complete or frame.flags & frames.COMPLETE != 0
         self.is_cut = not self.is_over
-        self.is_whole = self.is_over or not frame.flags & METADATA or len(self.rest) > 0
+        self.is_whole = self.is_over or not frame.flags & frames.METADATA or len(self.rest) > 0
 
     def hold_later(self, frame: FrameCursor) -> None:
         """Keeps a frame behind the whole metadata: data needs no translation, however much of it there is.
@@ -158,13 +143,13 @@ class Reassembly(Stream):
     def merged(self, metadata: bytes | None) -> bytes:
         """One frame in place of those held, with this metadata, for a route that cannot read the caller's."""
         first = self.frames[0]
-        flags = ((first[4] & 3) << 8 | first[5]) & ~(METADATA | FOLLOWS | COMPLETE)
+        flags = ((first[4] & 3) << 8 | first[5]) & ~(frames.METADATA | frames.FOLLOWS | frames.COMPLETE)
         if self.is_cut:
-            flags |= FOLLOWS
-        if self.is_complete and self.kind == REQUEST_CHANNEL:
-            flags |= COMPLETE
-        n = initial_n(first, 0) if self.kind >= REQUEST_STREAM else 0
-        return encode_request(self.kind, self.caller_id, self.rest, metadata, n, flags)
+            flags |= frames.FOLLOWS
+        if self.is_complete and self.kind == frames.REQUEST_CHANNEL:
+            flags |= frames.COMPLETE
+        n = frames.initial_n(first, 0) if self.kind >= frames.REQUEST_STREAM else 0
+        return frames.encode_request(self.kind, self.caller_id, self.rest, metadata, n, flags)
 
     def collapse(self, metadata: bytes) -> None:
         """Its frames become one with this metadata, which is all of it; once it is whole, and in no table."""
@@ -172,17 +157,17 @@ class Reassembly(Stream):
         self.metadata = metadata
 
     def from_caller(self, frame: FrameCursor) -> None:
-        if frame.kind == CANCEL:
+        if frame.kind == frames.CANCEL:
             self._give_up(CANCELLED, frame.now)
-        elif frame.kind == ERROR and self.kind == REQUEST_CHANNEL:
+        elif frame.kind == frames.ERROR and self.kind == frames.REQUEST_CHANNEL:
             self._give_up(FAILED, frame.now)
-        elif frame.kind == PAYLOAD:
+        elif frame.kind == frames.PAYLOAD:
             self.leave()
             self.hold(frame)
             self._decisions.append(Decision(LOOK_AGAIN, self, self.target, frame.now))
-        elif frame.kind == REQUEST_N and self.kind >= REQUEST_STREAM and is_request_n(frame):
+        elif frame.kind == frames.REQUEST_N and self.kind >= frames.REQUEST_STREAM and is_request_n(frame):
             # D-30
-            self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
+            self.more_n = min(self.more_n + frames.initial_n(frame.data, frame.start), frames.MAX_N)
 
     def caller_lost(self, now: float) -> None:
         self._give_up(CALLER_LOST, now)

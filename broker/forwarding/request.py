@@ -5,7 +5,6 @@ Decides nothing about where a request goes: for clients the `engine` does, for o
 
 from typing import Final
 
-from broker.events import NO_KEY
 from broker.forwarding.drops import Drops
 from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_pairs import MimePairs
@@ -14,7 +13,7 @@ from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
 from broker.forwarding.settings import Settings
-from broker.forwarding.traffic.flows import REJECTED, Flow, FlowTable
+from broker.forwarding.traffic.flows import MODEL_NAMES, REJECTED, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
@@ -51,20 +50,6 @@ _WORDS: Final[list[str]] = list(CODE_WORDS)
 class Request:
     """Where the parts of the request lie that is being decided upon; one object, used again for each."""
 
-    __slots__ = (
-        "address_at",
-        "address_to",
-        "began_at",
-        "data",
-        "reassembly",
-        "is_counted",
-        "is_second",
-        "metadata_at",
-        "metadata_to",
-        "mimes",
-        "rest_at",
-    )
-
     def __init__(self) -> None:
         self.data = b""  # holds the metadata
         self.metadata_at = 0
@@ -81,8 +66,6 @@ class Request:
 
 class CongestedRequest:
     """A caller has just sent a request to a route of another broker that is behind, or to which the way is."""
-
-    __slots__ = ("caller", "route")
 
     def __init__(self, caller: Peer, route: Route | None) -> None:
         self.caller: Final = caller
@@ -387,14 +370,7 @@ class RequestContext:
         return self._open_flow(peer, key, target, None, kind, word, emptied_by)
 
     def _open_flow(
-        self,
-        peer: Peer,
-        key: int,
-        target: Target | None,
-        route: Route | None,
-        model: int,
-        word: str,
-        emptied_by: str,
+        self, peer: Peer, key: int, target: Target | None, route: Route | None, model: int, word: str, emptied_by: str
     ) -> Flow:
         """A flow that this interval does not have yet; without a target nobody knows what was asked for.
 
@@ -404,21 +380,20 @@ class RequestContext:
             return self.flows.relayed
         caller = peer.route
         service = target.service if target is not None else ""
-        return self.flows.open(
-            peer.flows,
-            key,
+        texts = FlowTexts(
             caller.id_text if isinstance(caller, Route) else "",
             peer.caller_service,
             route.id_text if route is not None else "",
             route.service if route is not None else service,
             target.label if target is not None else "",
-            model,
+            MODEL_NAMES[model],
             target.routing_name if target is not None else "",
             word,
             emptied_by,
-            target.raw if target is not None else b"",
-            target.key_hash if target is not None else NO_KEY,
         )
+        if target is None:
+            return self.flows.open(peer.flows, key, texts)
+        return self.flows.open(peer.flows, key, texts, target.raw, target.key_hash)
 
 
 def deadline_at(target: Target, request: Request, now: float) -> float:

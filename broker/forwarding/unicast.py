@@ -97,9 +97,8 @@ class Splice(Stream):
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
         self.opened_at: Final = now
         self.order = 0  # see `RequestContext.order`
-        self._completes = (
-            False  # the first frame of a fragmented channel request said COMPLETE: done with its last fragment
-        )
+        # The first frame of a fragmented channel request said COMPLETE: done with its last fragment.
+        self._completes = False
         self._passes_answers = model != REQUEST_FNF  # what the route sends goes on without a question, see `answered`
         self._items_in = 0
         self._items_out = 0

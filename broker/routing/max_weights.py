@@ -14,8 +14,6 @@ from rsocket_wire.wire.tags import Tag
 class Tally:
     """How many routes have each weight above 1."""
 
-    __slots__ = ("counts", "max_weight")
-
     def __init__(self) -> None:
         self.counts: Final[dict[int, int]] = {}  # by weight: no more than routes, and than weights
         self.max_weight = 1

@@ -39,6 +39,7 @@ class Query:
     def __init__(self, table: Table, rng: Rng, strict_hints: bool = False, limit: int = 16384) -> None:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self.table: Final = table
+        self.services: Final = table.loads.services  # those that have routes, by name; nobody else changes it
         self._masks: Final = table.masks
         self._rng: Final = rng
         self._spare_rng: Final = Rng(SPARE_SEED)  # for what is no choice of its own
@@ -51,8 +52,9 @@ class Query:
         # Targets that are not remembered any more, given back a few with each new one: to free all at once takes 50 ms.
         # As many as were remembered: as many new ones come before the next are forgotten.
         self._forgotten: list[Target] = []
-        self._known_as: dict[tuple[str, bytes], Target] = {}  # what other brokers redirected; bounded by `limit`, too
-        self._decided: dict[tuple[str, bytes], Target] = {}  # by what other brokers have decided; the same
+        # By a service and an address; bounded by `limit`, too.
+        self._known_as: dict[bytes, Target] = {}  # what other brokers redirected
+        self._decided: dict[bytes, Target] = {}  # by what other brokers have decided
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
         self.prefers_local = True  # routes elsewhere get unicast requests only when none is left here (D-52, D-64)
         self.owner_cache: Final = OwnerCache()
@@ -61,11 +63,6 @@ class Query:
         self.hits = 0
         self.misses = 0
         self.panics = 0  # requests whose candidates were chosen from as if none was ejected or unhealthy
-
-    @property
-    def services(self) -> dict[str, ServiceLoad]:
-        """Those that have routes, by name; do not change it."""
-        return self.table.loads.services
 
     @property
     def unknown_methods(self) -> int:
@@ -81,21 +78,7 @@ class Query:
         if target is not None:
             self.refresh(target)
             return target
-        target = self._meet(data[start:end])
-        if target.wrapped_bytes:
-            # What is wrapped says nothing about the way and may differ in every request: the address without it counts.
-            key = key[: len(key) - target.wrapped_bytes]
-            known = self._known.get(key)
-            if known is not None:
-                self.refresh(known)
-                return known
-        if self._limit and len(key) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
-            if len(self._known) >= self._limit:
-                self._forgotten += self._known.values()
-                self._known.clear()
-            self._known[key] = target
-        self._look_up(target)
-        return target
+        return self._learn(self._known, key, 0, self._meet(data[start:end]))
 
     def resolve_as(self, data: bytes, start: int, end: int, service: str) -> Target:
         """As `resolve`, but for this service in place of what the ADDRESS names: another broker says so. D-55"""
@@ -114,10 +97,6 @@ class Query:
         self.redirects = dict(redirects)
         self.table.generation += 1  # all answers are old
         self._masks.generation += 1  # so that who waits for a route is looked at again
-
-    def find_route(self, route_id: bytes) -> Route | None:
-        """The route with this id, whatever the address."""
-        return self.table.find(route_id)
 
     def refresh(self, target: Target) -> None:
         """Looks a target up anew if the table has changed since."""
@@ -266,28 +245,38 @@ class Query:
         return len(self._known)
 
     def _resolve_as(self, data: bytes, start: int, end: int, service: str, is_decided: bool) -> Target:
-        """See the two above."""
+        """As `resolve_as`, or as `resolve_decided`."""
         if end - start < ORIGIN_TO:
             return self._meet(data[start:end])  # refused
         known = self._decided if is_decided else self._known_as
-        address = data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
-        target = known.get((service, address))
+        name = service.encode()
+        prefix = len(name).to_bytes(4, "big") + name
+        key = prefix + data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
+        target = known.get(key)
         if target is not None:
             self.refresh(target)
             return target
         target = self._meet(data[start:end], is_decided)
         target.forced = service
-        if target.wrapped_bytes:  # as above
-            address = address[: len(address) - target.wrapped_bytes]
-            same = known.get((service, address))
+        return self._learn(known, key, len(prefix), target)
+
+    def _learn(self, known: dict[bytes, Target], key: bytes, prefix_bytes: int, target: Target) -> Target:
+        """Remembers a target that was read just now; it, or an older one of the same address. `key`: with that prefix.
+
+        What is wrapped says nothing about the way and may differ in every request: the address without it counts.
+        """
+        if target.wrapped_bytes:
+            key = key[: len(key) - target.wrapped_bytes]
+            same = known.get(key)
             if same is not None:
                 self.refresh(same)
                 return same
-        if self._limit and len(address) <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
+        address_bytes = len(key) - prefix_bytes
+        if self._limit and address_bytes <= MAX_REMEMBERED_BYTES and target.tags_n <= MAX_REMEMBERED_TAGS:
             if len(known) >= self._limit:
                 self._forgotten += known.values()
                 known.clear()
-            known[service, address] = target
+            known[key] = target
         self._look_up(target)
         return target
 

@@ -8,8 +8,6 @@ _MASK: Final = 0xFFFFFFFF
 class Rng:
     """Xorshift32: not for secrets, good enough to spread load, and a test knows what it will roll."""
 
-    __slots__ = ("_state",)
-
     def __init__(self, seed: int) -> None:
         self._state = (seed & _MASK) or 0x9E3779B9  # zero would stay zero
 

@@ -22,18 +22,6 @@ ASK_S: Final = 5.0  # how long somebody that has asked is expected to ask again:
 class Shares:
     """The places of one route, or of one service."""
 
-    __slots__ = (
-        "_before",
-        "_before_at",
-        "_counts_all",
-        "_held",
-        "_kept_n",
-        "_latest",
-        "_latest_at",
-        "half_n",
-        "is_counting",
-    )
-
     def __init__(self, limit_n: int, counts_all: bool) -> None:
         """`limit_n` places. `counts_all`: from the first one on; else some are taken already, nobody knows by whom."""
         self.half_n: Final = (limit_n + 1) // 2  # rounded up, or one of three places would be nobody's

@@ -54,7 +54,7 @@ class Route:
         self.tags: Final = with_default_tags(route_id, service, tags)
         self.tokens: Final = [tag.token() for tag in self.tags]
         self.owner: object | None = owner  # None once it has left: who remembers a route must not keep its peer
-        self.seed_high: Final = zlib.crc32(route_id) & 0x7FFFFFFF  # for rendezvous sharding, see `shards`
+        self.seed_high: Final = zlib.crc32(route_id) & 0x7FFFFFFF  # for rendezvous sharding, see `sharding.hashes`
         # CRC-32 is linear, another start would say nothing new; the halves the other way round do.
         self.seed_low: Final = zlib.crc32(route_id[8:] + route_id[:8]) & 0x7FFFFFFF
         self.slot = -1  # -1 unless it is in the table

@@ -110,7 +110,7 @@ class Target:
         self.chooser: Chooser | None = None  # None with a refusal for ever
         self.is_sticky = False  # unicast: who was chosen is chosen again
         self.is_by_origin = False  # for the same origin; else for the same values of tags
-        self.sticky_key = b""  # 16 bytes when it is sticky, see `stickiness`
+        self.sticky_key = b""  # 16 bytes when it is sticky, see `sticky`
         self.turn: Final = Turn()
         self._label = ""
 
@@ -338,8 +338,6 @@ class Addresses:
 
 class Named:
     """The tags of a request, and those of them that keys name."""
-
-    __slots__ = ("_all", "_by_key", "_keyed", "tags")
 
     def __init__(self, tags: list[Tag]) -> None:
         self.tags: Final[list[Tag]] = []  # that were named, in the order of the names

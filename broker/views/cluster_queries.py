@@ -13,23 +13,13 @@ from typing import Final
 from broker.cluster.links.dials import Dial
 from broker.cluster.links.neighbour import Neighbour
 from broker.cluster.member import Member
-from broker.cluster.redirects import Redirect
+from broker.cluster.messages import RedirectMessage
 from broker.core import Core
 from broker.forwarding.interbroker.annotations import Path
 from broker.forwarding.interbroker.remote import Remote
 from broker.routing.table import Route
-from broker.views.schemas import (
-    BrokerView,
-    ClusterView,
-    DialView,
-    LinksView,
-    LinkView,
-    Listed,
-    Moment,
-    Part,
-    PathView,
-    RedirectView,
-)
+from broker.views import schemas
+from broker.views.schemas import Listed, Moment, Part
 from rsocket_wire.wire.ids import id_text
 
 REACHABLE: Final = "reachable"
@@ -39,10 +29,10 @@ HANDSHAKE: Final = "handshake"
 UP: Final = "up"
 
 
-def cluster(core: Core) -> ClusterView:
+def cluster(core: Core) -> schemas.ClusterView:
     """The cluster in one look."""
     members = core.cluster.members.values()
-    return ClusterView(
+    return schemas.ClusterView(
         name=core.cluster.name,
         brokers=len(members),
         reachable=sum(member.is_reachable for member in members),
@@ -53,45 +43,40 @@ def cluster(core: Core) -> ClusterView:
     )
 
 
-def brokers(core: Core, part: Part) -> Listed[BrokerView]:
+def brokers(core: Core, part: Part) -> Listed[schemas.BrokerView]:
     """All brokers that are known: this one first, the others by name."""
     found = sorted(core.cluster.members.values(), key=lambda member: (not member.is_self, member.name, member.id))
     routes = _routes(core)
-    items = [_broker_view(member, routes.get(member.id, 0)) for member in found[part.offset : part.offset + part.limit]]
-    return Listed(items, len(found), part.offset, part.limit)
+    return part.listed(found, lambda member: _broker_view(member, routes.get(member.id, 0)))
 
 
-def links(core: Core, moment: Moment, part: Part, lookups: Sequence[DialView] = ()) -> LinksView:
+def links(core: Core, moment: Moment, part: Part, lookups: Sequence[schemas.DialView] = ()) -> schemas.LinksView:
     """Connections to other brokers, in the order in which they began, and dials that fail.
 
     `lookups`: names for which nothing was found.
     """
-    found = core.cluster.links()
-    items = [_link_view(link, moment) for link in found[part.offset : part.offset + part.limit]]
+    listed = part.listed(core.cluster.links(), lambda link: _link_view(link, moment))
     linked = {link.id for link in (each.peer.link for each in _up(core)) if link is not None}
     dials = [
         _dial_view(dial, moment)
         for dial in core.cluster.dials.state()
         if dial.attempts and not dial.is_linked and not dial.is_self and dial.broker_id not in linked
     ]
-    return LinksView(items, len(found), part.offset, part.limit, [*dials, *lookups])
+    return schemas.LinksView(listed.items, listed.total, part.offset, part.limit, [*dials, *lookups])
 
 
-def paths(core: Core, moment: Moment, part: Part) -> Listed[PathView]:
+def paths(core: Core, moment: Moment, part: Part) -> Listed[schemas.PathView]:
     """The ways that requests took to get here, in the order in which they were first taken."""
-    found = list(core.engine.annotations.paths.values())
-    items = [_path_view(path, moment) for path in found[part.offset : part.offset + part.limit]]
-    return Listed(items, len(found), part.offset, part.limit)
+    return part.listed(list(core.engine.annotations.paths.values()), lambda path: _path_view(path, moment))
 
 
-def redirects(core: Core, moment: Moment, part: Part) -> Listed[RedirectView]:
+def redirects(core: Core, moment: Moment, part: Part) -> Listed[schemas.RedirectView]:
     """Services whose requests go to another one, by name."""
     found = [each for _, each in sorted(core.cluster.redirects.items())]
-    items = [_redirect_view(core, each, moment) for each in found[part.offset : part.offset + part.limit]]
-    return Listed(items, len(found), part.offset, part.limit)
+    return part.listed(found, lambda each: _redirect_view(core, each, moment))
 
 
-def redirect(core: Core, moment: Moment, service: str) -> RedirectView | None:
+def redirect(core: Core, moment: Moment, service: str) -> schemas.RedirectView | None:
     """Where the requests of this service go; None: where they ask for."""
     found = core.cluster.redirects.get(service)
     return _redirect_view(core, found, moment) if found is not None else None
@@ -144,28 +129,29 @@ def _state(member: Member) -> str:
     return DRAINING if member.is_draining else REACHABLE
 
 
-def _broker_view(member: Member, routes: int) -> BrokerView:
-    return BrokerView(
+def _broker_view(member: Member, routes: int) -> schemas.BrokerView:
+    info = member.info
+    return schemas.BrokerView(
         name=member.name,
         broker_id=member.id_text,
         is_self=member.is_self,
         state=_state(member),
-        urls=list(member.urls),
-        client_urls=list(member.client_urls),
+        urls=list(info.urls),
+        client_urls=list(info.client_urls),
         hops=member.hops_n if member.is_reachable else None,
         cost=member.cost if member.is_reachable else None,
         next_hop=member.next_hop,
         routes=routes,
-        annotations_version=member.version,
+        annotations_version=info.version,
         info_at_ms=member.timestamp_ms,
     )
 
 
-def _link_view(neighbour: Neighbour, moment: Moment) -> LinkView:
+def _link_view(neighbour: Neighbour, moment: Moment) -> schemas.LinkView:
     peer = neighbour.peer
     link = peer.link
     info = neighbour.info
-    return LinkView(
+    return schemas.LinkView(
         name=neighbour.name,
         broker_id=id_text(info.id) if info is not None else "",
         connection_id=peer.id,
@@ -173,7 +159,7 @@ def _link_view(neighbour: Neighbour, moment: Moment) -> LinkView:
         url=neighbour.url,
         direction="dialled" if neighbour.url else "accepted",
         state=UP if neighbour.is_up else HANDSHAKE,
-        since_s=_since(neighbour.since_at, moment),
+        since_s=moment.since(neighbour.since_at),
         lag_us=link.lag_us if link is not None and link.lag_us >= 0 else None,
         is_agreed=neighbour.is_agreed,
         mismatches=neighbour.mismatches,
@@ -183,27 +169,23 @@ def _link_view(neighbour: Neighbour, moment: Moment) -> LinkView:
     )
 
 
-def _dial_view(dial: Dial, moment: Moment) -> DialView:
-    next_s = 0.0 if dial.is_dialling else round(max(0.0, dial.next_at - moment.now), 3)
-    return DialView(dial.url, dial.attempts, dial.error, next_s)
+def _dial_view(dial: Dial, moment: Moment) -> schemas.DialView:
+    next_s = 0.0 if dial.is_dialling else moment.until(dial.next_at)
+    return schemas.DialView(dial.url, dial.attempts, dial.error, next_s)
 
 
-def _path_view(path: Path, moment: Moment) -> PathView:
+def _path_view(path: Path, moment: Moment) -> schemas.PathView:
     way = path.way.split(">") if path.way else []
-    return PathView(path.ingress, way, path.hops_n, path.requests, _since(path.last_at, moment))
+    return schemas.PathView(path.ingress, way, path.hops_n, path.requests, moment.since(path.last_at))
 
 
-def _redirect_view(core: Core, found: Redirect, moment: Moment) -> RedirectView:
+def _redirect_view(core: Core, found: RedirectMessage, moment: Moment) -> schemas.RedirectView:
     member = core.cluster.members.get(found.broker_id)
-    return RedirectView(
+    return schemas.RedirectView(
         service=found.service,
         to=found.to,
-        set_at_ms=found.at_ms,
-        age_s=max(0, moment.at_ms - found.at_ms) / 1000,
+        set_at_ms=found.timestamp_ms,
+        age_s=moment.age_s(found.timestamp_ms),
         broker_id=id_text(found.broker_id),
         broker=member.name if member is not None else "",
     )
-
-
-def _since(at: float, moment: Moment) -> float:
-    return round(max(0.0, moment.now - at), 3)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import reduce
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -29,30 +29,9 @@ from broker.forwarding.traffic.flows import REJECTED, Counts
 from broker.routing.bitmaps import Slots
 from broker.routing.health.outliers import ejections_left
 from broker.routing.table import Route, normal_tag
+from broker.views import schemas
 from broker.views.cluster_queries import broker_of, cluster
-from broker.views.schemas import (
-    STATES,
-    BytesView,
-    ClosedConnectionView,
-    ConnectionView,
-    DrainView,
-    DurationsView,
-    EventFilesView,
-    LimitView,
-    Listed,
-    LookupView,
-    Moment,
-    Part,
-    ProtectionView,
-    RouteView,
-    ServiceDetailView,
-    ServiceView,
-    SessionsView,
-    StatusView,
-    TagView,
-    TrafficView,
-    WaitingView,
-)
+from broker.views.schemas import STATES, Listed, Moment, Part
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.connection import NEW
 from rsocket_wire.wire.ids import id_text, parse_id
@@ -63,7 +42,6 @@ CORE: Final = "compiled" if COMPILED else "interpreted"
 REFUSED: Final = OUTCOME_NAMES[REJECTED]  # the outcome of requests that no route saw
 HIDDEN: Final = "***"  # stands for a secret
 LIMIT_SECTIONS: Final = ("protection", "limits")  # of the configuration
-T = TypeVar("T")
 
 TotalKey: TypeAlias = tuple[str, str, str, str, str]  # service, model, routing, outcome, code
 Total: TypeAlias = Counts  # of ended requests, it grows
@@ -103,18 +81,18 @@ def status(
     listeners: Sequence[str] = (),
     event_files: EventState | None = None,
     config: Config | None = None,
-) -> StatusView:
+) -> schemas.StatusView:
     """The broker in one look; what the core does not know of its process is handed in."""
     peers = core.peers()
     query = core.query
-    return StatusView(
+    return schemas.StatusView(
         broker_id=core.id_text,
         name=name,
         version=VERSION,
         core=CORE,
         state=state,
         started_at_ms=core.started_at_ms,
-        uptime_s=_seconds(moment.at_ms - core.started_at_ms),
+        uptime_s=moment.age_s(core.started_at_ms),
         listeners=list(listeners),
         connections=len(peers),
         connections_accepted=connections_accepted(core),
@@ -125,7 +103,7 @@ def status(
         generation=core.table.generation,
         streams=streams(core),
         requests=sum(total.requests for _, total in totals(core)),
-        lookups=LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
+        lookups=schemas.LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
         waiting=waiting(core),
         drains=len(core.drains.all()),
         route_states=route_states(core),
@@ -140,14 +118,14 @@ def status(
         added_latency=_durations_view(core.added),
         loop_lag=_durations_view(core.lag),
         events_dropped=core.events_dropped,
-        event_files=msgspec.convert(event_files, EventFilesView, from_attributes=True) if event_files else None,
+        event_files=msgspec.convert(event_files, schemas.EventFilesView, from_attributes=True) if event_files else None,
         config=config_view(config) if config is not None else {},
     )
 
 
 def routes(
     core: Core, moment: Moment, wanted: TagFilter, part: Part, brokers: frozenset[str] = frozenset()
-) -> Listed[RouteView]:
+) -> Listed[schemas.RouteView]:
     """The routes that carry the wanted tags: the AND that requests are routed by. All of them for an empty filter.
 
     `brokers`: of the brokers with one of these names only; none: of all.
@@ -155,10 +133,10 @@ def routes(
     found = core.query.matching(wanted.choices)
     if brokers:
         found = [route for route in found if broker_of(core, route) in brokers]
-    return _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
+    return part.listed(found, lambda route: _route_view(core, route, moment))
 
 
-def route(core: Core, moment: Moment, id_text: str) -> RouteView | None:
+def route(core: Core, moment: Moment, id_text: str) -> schemas.RouteView | None:
     """The route with this id, in any spelling of `parse_id`; None when there is none, or the text is no id."""
     try:
         found = core.table.find(parse_id(id_text))
@@ -167,13 +145,13 @@ def route(core: Core, moment: Moment, id_text: str) -> RouteView | None:
     return _route_view(core, found, moment) if found is not None else None
 
 
-def services(core: Core, part: Part) -> Listed[ServiceView]:
+def services(core: Core, part: Part) -> Listed[schemas.ServiceView]:
     """All services that have a route, by name."""
     found = sorted(_tallies(core).items())
-    return _listed([_service_view(core, name, tally) for name, tally in _cut(found, part)], len(found), part)
+    return part.listed(found, lambda item: _service_view(core, *item))
 
 
-def service(core: Core, moment: Moment, name: str, part: Part) -> ServiceDetailView | None:
+def service(core: Core, moment: Moment, name: str, part: Part) -> schemas.ServiceDetailView | None:
     """One service with the wanted part of its routes; None when it has no route."""
     found = [route for route in core.table.routes() if route.service == name]
     if not found:
@@ -181,54 +159,51 @@ def service(core: Core, moment: Moment, name: str, part: Part) -> ServiceDetailV
     tally = _Tally()
     for each in found:
         tally.add(each)
-    listed = _listed([_route_view(core, route, moment) for route in _cut(found, part)], len(found), part)
+    listed = part.listed(found, lambda route: _route_view(core, route, moment))
     rows = [_traffic_view(key, total) for key, total in totals(core) if key[0] == name]
     policy = core.table.loads.services[name].policy
-    return ServiceDetailView(
+    return schemas.ServiceDetailView(
         _service_view(core, name, tally), {key: getattr(policy, key) for key in SERVICE_KEYS}, listed, rows
     )
 
 
-def connections(core: Core, moment: Moment, part: Part) -> Listed[ConnectionView]:
+def connections(core: Core, moment: Moment, part: Part) -> Listed[schemas.ConnectionView]:
     """Connections that are not gone yet, oldest first."""
-    found = core.peers()
-    return _listed([_connection_view(peer, moment) for peer in _cut(found, part)], len(found), part)
+    return part.listed(core.peers(), lambda peer: _connection_view(peer, moment))
 
 
-def closed(core: Core, part: Part) -> Listed[ClosedConnectionView]:
+def closed(core: Core, part: Part) -> Listed[schemas.ClosedConnectionView]:
     """The connections that ended of late (the core remembers `MAX_CLOSED`), latest first."""
-    found = core.closed[::-1]
-    return _listed([_closed_view(peer) for peer in _cut(found, part)], len(found), part)
+    return part.listed(core.closed[::-1], _closed_view)
 
 
-def drains(core: Core, moment: Moment, part: Part) -> Listed[DrainView]:
+def drains(core: Core, moment: Moment, part: Part) -> Listed[schemas.DrainView]:
     """What is drained, in the order in which it was."""
-    found = core.drains.all()
-    return _listed([_drain_view(core, moment, drain) for drain in _cut(found, part)], len(found), part)
+    return part.listed(core.drains.all(), lambda drain: _drain_view(core, moment, drain))
 
 
-def drain_of_route(core: Core, moment: Moment, route_id: bytes) -> DrainView | None:
+def drain_of_route(core: Core, moment: Moment, route_id: bytes) -> schemas.DrainView | None:
     """The drain of this route; None when there is none of exactly this."""
     return _find_drain(core, moment, ROUTE, id_text(route_id))
 
 
-def drain_of_tag(core: Core, moment: Moment, tag: Tag) -> DrainView | None:
+def drain_of_tag(core: Core, moment: Moment, tag: Tag) -> schemas.DrainView | None:
     """The drain of this tag; None when there is none of exactly this."""
     return _find_drain(core, moment, TAG, tag_name(normal_tag(tag)))
 
 
-def drain_of_broker(core: Core, moment: Moment) -> DrainView | None:
+def drain_of_broker(core: Core, moment: Moment) -> schemas.DrainView | None:
     """The drain of the whole broker; None when there is none."""
     return _find_drain(core, moment, BROKER, "")
 
 
-def limits(config: Config) -> list[LimitView]:
+def limits(config: Config) -> list[schemas.LimitView]:
     """Every limit in use: the sections [limits] and [protection]."""
     return [
-        LimitView(
+        schemas.LimitView(
             name=doc.name,
             value=_plain(getattr(getattr(config, doc.section), doc.key)),
-            unit=doc.option.unit,
+            unit=doc.unit,
             default=_plain(doc.default),
             takes=doc.takes,
             why=doc.option.why,
@@ -238,10 +213,9 @@ def limits(config: Config) -> list[LimitView]:
     ]
 
 
-def traffic(core: Core, part: Part) -> Listed[TrafficView]:
+def traffic(core: Core, part: Part) -> Listed[schemas.TrafficView]:
     """Ended requests by service, model, routing, outcome and code, in the order in which they were first met."""
-    found = totals(core)
-    return _listed([_traffic_view(key, total) for key, total in _cut(found, part)], len(found), part)
+    return part.listed(totals(core), lambda item: _traffic_view(*item))
 
 
 def totals(core: Core) -> list[tuple[TotalKey, Total]]:
@@ -259,10 +233,10 @@ def service_routes(core: Core) -> dict[str, int]:
     return {name: tally.routes for name, tally in _tallies(core).items()}
 
 
-def waiting(core: Core) -> WaitingView:
+def waiting(core: Core) -> schemas.WaitingView:
     """Requests that wait for a route."""
     room = core.engine.pending
-    return WaitingView(room.size, room.bytes_n, room.waited_n)
+    return schemas.WaitingView(room.size, room.bytes_n, room.waited_n)
 
 
 def route_states(core: Core) -> dict[str, int]:
@@ -270,10 +244,10 @@ def route_states(core: Core) -> dict[str, int]:
     return {name: mask.size() for name, mask in _masks(core)}
 
 
-def protection(core: Core) -> ProtectionView:
+def protection(core: Core) -> schemas.ProtectionView:
     """What was done against routes that fail and services that are asked too much."""
     outliers, breakers = core.protection.outliers, core.protection.breakers
-    return ProtectionView(
+    return schemas.ProtectionView(
         ejected=outliers.ejected,
         relieved=outliers.relieved,
         spared=outliers.spared,
@@ -288,10 +262,10 @@ def refused(core: Core) -> dict[str, int]:
     return core.protection.breakers.refused
 
 
-def sessions(core: Core) -> SessionsView:
+def sessions(core: Core) -> schemas.SessionsView:
     """The sessions of resumption."""
     known = core.sessions
-    return SessionsView(known.size(), known.suspended_n, known.resumed_n, known.budget.used_bytes)
+    return schemas.SessionsView(known.size(), known.suspended_n, known.resumed_n, known.budget.used_bytes)
 
 
 def connections_accepted(core: Core) -> int:
@@ -299,9 +273,9 @@ def connections_accepted(core: Core) -> int:
     return sum(core.closed_by_reason.values()) + sum(not peer.is_ending for peer in core.peers())
 
 
-def bytes_view(core: Core) -> BytesView:
+def bytes_view(core: Core) -> schemas.BytesView:
     """What went through all connections, and what waits."""
-    return BytesView(core.limits.bytes_in, core.limits.bytes_out, core.limits.buffered_bytes)
+    return schemas.BytesView(core.limits.bytes_in, core.limits.bytes_out, core.limits.buffered_bytes)
 
 
 def transport_of(peer: Peer) -> str:
@@ -338,8 +312,6 @@ def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> 
 class _Tally:
     """Sums over the routes of one service."""
 
-    __slots__ = ("in_flight", "remote", "requests", "routes")
-
     def __init__(self) -> None:
         self.routes = 0
         self.remote = 0
@@ -364,27 +336,19 @@ def _tallies(core: Core) -> dict[str, _Tally]:
     return tallies
 
 
-def _cut(found: list[T], part: Part) -> list[T]:
-    return found[part.offset : part.offset + part.limit]
-
-
-def _listed(items: list[T], total: int, part: Part) -> Listed[T]:
-    return Listed(items, total, part.offset, part.limit)
-
-
-def _route_view(core: Core, route: Route, moment: Moment) -> RouteView:
+def _route_view(core: Core, route: Route, moment: Moment) -> schemas.RouteView:
     owner = route.owner
     load = route.load
-    return RouteView(
+    return schemas.RouteView(
         route_id=route.id_text,
         service=route.service,
-        tags=[TagView(tag.key.name, tag.key.short_name, tag.value) for tag in route.tags],
+        tags=[schemas.TagView(tag.key.name, tag.key.short_name, tag.value) for tag in route.tags],
         broker=broker_of(core, route),
         is_local=isinstance(owner, Peer),
         connection_id=owner.id if isinstance(owner, Peer) else None,
         peer=owner.name if isinstance(owner, Peer) else "",
         joined_at_ms=route.joined_at_ms,
-        age_s=_seconds(moment.at_ms - route.joined_at_ms),
+        age_s=moment.age_s(route.joined_at_ms),
         requests=load.requests,
         in_flight=load.in_flight,
         awaited=load.awaited_n,
@@ -392,7 +356,7 @@ def _route_view(core: Core, route: Route, moment: Moment) -> RouteView:
         states=[name for name, mask in _masks(core) if mask.has(route.slot)],
         errors_in_a_row=load.errors_n,
         ejections=ejections_left(load, moment.now),
-        ejected_s=_until(load.ejected_until, moment),
+        ejected_s=moment.until(load.ejected_until),
         grants=load.lease.left_n if load.lease is not None else None,
     )
 
@@ -403,10 +367,10 @@ def _masks(core: Core) -> list[tuple[str, Slots]]:
     return [(name, getattr(masks, name)) for name in STATES]
 
 
-def _service_view(core: Core, name: str, tally: _Tally) -> ServiceView:
+def _service_view(core: Core, name: str, tally: _Tally) -> schemas.ServiceView:
     load = core.table.loads.services[name]
     breakers = core.protection.breakers
-    return ServiceView(
+    return schemas.ServiceView(
         service=name,
         routes=tally.routes,
         remote=tally.remote,
@@ -419,10 +383,10 @@ def _service_view(core: Core, name: str, tally: _Tally) -> ServiceView:
     )
 
 
-def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
+def _connection_view(peer: Peer, moment: Moment) -> schemas.ConnectionView:
     setup = peer.connection.setup
     offered = peer.route
-    return ConnectionView(
+    return schemas.ConnectionView(
         connection_id=peer.id,
         peer=peer.name,
         transport=transport_of(peer),
@@ -433,8 +397,8 @@ def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
         data_mime=setup.data_mime if setup is not None else "",
         lifetime_s=peer.connection.lifetime_s,
         connected_at_ms=peer.connected_at_ms,
-        age_s=_since(peer.connected_at, moment),
-        idle_s=_since(peer.heard_at, moment),
+        age_s=moment.since(peer.connected_at),
+        idle_s=moment.since(peer.heard_at),
         requests=peer.requests,
         streams_begun=peer.begun,
         streams_served=len(peer.streams) - peer.begun,
@@ -443,14 +407,14 @@ def _connection_view(peer: Peer, moment: Moment) -> ConnectionView:
     )
 
 
-def _find_drain(core: Core, moment: Moment, kind: str, name: str) -> DrainView | None:
+def _find_drain(core: Core, moment: Moment, kind: str, name: str) -> schemas.DrainView | None:
     for each in core.drains.all():
         if (each.kind, each.name) == (kind, name):
             return _drain_view(core, moment, each)
     return None
 
 
-def _drain_view(core: Core, moment: Moment, drain: Drain) -> DrainView:
+def _drain_view(core: Core, moment: Moment, drain: Drain) -> schemas.DrainView:
     if drain.kind == BROKER:
         routes = core.table.size() - core.table.masks.remote.size()
     elif drain.kind == ROUTE:
@@ -458,11 +422,11 @@ def _drain_view(core: Core, moment: Moment, drain: Drain) -> DrainView:
     else:
         found = [slots for slots in map(core.table.index.find, drain.tokens) if slots is not None]
         routes = reduce(Slots.join, found, Slots()).size()
-    return DrainView(
+    return schemas.DrainView(
         kind=drain.kind,
         name=drain.name,
         began_at_ms=drain.at_ms,
-        age_s=_seconds(moment.at_ms - drain.at_ms),
+        age_s=moment.age_s(drain.at_ms),
         grace_s=drain.grace_s,
         spread_s=drain.spread_s,
         close=drain.closes,
@@ -471,8 +435,8 @@ def _drain_view(core: Core, moment: Moment, drain: Drain) -> DrainView:
     )
 
 
-def _closed_view(peer: ClosedPeer) -> ClosedConnectionView:
-    return ClosedConnectionView(
+def _closed_view(peer: ClosedPeer) -> schemas.ClosedConnectionView:
+    return schemas.ClosedConnectionView(
         connection_id=peer.id,
         peer=peer.name,
         reason=peer.reason,
@@ -481,16 +445,16 @@ def _closed_view(peer: ClosedPeer) -> ClosedConnectionView:
         service=peer.service,
         connected_at_ms=peer.connected_at_ms,
         closed_at_ms=peer.closed_at_ms,
-        duration_s=_seconds(peer.closed_at_ms - peer.connected_at_ms),
+        duration_s=max(0, peer.closed_at_ms - peer.connected_at_ms) / 1000,
         bytes_in=peer.bytes_in,
         bytes_out=peer.bytes_out,
     )
 
 
-def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
+def _traffic_view(key: TotalKey, total: Total) -> schemas.TrafficView:
     service, model, routing, outcome, code = key
     p50_us, p95_us, p99_us = percentiles_us(total.histogram, (0.50, 0.95, 0.99))
-    return TrafficView(
+    return schemas.TrafficView(
         service=service,
         model=model,
         routing=routing,
@@ -509,10 +473,10 @@ def _traffic_view(key: TotalKey, total: Total) -> TrafficView:
     )
 
 
-def _durations_view(durations: Histogram) -> DurationsView:
+def _durations_view(durations: Histogram) -> schemas.DurationsView:
     histogram = {bucket: number for bucket, number in enumerate(durations.numbers) if number}
     p50_us, p99_us = percentiles_us(histogram, (0.50, 0.99))
-    return DurationsView(durations.number, p50_us, p99_us, durations.max_us)
+    return schemas.DurationsView(durations.number, p50_us, p99_us, durations.max_us)
 
 
 def _shown(name: str, value: object) -> object:
@@ -532,22 +496,9 @@ def _plain(value: object) -> object:
     return value
 
 
-def _seconds(ms: int) -> float:
-    """Never negative: the wall clock may go back."""
-    return max(0, ms) / 1000
-
-
-def _since(at: float, moment: Moment) -> float:
-    return round(max(0.0, moment.now - at), 3)
-
-
 def _state(peer: Peer) -> str:
     if peer.is_ending:
         return "ending"
     if peer.connection.state == NEW:
         return "connecting"
     return "suspended" if peer.is_suspended else "open"
-
-
-def _until(at: float, moment: Moment) -> float:
-    return round(max(0.0, at - moment.now), 3)

@@ -7,27 +7,16 @@ there only if there are several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from broker.views.merge import (
-    ANY,
-    BY_NAME,
-    FIRST,
-    FIRST_SET,
-    KEY,
-    LEAST,
-    MAX,
-    MIN,
-    SUM,
-    outside,
-    weighted_by,
-)
+from broker.views.merge import ANY, BY_NAME, FIRST, FIRST_SET, KEY, LEAST, MAX, MIN, SUM, outside, weighted_by
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 # States of routes, see routing.health.masks. Brokers tell each other of those that all workers know alike.
 STATES: Final = {"draining": MAX, "full": SUM, "unleased": SUM, "ejected": SUM, "unhealthy": MAX, "congested": MAX}
@@ -39,12 +28,29 @@ class Moment(msgspec.Struct, frozen=True):
     now: float
     at_ms: int
 
+    def since(self, at: float) -> float:
+        """Seconds that have passed since a monotonic moment; 0 before it."""
+        return round(max(0.0, self.now - at), 3)
+
+    def until(self, at: float) -> float:
+        """Seconds that are left until a monotonic moment; 0 behind it."""
+        return round(max(0.0, at - self.now), 3)
+
+    def age_s(self, at_ms: int) -> float:
+        """Seconds on the wall clock since `at_ms`; never negative: the clock may go back."""
+        return max(0, self.at_ms - at_ms) / 1000
+
 
 class Part(msgspec.Struct, frozen=True):
     """Which part of a list is wanted."""
 
     offset: int = 0
     limit: int = 100
+
+    def listed(self, found: Sequence[T], view: Callable[[T], V]) -> Listed[V]:
+        """The views of this part of all that was found."""
+        items = [view(each) for each in found[self.offset : self.offset + self.limit]]
+        return Listed(items, len(found), self.offset, self.limit)
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):

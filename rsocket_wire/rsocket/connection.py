@@ -24,18 +24,7 @@ from rsocket_wire.errors import (
     InvalidFrame,
     Refusal,
 )
-from rsocket_wire.rsocket.frames import (
-    HEADER_BYTES,
-    IGNORE,
-    KIND_NAMES,
-    RESPOND,
-    RESUME,
-    RESUME_OK,
-    SETUP,
-    Setup,
-    decode_setup,
-    encode_keepalive,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.wire.ints import u16_at, u32_at
 
@@ -63,7 +52,7 @@ class Connection:
         self._max_lifetime_ms: Final = int(max_lifetime_s * 1000)
         self.is_dialled = False  # we are the client
         self.state = NEW
-        self.setup: Setup | None = None  # None until the SETUP was accepted, then for ever what it said
+        self.setup: frames.Setup | None = None  # None until the SETUP was accepted, then for ever what it said
 
     @property
     def lifetime_s(self) -> float:
@@ -95,17 +84,17 @@ class Connection:
 
         `may_resume`: a SETUP that asks for resumption gets it.
         """
-        if frame.kind == RESUME and frame.stream_id == 0:
+        if frame.kind == frames.RESUME and frame.stream_id == 0:
             return Refusal("unknown-session", "there is no session to resume, connect again with a SETUP")
-        if frame.kind != SETUP or frame.stream_id != 0:
-            name = KIND_NAMES.get(frame.kind, f"type 0x{frame.kind:02x}")
+        if frame.kind != frames.SETUP or frame.stream_id != 0:
+            name = frames.KIND_NAMES.get(frame.kind, f"type 0x{frame.kind:02x}")
             return Refusal("bad-setup", f"the first frame is {name} on stream {frame.stream_id}, it must be SETUP on 0")
-        at = frame.start + HEADER_BYTES
+        at = frame.start + frames.HEADER_BYTES
         if frame.end - at >= 4 and u16_at(frame.data, at) != 1:  # before the rest, which may look otherwise there
             version = f"{u16_at(frame.data, at)}.{u16_at(frame.data, at + 2)}"
             return Refusal("bad-version", f"RSocket {version} asked for, this broker speaks 1.0")
         try:
-            setup = decode_setup(frame.data, frame.start, frame.end, frame.flags)
+            setup = frames.decode_setup(frame.data, frame.start, frame.end, frame.flags)
         except InvalidFrame as error:
             return Refusal("bad-setup", error.text)
         if setup.keepalive_ms == 0 or setup.lifetime_ms == 0:
@@ -121,7 +110,7 @@ class Connection:
         self.state = OPEN
         return None
 
-    def begin(self, setup: Setup) -> None:
+    def begin(self, setup: frames.Setup) -> None:
         """We have dialled, and say this SETUP: the connection is open, and what it promises counts for both ends."""
         self.is_dialled = True
         self.setup = setup
@@ -129,18 +118,18 @@ class Connection:
 
     def handle_keepalive(self, frame: FrameCursor, position: int = 0) -> bytes | None:
         """The KEEPALIVE to answer with, or None when no answer is asked for. `position`: received, 0 if not counted."""
-        if not frame.flags & RESPOND:
+        if not frame.flags & frames.RESPOND:
             return None
-        start = frame.start + HEADER_BYTES + 8  # behind the last received position
+        start = frame.start + frames.HEADER_BYTES + 8  # behind the last received position
         if start > frame.end:
             return None
-        return encode_keepalive(frame.data[start : frame.end], False, position)
+        return frames.encode_keepalive(frame.data[start : frame.end], False, position)
 
     def handle_error(self, frame: FrameCursor) -> int:
         """An ERROR on stream 0: NOTHING, CLOSES or ENDS."""
-        if frame.end - frame.start < HEADER_BYTES + 4:
+        if frame.end - frame.start < frames.HEADER_BYTES + 4:
             return NOTHING
-        code = u32_at(frame.data, frame.start + HEADER_BYTES)
+        code = u32_at(frame.data, frame.start + frames.HEADER_BYTES)
         # "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame."
         if code in _SETUP_CODES and not self.is_dialled:
             return NOTHING
@@ -153,4 +142,4 @@ class Connection:
 
 def is_fatal(kind: int, flags: int) -> bool:
     """A frame type that we do not understand and may not ignore ("Handling Ignore Flag")."""
-    return not flags & IGNORE and not SETUP <= kind <= RESUME_OK
+    return not flags & frames.IGNORE and not frames.SETUP <= kind <= frames.RESUME_OK

@@ -12,6 +12,7 @@ Frames that are forwarded are never decoded: `FrameCursor` and the offsets of `r
     +-----------+-+-+---------------+-------------------------------+
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from rsocket_wire.errors import InvalidFrame
@@ -68,48 +69,21 @@ KIND_NAMES: Final[dict[int, str]] = {
 }
 
 
+@dataclass(frozen=True)
 class Setup:
     """What a SETUP frame says. Times are milliseconds; `metadata` is None when the M flag is clear."""
 
-    __slots__ = (
-        "data",
-        "data_mime",
-        "keepalive_ms",
-        "lifetime_ms",
-        "major",
-        "metadata",
-        "metadata_mime",
-        "minor",
-        "token",
-        "wants_lease",
-        "wants_resume",
-    )
-
-    def __init__(
-        self,
-        metadata_mime: str,
-        data_mime: str,
-        keepalive_ms: int,
-        lifetime_ms: int,
-        metadata: bytes | None = None,
-        data: bytes = b"",
-        wants_lease: bool = False,
-        wants_resume: bool = False,
-        token: bytes = b"",
-        major: int = 1,
-        minor: int = 0,
-    ) -> None:
-        self.metadata_mime: Final = metadata_mime
-        self.data_mime: Final = data_mime
-        self.keepalive_ms: Final = keepalive_ms
-        self.lifetime_ms: Final = lifetime_ms
-        self.metadata: Final = metadata
-        self.data: Final = data
-        self.wants_lease: Final = wants_lease
-        self.wants_resume: Final = wants_resume
-        self.token: Final = token  # empty without resumption
-        self.major: Final = major
-        self.minor: Final = minor
+    metadata_mime: str
+    data_mime: str
+    keepalive_ms: int
+    lifetime_ms: int
+    metadata: bytes | None = None
+    data: bytes = b""
+    wants_lease: bool = False
+    wants_resume: bool = False
+    token: bytes = b""  # empty without resumption
+    major: int = 1
+    minor: int = 0
 
     def encode(self) -> bytes:
         """The SETUP frame."""
@@ -160,8 +134,6 @@ def decode_setup(data: bytes, start: int, end: int, flags: int) -> Setup:
 
 class Resume:
     """What a RESUME frame says: whose session, and where the client stands ("Resume Operation"). Bytes, from 0."""
-
-    __slots__ = ("first_position", "major", "minor", "received_position", "token")
 
     def __init__(
         self, token: bytes, received_position: int, first_position: int, major: int = 1, minor: int = 0

@@ -29,7 +29,6 @@ class FrameCursor:
     """
 
     __slots__ = (
-        "_held_bytes",
         "_is_closed",
         "_is_framed",
         "_loose",
@@ -40,6 +39,7 @@ class FrameCursor:
         "end",
         "fault",
         "flags",
+        "held_bytes",
         "kind",
         "max_bytes",
         "now",
@@ -61,14 +61,9 @@ class FrameCursor:
         self._next = 0  # where the next frame's length (or the message) begins
         self._parts: list[bytes] = []  # pieces of a frame that is not whole; at most one frame, so max_bytes + one read
         self._missing = 0  # bytes until that frame is whole; 0 when there are no parts
-        self._held_bytes = 0  # of the parts
+        self.held_bytes = 0  # of the parts, for others to look at
         self._loose = 0  # parts at the end of the list that are as small as they came; the others are folded
         self._is_closed = False  # by `close` or by a fault, for ever
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a frame that is not whole."""
-        return self._held_bytes
 
     def feed(self, data: bytes, now: float) -> None:
         """More bytes from the peer: any piece of the stream when framed, else exactly one message."""
@@ -79,7 +74,7 @@ class FrameCursor:
             self._parts.append(data)
             self._missing -= len(data)
             if self._missing > 0:
-                self._held_bytes += len(data)
+                self.held_bytes += len(data)
                 self._loose += 1
                 if self._loose == FOLD_PIECES:
                     self._fold()
@@ -87,7 +82,7 @@ class FrameCursor:
             data = b"".join(self._parts)
             self._parts = []
             self._missing = 0
-            self._held_bytes = 0
+            self.held_bytes = 0
             self._loose = 0
         self.data = data
         self._next = 0
@@ -130,7 +125,7 @@ class FrameCursor:
         self._next = 1  # an empty message is a fault, the end of a message is not
         self._parts = []
         self._missing = 0
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._loose = 0
 
     def take_rest(self) -> bytes:
@@ -172,7 +167,7 @@ class FrameCursor:
         if rest:
             self._parts = [rest]
             self._missing = missing
-            self._held_bytes = len(rest)
+            self.held_bytes = len(rest)
         self.data = b""
         self._next = 0
 

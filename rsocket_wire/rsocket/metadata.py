@@ -84,8 +84,6 @@ def broker_frames(data: bytes) -> list[tuple[int, int]]:
 class Entry:
     """One entry of composite metadata: its mime as written (`id` 0..127, or -1 and `mime`), and its place."""
 
-    __slots__ = ("begin", "end", "id", "mime", "start")
-
     def __init__(self, id: int, mime: bytes, begin: int, start: int, end: int) -> None:
         self.id: Final = id
         self.mime: Final = mime

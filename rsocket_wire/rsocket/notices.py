@@ -51,8 +51,6 @@ _BROKER_MIMES: Final = (MIME_TYPE.encode(), MIME_TYPE_V0.encode())
 class Notice:
     """What a broker tells its clients."""
 
-    __slots__ = ("is_draining", "last_end", "move_within_ms", "urls")
-
     def __init__(self, urls: list[str], is_draining: bool, move_within_ms: int, last_end: str = "") -> None:
         self.urls: Final = urls  # of other brokers
         self.is_draining: Final = is_draining  # the broker is about to leave

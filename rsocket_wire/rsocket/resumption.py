@@ -33,8 +33,6 @@ class Budget:
         level 10  512 .. 1023 bytes │ c, b      c goes first, until it stands lower
     """
 
-    __slots__ = ("_levels", "limit_bytes", "used_bytes")
-
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes: Final = limit_bytes
         self.used_bytes = 0

@@ -11,14 +11,7 @@ one in several WebSocket frames, whose length nobody has said, is gathered. Know
 from hashlib import shake_128
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import (
-    BytesWriter,
-    read_i32_le,
-    read_i64_be,
-    read_i64_le,
-    write_i32_le,
-    write_i64_le,
-)
+from librt.strings import BytesWriter, read_i32_le, read_i64_be, read_i64_le, write_i32_le, write_i64_le
 
 from rsocket_wire.rsocket.framing import LENGTH_BYTES, MAX_FRAME_BYTES
 from rsocket_wire.wire.ints import u16_at, u16_bytes, u24_at, u64_bytes
@@ -81,9 +74,8 @@ class MessageReader:
         self._is_gathering = False  # in a message of several WebSocket frames
         self._is_overlooked = False  # in a text of a server, which is no frame, or in what nobody wants any more
         self._is_deaf = False  # nobody wants messages any more, only what is said beside them
-        self._gathered: BytesWriter | None = (
-            None  # that message, `feed`'s max_bytes and one read at most; None: nothing
-        )
+        # That message, `feed`'s max_bytes and one read at most; None: nothing.
+        self._gathered: BytesWriter | None = None
         self._max_bytes = 0  # of it
         self._out = BytesWriter()
         self.has_news = False  # one of these has changed; whoever has looked sets False

@@ -28,23 +28,7 @@ name in the trace means a loop, and what to-override asks for, is for forwarding
 from typing import Final
 
 from rsocket_wire.errors import BrokerError, InvalidFrame
-from rsocket_wire.wire.amqp import (
-    DESCRIBED,
-    LIST0,
-    LIST8,
-    LIST32,
-    NULL,
-    STR8,
-    STR32,
-    SYM8,
-    SYM32,
-    UBYTE,
-    ULONG,
-    list_bytes,
-    pull_items,
-    skip_values,
-    wrong_type,
-)
+from rsocket_wire.wire import amqp
 from rsocket_wire.wire.buffer import Reader, utf8_bytes
 from rsocket_wire.wire.ints import u32_bytes, u64_bytes
 from rsocket_wire.wire.keys import Key
@@ -73,16 +57,8 @@ EXTRA: Final = "extra fields"
 class Annotations:
     """One section, immutable. Equal when all six fields are; how its lists were written makes no difference."""
 
-    __slots__ = ("extra", "extra_n", "flags", "ingress", "to_override", "trace")
-
     def __init__(
-        self,
-        flags: int,
-        to_override: str | None,
-        ingress: str,
-        trace: list[str],
-        extra: bytes = b"",
-        extra_n: int = 0,
+        self, flags: int, to_override: str | None, ingress: str, trace: list[str], extra: bytes = b"", extra_n: int = 0
     ) -> None:
         self.flags: Final = flags  # 8 bits; all but STREAMING are only kept
         self.to_override: Final = to_override  # None: there is none
@@ -91,10 +67,15 @@ class Annotations:
         self.extra: Final = extra  # the items behind the fourth, as they came
         self.extra_n: Final = extra_n  # how many these are
 
-    @property
-    def is_streaming(self) -> bool:
-        """To be passed on as it comes, not as a whole."""
-        return self.flags & STREAMING != 0
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Annotations) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash((self.flags, self.ingress, self.extra))
+
+    def fields(self) -> tuple[object, ...]:
+        """What makes two of them equal."""
+        return (self.flags, self.to_override, self.ingress, self.trace, self.extra, self.extra_n)
 
     def passed_on(self, name: str) -> "Annotations":
         """What the broker `name` sends on: its name behind the trace, all else as it came.
@@ -113,40 +94,20 @@ class Annotations:
             check_extra(self.extra, self.extra_n)
         names = b"".join([name_bytes(name, "trace") for name in self.trace])
         fields = [
-            bytes([UBYTE, self.flags]),
+            bytes([amqp.UBYTE, self.flags]),
             override_bytes(self.to_override),
             name_bytes(self.ingress, "ingress-router"),
-            list_bytes(names, len(self.trace)),
+            amqp.list_bytes(names, len(self.trace)),
             self.extra,
         ]
         data = (
-            bytes([DESCRIBED, ULONG]) + u64_bytes(DESCRIPTOR) + list_bytes(b"".join(fields), FIRST_EXTRA + self.extra_n)
+            bytes([amqp.DESCRIBED, amqp.ULONG])
+            + u64_bytes(DESCRIPTOR)
+            + amqp.list_bytes(b"".join(fields), FIRST_EXTRA + self.extra_n)
         )
         if len(data) > MAX_SECTION_BYTES:
             raise BrokerError(WORD, f"{SECTION}: has {len(data)} bytes, the limit is {MAX_SECTION_BYTES}")
         return data
-
-    def fields(self) -> list[tuple[str, object]]:
-        """Names and values: what makes two of them equal, and what `repr` shows."""
-        return [
-            ("flags", self.flags),
-            ("to_override", self.to_override),
-            ("ingress", self.ingress),
-            ("trace", self.trace),
-            ("extra", self.extra),
-            ("extra_n", self.extra_n),
-        ]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Annotations) and self.fields() == other.fields()
-
-    def __hash__(self) -> int:
-        return hash((self.flags, self.to_override, self.ingress, len(self.trace), self.extra))
-
-    def __repr__(self) -> str:
-        shown = "" if self.to_override is None else f" to={self.to_override!r}"
-        extra = f" extra={self.extra_n}:{self.extra.hex()}" if self.extra_n else ""
-        return f"Annotations(flags={self.flags:#04x}{shown} ingress={self.ingress} trace={'>'.join(self.trace)}{extra})"
 
 
 def decode_annotations(data: bytes) -> Annotations:
@@ -189,11 +150,11 @@ def read_section(data: bytes) -> Annotations:
     reader = Reader(data)
     pull_descriptor(reader)
     code = reader.pull_u8(SECTION)
-    if code not in (LIST0, LIST8, LIST32):
-        raise wrong_type(SECTION, code, "a list8 (0xc0) or a list32 (0xd0)")
-    if code == LIST0:
+    if code not in (amqp.LIST0, amqp.LIST8, amqp.LIST32):
+        raise amqp.wrong_type(SECTION, code, "a list8 (0xc0) or a list32 (0xd0)")
+    if code == amqp.LIST0:
         raise too_few_fields(0)
-    items, count = pull_items(reader, code == LIST32, SECTION)
+    items, count = amqp.pull_items(reader, code == amqp.LIST32, SECTION)
     if count < FIRST_EXTRA:
         raise too_few_fields(count)
     flags = pull_flags(items)
@@ -201,7 +162,7 @@ def read_section(data: bytes) -> Annotations:
     ingress = pull_name(items, "ingress-router")
     trace = pull_trace(items)
     extra_at = items.at
-    skip_values(items, count - FIRST_EXTRA, 1, EXTRA)
+    amqp.skip_values(items, count - FIRST_EXTRA, 1, EXTRA)
     items.check_end(f"{SECTION} of {count} fields")
     reader.check_end(SECTION)
     return Annotations(flags, to_override, ingress, trace, data[extra_at : items.end], count - FIRST_EXTRA)
@@ -210,14 +171,14 @@ def read_section(data: bytes) -> Annotations:
 def pull_descriptor(reader: Reader) -> None:
     """What says that a section of version 1 follows: a symbol, or the one form that a number of this size has."""
     code = reader.pull_u8(SECTION)
-    if code != DESCRIBED:
-        raise wrong_type(SECTION, code, "a described value (0x00)")
+    if code != amqp.DESCRIBED:
+        raise amqp.wrong_type(SECTION, code, "a described value (0x00)")
     code = reader.pull_u8("descriptor")
-    if code in (SYM8, SYM32):
+    if code in (amqp.SYM8, amqp.SYM32):
         pull_symbolic_descriptor(reader, code)
         return
-    if code != ULONG:
-        raise wrong_type("descriptor", code, f"the ulong (0x80) {DESCRIPTOR:#018x} or its symbol (0xa3, 0xb3)")
+    if code != amqp.ULONG:
+        raise amqp.wrong_type("descriptor", code, f"the ulong (0x80) {DESCRIPTOR:#018x} or its symbol (0xa3, 0xb3)")
     descriptor = reader.pull_u64("descriptor")
     if descriptor == DESCRIPTOR_V2:
         raise InvalidFrame(f"descriptor: {descriptor:#018x} is that of version 2, version {VERSION} is spoken here")
@@ -227,7 +188,7 @@ def pull_descriptor(reader: Reader) -> None:
 
 def pull_symbolic_descriptor(reader: Reader, code: int) -> None:
     """The descriptor's name, whose constructor was read. Of another one only as much is quoted as ours has."""
-    size = reader.pull_u8("descriptor") if code == SYM8 else reader.pull_u32("descriptor")
+    size = reader.pull_u8("descriptor") if code == amqp.SYM8 else reader.pull_u32("descriptor")
     at = reader.advance(size, "descriptor")
     if size != len(DESCRIPTOR_NAME) or reader.data[at : at + size] != DESCRIPTOR_NAME:
         there = reader.data[at : at + min(size, len(DESCRIPTOR_NAME))].decode("ascii", "backslashreplace")
@@ -238,28 +199,28 @@ def pull_symbolic_descriptor(reader: Reader, code: int) -> None:
 def pull_flags(items: Reader) -> int:
     """The ubyte of the flags; uint is what version 2 has."""
     code = items.pull_u8("flags")
-    if code != UBYTE:
-        raise wrong_type("flags", code, "a ubyte (0x50)")
+    if code != amqp.UBYTE:
+        raise amqp.wrong_type("flags", code, "a ubyte (0x50)")
     return items.pull_u8("flags")
 
 
 def pull_override(items: Reader) -> str | None:
     """Null, or a text. The field is written as str32; others take the shorter form where it does."""
     code = items.pull_u8("to-override")
-    if code == NULL:
+    if code == amqp.NULL:
         return None
-    if code == STR8:
+    if code == amqp.STR8:
         return items.pull_text(items.pull_u8("to-override"), "to-override")
-    if code != STR32:
-        raise wrong_type("to-override", code, "null (0x40), a str32 (0xb1) or a str8 (0xa1)")
+    if code != amqp.STR32:
+        raise amqp.wrong_type("to-override", code, "null (0x40), a str32 (0xb1) or a str8 (0xa1)")
     return items.pull_text(items.pull_u32("to-override"), "to-override")
 
 
 def pull_name(items: Reader, subject: str) -> str:
     """The name of a broker. "Entries on the trace list are restricted to the str8-utf8 type", and so is the ingress."""
     code = items.pull_u8(subject)
-    if code != STR8:
-        raise wrong_type(subject, code, "a str8 (0xa1)")
+    if code != amqp.STR8:
+        raise amqp.wrong_type(subject, code, "a str8 (0xa1)")
     length = items.pull_u8(subject)
     if not length:
         raise InvalidFrame(f"{subject}: is empty, a name of 1..{MAX_NAME_BYTES} bytes is needed")
@@ -269,11 +230,11 @@ def pull_name(items: Reader, subject: str) -> str:
 def pull_trace(items: Reader) -> list[str]:
     """The list of names."""
     code = items.pull_u8("trace")
-    if code not in (LIST0, LIST8, LIST32):
-        raise wrong_type("trace", code, "a list8 (0xc0) or a list32 (0xd0)")
-    if code == LIST0:
+    if code not in (amqp.LIST0, amqp.LIST8, amqp.LIST32):
+        raise amqp.wrong_type("trace", code, "a list8 (0xc0) or a list32 (0xd0)")
+    if code == amqp.LIST0:
         raise empty_trace()
-    entries, count = pull_items(items, code == LIST32, "trace")
+    entries, count = amqp.pull_items(items, code == amqp.LIST32, "trace")
     if count > MAX_TRACE:
         raise InvalidFrame(f"trace: has {count} entries, the limit is {MAX_TRACE}")
     names = [pull_name(entries, f"trace entry {number}") for number in range(1, count + 1)]
@@ -291,7 +252,7 @@ def check_extra(extra: bytes, extra_n: int) -> None:
     """InvalidFrame "bad-annotations", which is a BrokerError, unless `extra` is that many AMQP values."""
     try:
         reader = Reader(extra)
-        skip_values(reader, extra_n, 1, EXTRA)
+        amqp.skip_values(reader, extra_n, 1, EXTRA)
         reader.check_end(f"{extra_n} {EXTRA}")
     except InvalidFrame as error:
         raise InvalidFrame(error.text, WORD) from None
@@ -303,9 +264,9 @@ def check_extra(extra: bytes, extra_n: int) -> None:
 def override_bytes(text: str | None) -> bytes:
     """Null, or a str32, which is the type of the field."""
     if text is None:
-        return bytes([NULL])
+        return bytes([amqp.NULL])
     raw = utf8_bytes(text, WORD, "to-override")
-    return bytes([STR32]) + u32_bytes(len(raw)) + raw
+    return bytes([amqp.STR32]) + u32_bytes(len(raw)) + raw
 
 
 def name_bytes(name: str, subject: str) -> bytes:
@@ -313,7 +274,7 @@ def name_bytes(name: str, subject: str) -> bytes:
     raw = utf8_bytes(name, WORD, subject)
     if not raw or len(raw) > MAX_NAME_BYTES:
         raise BrokerError(WORD, f"{subject}: a name has {len(raw)} bytes, 1..{MAX_NAME_BYTES} are allowed")
-    return bytes([STR8, len(raw)]) + raw
+    return bytes([amqp.STR8, len(raw)]) + raw
 
 
 # Errors

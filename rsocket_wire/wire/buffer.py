@@ -88,8 +88,6 @@ class Reader:
 class Writer:
     """Fields in the order in which they shall stand on the wire; a number that does not fit is a BrokerError."""
 
-    __slots__ = ("pieces",)
-
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
 

@@ -58,8 +58,6 @@ MAX_TIMESTAMP_MS: Final = 0x7FFF_FFFF_FFFF_FFFF  # ms since the epoch (D-08); Ja
 class BrokerFrame:
     """What all frames have: `kind` (ROUTE_SETUP …), the version they came with, their 10 bits of flags."""
 
-    __slots__ = ("flags", "kind", "major", "minor")
-
     def __init__(self, kind: int, flags: int, minor: int) -> None:
         self.kind: Final = kind
         self.major: Final = MAJOR  # D-04: no other is decoded
@@ -112,8 +110,6 @@ class RouteSetup(BrokerFrame):
        +-----------------------------------------------------------+
     """
 
-    __slots__ = ("route_id", "service_name", "tags")
-
     def __init__(self, route_id: bytes, service_name: str, tags: list[Tag], flags: int = 0, minor: int = MINOR) -> None:
         super().__init__(ROUTE_SETUP, flags, minor)
         self.route_id: Final = route_id  # 16 bytes
@@ -143,8 +139,6 @@ class RouteAdd(BrokerFrame):
        | map of tags, up to the end, or nothing …
        +-----------------------------------------------------------+
     """
-
-    __slots__ = ("broker_id", "route_id", "service_name", "tags", "timestamp_ms")
 
     def __init__(
         self,
@@ -191,8 +185,6 @@ class RouteRemove(BrokerFrame):
     46 +-----------------------------------------------------------+  end
     """
 
-    __slots__ = ("broker_id", "route_id", "timestamp_ms")
-
     def __init__(
         self, broker_id: bytes, route_id: bytes, timestamp_ms: int, flags: int = 0, minor: int = MINOR
     ) -> None:
@@ -225,8 +217,6 @@ class BrokerInfo(BrokerFrame):
     30 | map of metadata, up to the end, or nothing …
        +-----------------------------------------------------------+
     """
-
-    __slots__ = ("broker_id", "metadata", "timestamp_ms")
 
     def __init__(
         self, broker_id: bytes, timestamp_ms: int, metadata: list[Tag], flags: int = 0, minor: int = MINOR
@@ -268,8 +258,6 @@ class Address(BrokerFrame):
        | wrapped metadata, up to the end …
        +-----------------------------------------------------------+
     """
-
-    __slots__ = ("has_metadata", "metadata", "origin_route_id", "tags", "wrapped")
 
     def __init__(
         self,

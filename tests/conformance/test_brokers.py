@@ -165,7 +165,7 @@ def test_broker_info_is_applied_when_it_is_newer(at_ms: int, is_applied: bool) -
     one, two = Broker(world, 0xB2).link(AT_MS + 1), Broker(world, 0xB3).link()
     info = one.info(at_ms, *neighbours(OURS), ("client-url", "tcp://new:1"))
     one.say(info)
-    assert world.core.cluster.members[one.id].client_urls == (["tcp://new:1"] if is_applied else [])
+    assert world.core.cluster.members[one.id].info.client_urls == (["tcp://new:1"] if is_applied else [])
     assert two.told() == ([info] if is_applied else [])
 
 

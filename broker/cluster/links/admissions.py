@@ -28,8 +28,6 @@ MAX_SLOWED: Final = 1024  # addresses of which wrong proofs are remembered
 class Displaced:
     """A connection that has to leave its place to another one."""
 
-    __slots__ = ("neighbour", "text")
-
     def __init__(self, neighbour: Neighbour, what: str, number: int, limit: int) -> None:
         self.neighbour: Final = neighbour
         self.text: Final = (
@@ -52,7 +50,7 @@ class Admissions:
         return len(self._places)
 
     def know(self, address: str) -> None:
-        """A broker is there, or was."""
+        """Notes that a broker is there, or was."""
         if not address:
             return
         self._known.pop(address, False)
@@ -65,24 +63,24 @@ class Admissions:
         return not address or address in self._known
 
     def enter(self, neighbour: Neighbour) -> Displaced | None:
-        """It has a place from now on; who has to leave for it. None: there was room."""
+        """Gives it a place; returns who has to leave for it, None where there was room."""
         displaced = self._displaced(neighbour.peer.address)
         self._places[neighbour.peer.id] = neighbour
         return displaced
 
     def leave(self, neighbour: Neighbour) -> None:
-        """It has proved who it is, or is gone; nothing for one that has no place."""
+        """Takes the place of one that has proved who it is, or is gone; nothing happens to one that has none."""
         self._places.pop(neighbour.peer.id, None)
 
     def proved_wrong(self, address: str, now: float) -> None:
-        """What came from there was no proof."""
+        """Counts a wrong proof from there."""
         full_at = self._wrong.spend(self._wrong_until.pop(address, 0.0), now)
         self._wrong_until[address] = full_at if full_at != SPENT else now + self._wrong.burst_n / WRONG_PER_S
         if len(self._wrong_until) > MAX_SLOWED:
             del self._wrong_until[next(iter(self._wrong_until))]
 
     def delay_s(self, address: str, now: float) -> float:
-        """How long whoever comes from there waits for an answer."""
+        """Returns how long whoever comes from there waits for an answer, seconds."""
         full_at = self._wrong_until.get(address, 0.0)
         if full_at <= now:
             self._wrong_until.pop(address, None)

@@ -12,17 +12,17 @@ from broker.cluster.links.neighbour import Neighbour
 from broker.cluster.links.proof import accept_proof, dial_proof, is_equal
 from broker.cluster.member import Member
 from broker.cluster.replication import MAX_STAMP_MS
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from rsocket_wire.errors import Refusal
 
 
 class Authentication:
     """What one broker demands of others."""
 
-    def __init__(self, settings: ClusterSettings, broker_id: bytes, name: str, requires_annotations: bool) -> None:
-        self._settings: Final = settings
-        self._id: Final = broker_id
-        self._name: Final = name
+    def __init__(self, state: ClusterState, requires_annotations: bool) -> None:
+        self._settings: Final = state.settings
+        self._id: Final = state.id
+        self._name: Final = state.name
         self._requires_annotations: Final = requires_annotations
 
     @property

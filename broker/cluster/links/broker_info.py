@@ -40,20 +40,6 @@ _NO_NAME_CHARACTERS: Final = " ,>"  # they part names in to-override and in ways
 class Info:
     """One broker, as it says."""
 
-    __slots__ = (
-        "client_urls",
-        "epoch_ms",
-        "id",
-        "name",
-        "neighbours",
-        "nonce",
-        "proof",
-        "state",
-        "timestamp_ms",
-        "urls",
-        "version",
-    )
-
     def __init__(self, id: bytes, name: str, timestamp_ms: int, epoch_ms: int, version: int) -> None:
         self.id: Final = id
         self.name: Final = name

@@ -39,20 +39,20 @@ class Congestion:
         self.has_relief = False  # a neighbour has said that a way is behind no more; the core looks, and takes it away
 
     def fed(self, peer: Peer, now: float) -> None:
-        """A link has just sent requests along a way that is behind."""
+        """Tells a link that has just sent requests along a way that is behind."""
         neighbour = self._neighbours.get(peer.id)
         if neighbour is not None and neighbour.is_up:
             self._told[peer.id] = neighbour
             self._tell(neighbour, True, now)
 
     def relieved(self, peer: Peer, now: float) -> None:
-        """A way along which that link has sent requests may be behind no more."""
+        """Tells a link that a way along which it has sent requests is behind no more, if so."""
         neighbour = self._told.get(peer.id)
         if neighbour is not None:
             self._tell(neighbour, False, now)
 
     def hear(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
-        """An entry of a neighbour that is up; InvalidFrame for what is none."""
+        """Reads an entry of a neighbour that is up; InvalidFrame for what is none."""
         if len(raw) % ID_BYTES:
             raise InvalidFrame(f"{len(raw)} bytes are no ids of brokers, {ID_BYTES} are one", "bad-broker")
         link = neighbour.peer.link
@@ -72,7 +72,7 @@ class Congestion:
             self._tell(neighbour, True, now)
 
     def next_at(self) -> float:
-        """When it has something to do at the latest, seconds, monotonic."""
+        """Returns when `tick` has something to do at the latest, seconds, monotonic."""
         return self._late_at
 
     def _tell(self, neighbour: Neighbour, may_add: bool, now: float) -> None:

@@ -27,8 +27,6 @@ _JITTER_STEPS: Final = 1000
 class Dial:
     """One URL. For others to look at; `Dials` changes it."""
 
-    __slots__ = ("attempts", "broker_id", "error", "is_dialling", "is_linked", "is_self", "next_at", "sources", "url")
-
     def __init__(self, url: str) -> None:
         self.url: Final = url
         self.sources: set[str] = set()  # who names it; empty: nobody any more
@@ -52,7 +50,7 @@ class Dials:
         self.refused_n = 0  # URLs for which there was no room, each time that they were named
 
     def set_targets(self, source: str, urls: list[str]) -> None:
-        """All that a source names now; `source` is `config`, `dns:` and a name, or `learned`."""
+        """Sets all that a source names now; `source` is `config`, `dns:` and a name, or `learned`."""
         named = set(urls)
         for dial in self._dials.values():
             if dial.url not in named:
@@ -69,11 +67,11 @@ class Dials:
             found.sources.add(source)
 
     def set_linked_ids(self, ids: set[bytes]) -> None:
-        """The brokers that are linked now, whoever dialled."""
+        """Sets which brokers are linked now, whoever dialled."""
         self._linked_ids = ids
 
     def take(self, now: float) -> list[str]:
-        """The URLs that are to be dialled now; of each it must be told what became of it: `linked` or `failed`."""
+        """Takes the URLs that are to be dialled now; of each must be told what became of it: `linked` or `failed`."""
         self._forget_unnamed(now)
         taken: list[str] = []
         for dial in self._dials.values():
@@ -83,7 +81,7 @@ class Dials:
         return taken
 
     def failed(self, url: str, text: str, now: float, is_refused: bool = False) -> None:
-        """It led to no link, or to one that is lost; `text` says why, for people.
+        """Notes that it led to no link, or to one that is lost; `text` says why, for people.
 
         `is_refused`: one end does not want the other, and asking again soon changes nothing.
         """
@@ -94,14 +92,8 @@ class Dials:
             if is_refused:
                 dial.next_at = max(dial.next_at, now + REFUSED_S)
 
-    def lost(self, url: str, now: float) -> None:
-        """The link that it led to is gone, and there is nothing to say about it."""
-        dial = self._dials.get(url)
-        if dial is not None:
-            self._wait(dial, now)
-
     def linked(self, url: str, broker_id: bytes) -> None:
-        """It led to a link with that broker; until `lost`, or `failed`."""
+        """Notes that it led to a link with that broker; until `failed`."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.is_dialling = False
@@ -112,13 +104,13 @@ class Dials:
             dial.error = ""
 
     def know(self, url: str, broker_id: bytes) -> None:
-        """It leads to that broker, whatever becomes of this connection."""
+        """Notes that it leads to that broker, whatever becomes of this connection."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.broker_id = broker_id
 
     def is_self(self, url: str) -> None:
-        """It leads to ourselves."""
+        """Notes that it leads to this broker itself."""
         dial = self._dials.get(url)
         if dial is not None:
             dial.is_self = True

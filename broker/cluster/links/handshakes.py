@@ -12,8 +12,7 @@ from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.dials import Dials
 from broker.cluster.links.neighbour import ASKED, GREET_S, GREETED, PROVING, UP, Neighbour, broker_entry
 from broker.cluster.links.proof import nonce
-from broker.cluster.member import Member
-from broker.cluster.settings import ClusterSettings
+from broker.cluster.state import ClusterState
 from broker.connections.ending import Ending
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.peer import Peer
@@ -31,8 +30,6 @@ LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have beg
 class Superseded(Ending):
     """A link ends because a better one to the same broker is there, which is a link as soon as this one has ended."""
 
-    __slots__ = ("first", "info", "neighbour")
-
     def __init__(self, peer: Peer, text: str, neighbour: Neighbour, first: Info, info: Info) -> None:
         super().__init__(peer, "duplicate-link", text, CONNECTION_CLOSE)
         self.neighbour: Final = neighbour  # at the other end of the better one
@@ -43,31 +40,21 @@ class Superseded(Ending):
 class Handshakes:
     """All connections to other brokers."""
 
-    def __init__(
-        self,
-        settings: ClusterSettings,
-        broker_id: bytes,
-        name: str,
-        requires_annotations: bool,
-        members: dict[bytes, Member],
-        endings: list[Ending],
-        dice: Rng,
-        entropy: bytes,
-    ) -> None:
-        """`members`: this broker and those it has heard of, by id. `endings`: the cluster's, see there."""
-        self.dials: Final = Dials(dice, settings.redial_max_s)
+    def __init__(self, state: ClusterState, requires_annotations: bool, dice: Rng, entropy: bytes) -> None:
+        """`entropy`: see `Cluster`."""
+        self.dials: Final = Dials(dice, state.settings.redial_max_s)
         self.admissions: Final = Admissions()  # of neighbours that have dialled us and are no links yet
         self.neighbours: Final[dict[int, Neighbour]] = {}  # by number of the connection, those in the handshake too
         self.up: Final[dict[bytes, Neighbour]] = {}  # links that are up, by broker id; bounded by max_links
         self.refused: Final[dict[str, int]] = {}  # connections that wanted to be links, by code word
-        self._settings: Final = settings
-        self._id: Final = broker_id
-        self._members: Final = members
-        self._endings: Final = endings
+        self._settings: Final = state.settings
+        self._id: Final = state.id
+        self._members: Final = state.members
+        self._endings: Final = state.endings
         self._entropy: Final = entropy
         self._nonces_n = 0
-        self._authentication: Final = Authentication(settings, broker_id, name, requires_annotations)
-        self.dials.set_targets("config", settings.peers)
+        self._authentication: Final = Authentication(state, requires_annotations)
+        self.dials.set_targets("config", state.settings.peers)
 
     @property
     def is_open(self) -> bool:
@@ -75,19 +62,19 @@ class Handshakes:
         return self._authentication.is_open
 
     def setup(self, metadata: bytes) -> Setup:
-        """What this broker says first on a connection that it has dialled."""
+        """Returns what this broker says first on a connection that it has dialled."""
         hello_ms = int(self._settings.hello_s * 1000)
         return Setup(COMPOSITE_MIME, DATA_MIME, hello_ms, int(self._settings.silent_s * 1000), metadata)
 
     def dialled(self, peer: Peer, url: str, now: float) -> bytes:
-        """A connection to that URL is there: the metadata of the SETUP on it."""
+        """Takes a connection to that URL; returns the metadata of the SETUP on it."""
         self.admissions.know(peer.address)
         neighbour = Neighbour(peer, url, ASKED, self._nonce(), now)
         self.neighbours[peer.id] = neighbour
         return broker_entry(MIME_TYPE, self._first_words(neighbour))
 
     def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
-        """A SETUP carried a BROKER_INFO."""
+        """Reads the BROKER_INFO of a SETUP: answers it, later or at once, or refuses the connection."""
         if not self.is_open:
             text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
             self.refuse(peer, Refusal("no-cluster", text), now)
@@ -168,7 +155,7 @@ class Handshakes:
         return True
 
     def lost(self, peer: Peer, now: float) -> Neighbour | None:
-        """A connection has ended, or is about to; returns the neighbour if it was a link."""
+        """Forgets a connection that has ended, or is about to; returns the neighbour if it was a link."""
         neighbour = self.neighbours.pop(peer.id, None)
         if neighbour is None:
             return None
@@ -183,17 +170,17 @@ class Handshakes:
         return None
 
     def refuse(self, peer: Peer, refusal: Refusal, now: float) -> None:
-        """The connection cannot be a link, or is one no more: it ends."""
+        """Ends a connection that cannot be a link, or is one no more."""
         self.count(refusal.word)
         code = CONNECTION_ERROR if peer.begins == 0 or peer.link is not None else REJECTED_SETUP
         self._endings.append(Ending(peer, refusal.word, refusal.text, code))
 
     def count(self, word: str) -> None:
-        """One was refused for that."""
+        """Counts a connection that was refused for that."""
         self.refused[word] = self.refused.get(word, 0) + 1
 
     def tick(self, now: float) -> None:
-        """Contradictions those that had to wait, and refuses those that have not proved who they are in time."""
+        """Answers those that had to wait, and refuses those that have not proved who they are in time."""
         for neighbour in list(self.neighbours.values()):
             if neighbour.is_up:
                 continue
@@ -232,7 +219,7 @@ class Handshakes:
         return True
 
     def link(self, neighbour: Neighbour, first: Info, now: float) -> None:
-        """The connection is a link from now on; `first`: what the broker said first."""
+        """Makes the connection a link; `first`: what the broker said first."""
         peer = neighbour.peer
         self.admissions.leave(neighbour)
         self.admissions.know(peer.address)

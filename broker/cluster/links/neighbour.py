@@ -31,25 +31,6 @@ BATCH_N: Final = 200
 class Neighbour:
     """One connection to another broker."""
 
-    __slots__ = (
-        "answer_at",
-        "behind_at",
-        "differs_n",
-        "digest_at",
-        "hello_at",
-        "info",
-        "is_agreed",
-        "mismatches",
-        "name",
-        "nonce",
-        "peer",
-        "since_at",
-        "stage",
-        "table_at",
-        "told_behind",
-        "url",
-    )
-
     def __init__(self, peer: Peer, url: str, stage: int, nonce: bytes, now: float) -> None:
         self.peer: Final = peer
         self.url: Final = url  # that was dialled; empty: it has dialled us
@@ -80,7 +61,7 @@ class Neighbour:
         return self.answer_at if self.answer_at else self.since_at + GREET_S
 
     def go_on(self, stage: int, now: float) -> None:
-        """The next stage."""
+        """Begins the next stage."""
         self.stage = stage
         self.since_at = now
 
@@ -99,12 +80,12 @@ class Neighbour:
             self.peer.send(encode_metadata_push(b"".join(batch)))
 
     def say_hello(self, now: float, hello_s: float) -> None:
-        """A sign of life that is to be answered; it carries the time, so that the answer tells the lag."""
+        """Sends a sign of life that is to be answered; it carries the time, so that the answer tells the lag."""
         self.hello_at = now + hello_s
         self.peer.send(encode_keepalive(int(now * 1e6).to_bytes(8, "big"), True))
 
     def heard(self, data: bytes, now: float) -> None:
-        """The answer to one of our signs of life."""
+        """Reads the answer to one of our signs of life."""
         if len(data) == 8:
             lag_us = int(now * 1e6) - int.from_bytes(data, "big")
             if lag_us >= 0 and self.peer.link is not None:

@@ -89,8 +89,7 @@ class Plan:
                 admin=replace(config.admin, listen=None, changes="all"),  # the supervisor has looked who may
                 # The other workers come from this user, too.
                 limits=replace(
-                    limits,
-                    max_connections_per_principal=per_principal and per_principal + self.workers_n - 1,
+                    limits, max_connections_per_principal=per_principal and per_principal + self.workers_n - 1
                 ),
                 cluster=self._cluster(number),
             ),

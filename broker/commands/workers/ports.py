@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import socket
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.config.urls import Listen
-from rsocket_wire.errors import BrokerError
+from broker.config.urls import Listen, cannot_listen
 
 MAX_TRIES: Final = 8  # to find a port that is free at all addresses of a host
 
@@ -32,9 +30,7 @@ class Ports:
         try:
             return replace(listen, port=self._hold(listen.host, listen.port))
         except OSError as error:
-            # Below 0 are errors of the resolver, which are none of the system's.
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-            raise BrokerError("cannot-listen", f"{listen}: {reason.lower()}") from None
+            raise cannot_listen(str(listen), error) from None
 
     def close(self) -> None:
         """Lets all go."""

@@ -66,9 +66,8 @@ class WorkerProcess:
         self.restarts = 0
         self.started_at_ms = 0  # when it became ready, epoch; 0: it is not
         self.status = 0  # with which its latest process ended, negative for a signal
-        self.first: Final[asyncio.Future[str]] = (
-            asyncio.get_running_loop().create_future()
-        )  # empty: ready; else why not
+        # Its first start; empty: it is ready; else why not.
+        self.first: Final[asyncio.Future[str]] = asyncio.get_running_loop().create_future()
         self._assignment: Final = assignment.encode()
         self._command: Final = command
         self._timing: Final = timing
@@ -125,10 +124,7 @@ class WorkerProcess:
         try:
             # A session of its own: Ctrl-C in the terminal is for the supervisor, which says it to all once.
             process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,
+                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
             self.status = 1

@@ -92,26 +92,18 @@ class ClusterOptions:
         "broker.",
         '"even"',
     )
-    hello_s: float = option(
-        CLUSTER.hello_s,
-        "Interval between heartbeats on a link.",
-        "0.5",
-        "seconds",
-        within=(0.01, 60),
-    )
+    hello_s: float = option(CLUSTER.hello_s, "Interval between heartbeats on a link.", "0.5", within=(0.01, 60))
     silent_s: float = option(
         CLUSTER.silent_s,
         "Time without a heartbeat after which another broker, with its routes, counts as lost. Three heartbeats, "
         "so that one lost in the network does no harm.",
         "10.0",
-        "seconds",
         within=(0.02, 600),
     )
     digest_s: float = option(
         CLUSTER.digest_s,
         "Interval between comparisons of the route digests of two brokers; what differs is sent again.",
         "5.0",
-        "seconds",
         within=(0.01, 600),
     )
     redial_max_s: float = option(
@@ -119,7 +111,6 @@ class ClusterOptions:
         "Longest interval between attempts to reach a broker; the first are shorter. Short, because the routes of "
         "a broker that is back should be complete within two seconds.",
         "30.0",
-        "seconds",
         within=(0.01, 3600),
     )
     max_brokers: int = option(
@@ -183,9 +174,5 @@ class AnnotationOptions:
         "false",
     )
     version: int = option(
-        CLUSTER.version,
-        "Version of the annotations that this broker supports; 0: none.",
-        "0",
-        "version",
-        within=(0, 1),
+        CLUSTER.version, "Version of the annotations that this broker supports; 0: none.", "0", "version", within=(0, 1)
     )

@@ -26,14 +26,12 @@ class EventOptions:
         1.0,
         "Age at which a file is sealed and becomes visible to readers. Longer: fewer files, later visible.",
         "60.0",
-        "seconds",
         within=(0.1, 3600),
     )
     flow_interval_s: float = option(
         CORE.flow_interval_s,
         "Interval for which requests are counted per caller, route and outcome before the counts become one record.",
         "10.0",
-        "seconds",
         within=(0.1, 3600),
     )
     requests: str = option(
@@ -49,7 +47,6 @@ class EventOptions:
         "Interval between snapshots of the routing table, each with a digest; the table at a past time is rebuilt "
         "from the last snapshot before it. 0: no snapshots.",
         "600.0",
-        "seconds",
         within=(0, 86_400),
     )
     min_free_bytes: int = option(
@@ -57,7 +54,6 @@ class EventOptions:
         "Space that event files leave free on the file system of events.dir, which Spark's checkpoint may share. "
         "Below it, records wait in memory; beyond a bound they are dropped and counted.",
         "1073741824",
-        "bytes",
         within=(0, 1 << 50),
     )
     sync: Sync = option(
@@ -70,7 +66,6 @@ class EventOptions:
         0.0,
         "Age at which a sealed file is removed, unless a declared reader has not read it yet. 0: never.",
         "604800.0",
-        "seconds",
         within=(0, 3_153_600_000),
     )
     keep_bytes: int = option(
@@ -78,14 +73,12 @@ class EventOptions:
         "Total size of the event files above which the oldest is removed, unless a declared reader has not read "
         "it yet. 0: no limit.",
         "10737418240",
-        "bytes",
         within=(0, 1 << 50),
     )
     reader_timeout_s: float = option(
         86_400.0,
         "Time without a sign of life after which a declared reader is logged and counted as silent.",
         "3600.0",
-        "seconds",
         within=(1, 31_536_000),
     )
     silent_readers: SilentReaders = option(

@@ -17,7 +17,6 @@ class LimitOptions:
         CORE.setup_timeout_s,
         "Time for a new connection to send its SETUP, after which it is closed: an idle socket costs memory.",
         "5.0",
-        "seconds",
         within=(0.1, 60),
     )
     max_connections: int = option(
@@ -51,7 +50,6 @@ class LimitOptions:
         "never less than two of its keepalive intervals. A host that crashed closes nothing, and its routes would "
         "still get requests.",
         "60.0",
-        "seconds",
         within=(1, 86_400),
     )
     max_keepalives_per_s: int = option(
@@ -75,7 +73,6 @@ class LimitOptions:
         "Size below which a fragment that is not the last counts as small, including its three bytes of length. "
         "64 is the smallest size that rsocket-java can be set to. 0: none is small.",
         "256",
-        "bytes",
         within=(0, 65_536),
     )
     max_small_fragments_per_s: int = option(
@@ -90,7 +87,6 @@ class LimitOptions:
         CORE.max_frame_bytes,
         "Longest frame that a peer may send; a longer one closes its connection. The default is RSocket's maximum.",
         "1048576",
-        "bytes",
         within=(64, 16_777_215),
     )
     max_metadata_bytes: int = option(
@@ -99,7 +95,6 @@ class LimitOptions:
         "it once an ADDRESS is there, a request whose ADDRESS maps are complete goes on, and the rest of its "
         "metadata is forwarded as it comes; any other is refused.",
         "65536",
-        "bytes",
         within=(64, 16_777_215),
     )
     max_streams_per_connection: int = option(
@@ -135,7 +130,6 @@ class LimitOptions:
         CORE.max_waiting_bytes,
         "Bytes of the frames of waiting requests of one connection; a request that would exceed it is refused.",
         "1048576",
-        "bytes",
         within=(1024, 1_073_741_824),
     )
     max_pending_bytes: int = option(
@@ -143,7 +137,6 @@ class LimitOptions:
         "Bytes that wait for one slow connection. Beyond it, the request that holds most of them ends with "
         "over-limit; the connection stays open.",
         "16777216",
-        "bytes",
         within=(65_536, 1_073_741_824),
     )
     max_buffered_bytes: int = option(
@@ -152,7 +145,6 @@ class LimitOptions:
         "requests, held items and requests. Beyond it, the requests that hold most output end with over-limit; "
         "once a second, if other buffers exceed it, the connections that hold most are closed.",
         "268435456",
-        "bytes",
         within=(1_048_576, 1_099_511_627_776),
     )
     stuck_s: float = option(
@@ -160,7 +152,6 @@ class LimitOptions:
         "Time in which a connection with unread output must read some of it; else it is closed with slow-peer. "
         "Callers that send requests to it wait at most that long.",
         "30.0",
-        "seconds",
         within=(0.1, 3600),
     )
     multicast_prefetch_n: int = option(
@@ -176,7 +167,6 @@ class LimitOptions:
         "from the route. The window of each route follows the sizes of its items; one item is always allowed. 1 "
         "MiB is a full prefetch of 32 KiB items.",
         "262144",
-        "bytes",
         within=(1024, 1_073_741_824),
     )
     multicast_buffer_bytes: int = option(
@@ -184,7 +174,6 @@ class LimitOptions:
         "Bytes of prefetched items of all multicast streams of one connection together. A stream that would "
         "exceed it ends with over-limit.",
         "4194304",
-        "bytes",
         within=(65_536, 1_073_741_824),
     )
     resume_ttl_s: float = option(
@@ -193,7 +182,6 @@ class LimitOptions:
         "a client to get a network again, short enough for the requests that wait for it. 0: a SETUP that asks "
         "for resumption is refused.",
         "120.0",
-        "seconds",
         within=(0, 3600),
     )
     resume_buffer_bytes: int = option(
@@ -201,14 +189,12 @@ class LimitOptions:
         "Sent frames that are kept for one resumable connection, in case they must be sent again. Should exceed "
         "what can be in transit. Without a socket, one frame more ends the session.",
         "8388608",
-        "bytes",
         within=(1024, 1_073_741_824),
     )
     resume_total_bytes: int = option(
         CORE.resume_total_bytes,
         "Sent frames that are kept for all resumable connections together.",
         "67108864",
-        "bytes",
         within=(1024, 68_719_476_736),
     )
     max_lookup_cache: int = option(

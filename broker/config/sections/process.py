@@ -91,7 +91,6 @@ class ServerOptions:
         "first half of the time at most, those of clients that are moving to another broker are still accepted. "
         "Less than the 30 s after which most supervisors kill.",
         "25.0",
-        "seconds",
         within=(0, 3600),
     )
     drain_grace_s: float = option(
@@ -99,7 +98,6 @@ class ServerOptions:
         "Time for requests in flight on a drained connection to end, counted from the moment when its own drain "
         "begins; a drain command may give another. The same as for a broker that stops.",
         "60.0",
-        "seconds",
         within=(0, 3600),
     )
     drain_spread_s: float = option(
@@ -107,7 +105,6 @@ class ServerOptions:
         "Time over which the connections of one drain are spread; a drain command may give another. Clients that "
         "all reconnect at once would overload the other brokers.",
         "120.0",
-        "seconds",
         within=(0, 3600),
     )
 

@@ -32,7 +32,6 @@ class RoutingOptions:
         POLICY.sticky_ttl_s,
         "Time after which an unused choice by StickyRouteKey is forgotten. 0: choices are not kept.",
         "3600.0",
-        "seconds",
         within=(0, 86_400),
     )
     slow_start_s: float = option(
@@ -40,7 +39,6 @@ class RoutingOptions:
         "Time in which the share of a new route grows from a tenth to the whole, so that it can warm up. 0: the "
         "whole share at once.",
         "30.0",
-        "seconds",
         within=(0, 3600),
     )
     panic_percent: int = option(
@@ -48,7 +46,6 @@ class RoutingOptions:
         "Percentage of matching routes that may be ejected or unhealthy. Above it, requests go to all routes as "
         "if none were (panic mode): the cause is then hardly the routes. 0 or 100: never.",
         "30",
-        "percent",
         within=(0, 100),
     )
     zone: str = option(
@@ -66,7 +63,6 @@ class RoutingOptions:
         CORE.no_route_timeout_s,
         "Time for which such a request waits at most before it is refused. No longer than callers usually wait.",
         "1.5",
-        "seconds",
         within=(0.001, 3600),
     )
     strict_hints: bool = option(
@@ -98,22 +94,14 @@ class ProtectionOptions:
         POLICY.eject_s,
         "Duration of the first ejection of a route; the second is twice as long, the third three times, and so on.",
         "5.0",
-        "seconds",
         within=(0.001, 86_400),
     )
-    eject_max_s: float = option(
-        POLICY.eject_max_s,
-        "Longest ejection of a route.",
-        "60.0",
-        "seconds",
-        within=(0.001, 86_400),
-    )
+    eject_max_s: float = option(POLICY.eject_max_s, "Longest ejection of a route.", "60.0", within=(0.001, 86_400))
     eject_max_percent: int = option(
         POLICY.eject_max_percent,
         "Percentage of the routes of a service that may be ejected at the same time; one always may. An outage of "
         "the whole service is not an outlier. 0: no route is ejected.",
         "50",
-        "percent",
         within=(0, 100),
     )
     max_in_flight_per_route: int = option(

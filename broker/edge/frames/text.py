@@ -11,19 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.log import one_line
-from rsocket_wire.errors import (
-    APPLICATION_ERROR,
-    CANCELED,
-    CONNECTION_CLOSE,
-    CONNECTION_ERROR,
-    INVALID,
-    INVALID_SETUP,
-    REJECTED,
-    REJECTED_RESUME,
-    REJECTED_SETUP,
-    UNSUPPORTED_SETUP,
-    BrokerError,
-)
+from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import broker_frames
@@ -37,37 +25,29 @@ TEXT_CHARS: Final = 60  # characters of a tag, a name or a mime type
 LINE_CHARS: Final = 600  # characters of all
 
 ERROR_NAMES: Final = {
-    INVALID_SETUP: "INVALID_SETUP",
-    UNSUPPORTED_SETUP: "UNSUPPORTED_SETUP",
-    REJECTED_SETUP: "REJECTED_SETUP",
-    REJECTED_RESUME: "REJECTED_RESUME",
-    CONNECTION_ERROR: "CONNECTION_ERROR",
-    CONNECTION_CLOSE: "CONNECTION_CLOSE",
-    APPLICATION_ERROR: "APPLICATION_ERROR",
-    REJECTED: "REJECTED",
-    CANCELED: "CANCELED",
-    INVALID: "INVALID",
+    errors.INVALID_SETUP: "INVALID_SETUP",
+    errors.UNSUPPORTED_SETUP: "UNSUPPORTED_SETUP",
+    errors.REJECTED_SETUP: "REJECTED_SETUP",
+    errors.REJECTED_RESUME: "REJECTED_RESUME",
+    errors.CONNECTION_ERROR: "CONNECTION_ERROR",
+    errors.CONNECTION_CLOSE: "CONNECTION_CLOSE",
+    errors.APPLICATION_ERROR: "APPLICATION_ERROR",
+    errors.REJECTED: "REJECTED",
+    errors.CANCELED: "CANCELED",
+    errors.INVALID: "INVALID",
 }
-REQUESTS: Final = (
-    frames.REQUEST_RESPONSE,
-    frames.REQUEST_FNF,
-    frames.REQUEST_STREAM,
-    frames.REQUEST_CHANNEL,
-)
+REQUESTS: Final = (frames.REQUEST_RESPONSE, frames.REQUEST_FNF, frames.REQUEST_STREAM, frames.REQUEST_CHANNEL)
 _FLAGS: Final = {
     frames.SETUP: ((frames.RESUME_ENABLE, "RESUME"), (frames.LEASE_ENABLE, "LEASE")),
     frames.KEEPALIVE: ((frames.RESPOND, "RESPOND"),),
     **dict.fromkeys(
-        (*REQUESTS, frames.PAYLOAD),
-        ((frames.FOLLOWS, "FOLLOWS"), (frames.NEXT, "NEXT"), (frames.COMPLETE, "COMPLETE")),
+        (*REQUESTS, frames.PAYLOAD), ((frames.FOLLOWS, "FOLLOWS"), (frames.NEXT, "NEXT"), (frames.COMPLETE, "COMPLETE"))
     ),
 }
 
 
 class SeenFrame:
     """One frame that passed, and the broker frames in its metadata; `str()` is its line."""
-
-    __slots__ = ("broker_frames", "direction", "flags", "kind", "raw", "setup", "stream_id")
 
     def __init__(self, direction: str, cursor: FrameCursor, metadata_mime: str) -> None:
         """`metadata_mime`: of the connection; a SETUP has its own."""
@@ -81,7 +61,7 @@ class SeenFrame:
             try:
                 self.setup = frames.decode_setup(self.raw, 0, len(self.raw), self.flags)
                 metadata_mime = self.setup.metadata_mime
-            except BrokerError:
+            except errors.BrokerError:
                 pass  # shown by its length
         self.broker_frames = list(_broker_frames(self._metadata() or b"", metadata_mime))
 
@@ -153,7 +133,7 @@ def _broker_frames(metadata: bytes, mime: str) -> Iterator[BrokerFrame]:
     for start, to in places:
         try:
             yield decode_frame(metadata[start:to])
-        except BrokerError:
+        except errors.BrokerError:
             continue
 
 

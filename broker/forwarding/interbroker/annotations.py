@@ -50,8 +50,6 @@ WORD: Final = "bad-annotations"
 class Path:
     """A way that requests have come here."""
 
-    __slots__ = ("hops_n", "ingress", "last_at", "requests", "way")
-
     def __init__(self, ingress: str, way: str, hops_n: int) -> None:
         self.ingress: Final = ingress  # where they came in; empty of those that are counted together
         self.way: Final = way  # `b1>b2>b3`, the last one is this broker
@@ -63,27 +61,10 @@ class Path:
 class Section:
     """A section that was read, and what this broker makes of it. Good for as long as names stay."""
 
-    __slots__ = (
-        "annotations",
-        "brokers",
-        "generation",
-        "head",
-        "hops_n",
-        "mimes",
-        "onward",
-        "path",
-        "raw",
-        "refusal",
-        "rest",
-        "route",
-        "route_id",
-        "service",
-        "start",
-    )
-
     def __init__(self, raw: bytes, annotations: Annotations, path: Path) -> None:
         self.raw: Final = raw
         self.annotations: Final = annotations
+        self.trace: Final = annotations.trace  # brokers that had the request
         self.path: Final = path
         self.hops_n: Final = len(annotations.trace)  # links that it came by
         self.refusal: Refusal | None = None  # why such a request is not taken; None: it is
@@ -99,11 +80,6 @@ class Section:
         self.start = 0  # where the caller's own metadata begins in the head
         self.mimes = -1  # the caller's
 
-    @property
-    def trace(self) -> list[str]:
-        """Brokers that had the request."""
-        return self.annotations.trace
-
     def is_like_latest(self, data: bytes, at: int, to: int, generation: int) -> bool:
         """The metadata `data[at:to]`, which begins with this section, is like that of the latest request."""
         head_to = at + len(self.head)
@@ -118,8 +94,6 @@ class Section:
 
 class Refused:
     """Requests that were refused for one reason, since somebody has told so."""
-
-    __slots__ = ("detail", "peer", "reason", "requests")
 
     def __init__(self, reason: str) -> None:
         self.reason: Final = reason
@@ -197,14 +171,8 @@ class RouterAnnotations:
         route.prefix = prefix
         return prefix
 
-    def copy_prefix(
-        self, brokers: list[str], is_streaming: bool, mimes: Mimes, redirected: str, is_like_ours: bool
-    ) -> bytes:
-        """The same for the copy of a multicast that goes to these brokers."""
-        return self.named_prefix(copy_override(brokers, redirected), is_streaming, mimes, is_like_ours)
-
     def named_prefix(self, to_override: str, is_streaming: bool, mimes: Mimes, is_like_ours: bool) -> bytes:
-        """The same for any to-override."""
+        """The same for any to-override, as that of the copy of a multicast."""
         key = f"{mimes.number} {is_streaming} {is_like_ours} {to_override}"
         prefix = self._names_prefixes.get(key)
         if prefix is None:

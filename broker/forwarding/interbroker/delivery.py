@@ -27,14 +27,7 @@ from broker.forwarding.unicast import Splice
 from broker.routing.table import Route
 from broker.routing.targets import ORIGIN_AT
 from rsocket_wire.errors import BrokerError, InvalidFrame, Refusal
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    HEADER_BYTES,
-    METADATA_PUSH,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_metadata_push,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, CUT, find_broker_frame
 from rsocket_wire.wire.ints import u24_at
@@ -62,14 +55,7 @@ class Delivery:
         self.mimes_by_raw: Final[dict[bytes, int]] = {}
 
     def _pass_on(
-        self,
-        peer: Peer,
-        frame: FrameCursor,
-        request: Request,
-        section: Section,
-        route: Route,
-        hop: Peer,
-        entry: bytes,
+        self, peer: Peer, frame: FrameCursor, request: Request, section: Section, route: Route, hop: Peer, entry: bytes
     ) -> None:
         """To the next hop; `entry`: the annotations that go on, empty: those that came, and our name."""
         link = hop.link
@@ -108,10 +94,10 @@ class Delivery:
         """To a route of this broker, as if the caller were connected here. `start`: of the caller's own metadata."""
         load = route.load
         lease = load.lease
-        if lease is not None and lease.left_n <= 0 and frame.kind != METADATA_PUSH:
+        if lease is not None and lease.left_n <= 0 and frame.kind != frames.METADATA_PUSH:
             self._refuse(peer, frame, "", Refusal("no-lease", f"the route {route.id_text} has no lease left"))
             return
-        if load.is_watched and frame.kind == REQUEST_RESPONSE and self._is_busy(peer, frame, route):
+        if load.is_watched and frame.kind == frames.REQUEST_RESPONSE and self._is_busy(peer, frame, route):
             return
         if server.pending_bytes > self._full_bytes:
             self._refuse_full(peer, frame, route, server)
@@ -178,7 +164,7 @@ class Delivery:
                 raise BrokerError("bad-address", "the metadata of the request holds no ADDRESS")
             raw_address = data[at:end]
             said = data[start:to] if caller.kind == COMPOSITE else raw_address
-            metadata = context.translated(request.mimes, server, said, raw_address, frame.kind != METADATA_PUSH)
+            metadata = context.translated(request.mimes, server, said, raw_address, frame.kind != frames.METADATA_PUSH)
         if self._keeps_section and section is not None and reader.kind == COMPOSITE and server.link is None:
             kept = data[request.metadata_at : request.rest_at]
             return kept + metadata if metadata is not None else kept
@@ -190,13 +176,13 @@ class Delivery:
         """Joins the streams; the server gets `prefix` and what the metadata has from `at` on."""
         kind = frame.kind
         to = request.metadata_to
-        if kind == METADATA_PUSH:
+        if kind == frames.METADATA_PUSH:
             self._push(peer, frame, route, server, prefix + request.data[at:to])
             return
         size = frame.end - frame.start + len(prefix) - at + request.metadata_at
         if size > MAX_FRAME_BYTES:
             self._context.refuse_large(peer, frame, None, size)
-        elif kind == REQUEST_FNF and not frame.flags & FOLLOWS:
+        elif kind == frames.REQUEST_FNF and not frame.flags & frames.FOLLOWS:
             route.load.take()
             server.forward_rewritten(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
         else:
@@ -211,7 +197,7 @@ class Delivery:
         self, peer: Peer, frame: FrameCursor, request: Request, route: Route, server: Peer, metadata: bytes | None
     ) -> None:
         """Joins the streams; the server gets this metadata, None: none."""
-        if frame.kind == METADATA_PUSH:
+        if frame.kind == frames.METADATA_PUSH:
             if metadata is not None:
                 self._push(peer, frame, route, server, metadata)
             return
@@ -222,7 +208,7 @@ class Delivery:
             return
         stream_id = frame.stream_id
         frame = self._context.cursor(rewritten(frame, stream_id, request.metadata_to, metadata), frame.now)
-        if frame.kind == REQUEST_FNF and not frame.flags & FOLLOWS:
+        if frame.kind == frames.REQUEST_FNF and not frame.flags & frames.FOLLOWS:
             route.load.take()
             server.forward(frame, server.open_id())
             return
@@ -231,11 +217,11 @@ class Delivery:
             self._context.replay(peer, stream_id, request.reassembly, True, frame.now)
 
     def _push(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer, metadata: bytes) -> None:
-        size = HEADER_BYTES + len(metadata)
+        size = frames.HEADER_BYTES + len(metadata)
         if size > MAX_FRAME_BYTES:
             self._context.refuse_large(peer, frame, None, size)
             return
-        server.request(encode_metadata_push(metadata))
+        server.request(frames.encode_metadata_push(metadata))
         route.load.requests += 1
 
     # Parts
@@ -290,7 +276,7 @@ class Delivery:
 
     def _waits(self, peer: Peer, frame: FrameCursor, request: Request) -> bool:
         """True, and the request is held, when more of its metadata may come."""
-        if frame.kind == METADATA_PUSH or not self._context.must_wait(peer, frame, request, None):
+        if frame.kind == frames.METADATA_PUSH or not self._context.must_wait(peer, frame, request, None):
             return False
         held = peer.streams.get(frame.stream_id)
         if isinstance(held, Reassembly):  # else it was refused
@@ -314,7 +300,7 @@ class Delivery:
         """More of its metadata may follow in fragments."""
         if request.reassembly is not None:
             return not request.reassembly.is_whole
-        return frame.kind != METADATA_PUSH and is_cut(frame, request.metadata_to)
+        return frame.kind != frames.METADATA_PUSH and is_cut(frame, request.metadata_to)
 
     def _find_begun(self, peer: Peer, frame: FrameCursor, request: Request) -> tuple[int, int]:
         """The ADDRESS of which enough has come where there is no room for more (D-70); else the request is refused."""
@@ -344,7 +330,7 @@ class Delivery:
     def _refuse_full(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer) -> None:
         """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
         server.feed()
-        if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:  # nobody could be told
+        if frame.kind == frames.REQUEST_FNF or frame.kind == frames.METADATA_PUSH:  # nobody could be told
             self._context.drops.add(route.service)
         limit = f"the limit for requests of other brokers is {self._full_bytes} (half of limits.max_pending_bytes)"
         text = f"{server.pending_bytes} bytes wait for {_name_of(server, route)}, {limit}"

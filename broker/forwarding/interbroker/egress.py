@@ -15,16 +15,7 @@ from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import Refusal
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    METADATA,
-    METADATA_PUSH,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.wire.frames import SHARD
@@ -66,10 +57,10 @@ class Egress:
             if mimes.kind != COMPOSITE and not context.merge(peer, request, reassembly.metadata, target):
                 return None
             frame = context.cursor(reassembly.frames[0], frame.now)
-            at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
+            at, to = frames.request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
         kind = frame.kind
         flags = frame.flags
-        is_streaming = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL or flags & FOLLOWS != 0
+        is_streaming = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL or flags & frames.FOLLOWS != 0
         prefix = self._annotations.prefix(
             route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to)
         )
@@ -78,13 +69,14 @@ class Egress:
         size = frame.end - frame.start
         if size + len(prefix) + 3 > MAX_FRAME_BYTES and self._is_too_large(peer, frame, target, size + len(prefix)):
             return None
-        if kind == REQUEST_FNF or kind == METADATA_PUSH:
-            self._send_only(peer, frame, request, target, route, server, prefix, at, to)
+        if kind == frames.METADATA_PUSH or (kind == frames.REQUEST_FNF and not flags & frames.FOLLOWS):
+            self._send_only(peer, frame, target, route, server, prefix, at, to)
             return None
         flow = context.flow(peer, target, route, kind)
         rest = frame.data[at : frame.end]
         splice: Splice
-        if flags & FOLLOWS or request.is_second or peer.waiting_bytes + size + FRAME_COST > self._max_waiting_bytes:
+        has_room = peer.waiting_bytes + size + FRAME_COST <= self._max_waiting_bytes
+        if flags & frames.FOLLOWS or request.is_second or not has_room:
             began_at = request.began_at or frame.now
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, began_at)
         else:
@@ -93,7 +85,7 @@ class Egress:
             splice = kept
         splice.order = context.order
         splice.open_rewritten(frame, prefix, rest, to - at)
-        if target.deadline_ms > 0:
+        if target.deadline_ms > 0 and kind != frames.REQUEST_FNF:  # which has no answer, not even this one
             splice.timer = context.timers.put(deadline_at(target, request, frame.now), splice)
         if reassembly is not None:
             context.replay(peer, frame.stream_id, reassembly, False, frame.now)
@@ -101,7 +93,7 @@ class Egress:
 
     def _is_too_large(self, peer: Peer, frame: FrameCursor, target: Target, size: int) -> bool:
         """True, and refused, for a request that would not fit a frame with what is put in front of it."""
-        grown = size + (0 if frame.flags & METADATA else 3)
+        grown = size + (0 if frame.flags & frames.METADATA else 3)
         if grown <= MAX_FRAME_BYTES:
             return False
         self._context.refuse_large(peer, frame, target, grown)
@@ -111,7 +103,6 @@ class Egress:
         self,
         peer: Peer,
         frame: FrameCursor,
-        request: Request,
         target: Target,
         route: Route,
         server: Peer,
@@ -119,22 +110,15 @@ class Egress:
         at: int,
         to: int,
     ) -> None:
-        """Sends a fire-and-forget or a push."""
+        """Sends a push, or a fire-and-forget that has come whole: nothing follows it, and nothing is answered."""
         context = self._context
-        flow = context.flow(peer, target, route, frame.kind)
-        if frame.kind == METADATA_PUSH:
+        if frame.kind == frames.METADATA_PUSH:
             server.request(rewritten(frame, 0, to, prefix + frame.data[at:to]))
             route.load.requests += 1  # no lease speaks of pushes
-        elif frame.flags & FOLLOWS:
-            splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, REQUEST_FNF, frame.now)
-            splice.order = context.order
-            splice.open_rewritten(frame, prefix, frame.data[at : frame.end], to - at)
-            if request.reassembly is not None:
-                context.replay(peer, frame.stream_id, request.reassembly, False, frame.now)
-            return
         else:
             server.forward_rewritten(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
             route.load.take()
+        flow = context.flow(peer, target, route, frame.kind)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.order, 1)
 
     def choose_again(self, splice: RetryableSplice, now: float) -> Route | None:
@@ -153,7 +137,7 @@ class Egress:
         route = context.query.choose_besides(target, barred, peer.zone, peer.origin, now)
         if route is None:
             return None
-        is_watched = splice.model == REQUEST_RESPONSE and route.load.is_watched
+        is_watched = splice.model == frames.REQUEST_RESPONSE and route.load.is_watched
         if is_watched and context.monopoly_of(peer, route.load, now) is not None:
             return None
         return route

@@ -21,23 +21,14 @@ from broker.forwarding.interbroker.retry import STALE, is_refused
 from broker.forwarding.interbroker.rewrite import is_streaming, rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.multicast.call import Branch, MulticastCall
-from broker.forwarding.multicast.opening import BranchRequest, Opening, Pushing, open_multicast
-from broker.forwarding.multicast.steps import CallSteps
+from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast, push_to_all
 from broker.forwarding.peer import Peer
 from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at
 from broker.forwarding.traffic.flows import COMPLETED, Flow
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
-from rsocket_wire.rsocket.frames import (
-    ERROR,
-    METADATA_PUSH,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_STREAM,
-    initial_n,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 
 
@@ -62,7 +53,7 @@ class LinkBranch(Branch):
     def from_route(self, frame: FrameCursor) -> None:
         if not self._is_heard:
             self._is_heard = True
-            if frame.kind == ERROR and is_refused(frame, STALE):
+            if frame.kind == frames.ERROR and is_refused(frame, STALE):
                 self.lost(frame.now)
                 return
         super().from_route(frame)
@@ -83,8 +74,6 @@ class LinkRequest(BranchRequest):
 class Group:
     """Brokers behind one next hop."""
 
-    __slots__ = ("hop", "names", "remote")
-
     def __init__(self, hop: Peer, remote: Remote) -> None:
         self.hop: Final = hop
         self.remote: Final = remote  # the first of them
@@ -93,8 +82,6 @@ class Group:
 
 class Groups:
     """Brokers by next hop, in the order in which they were added."""
-
-    __slots__ = ("_by_hop",)
 
     def __init__(self) -> None:
         self._by_hop: Final[dict[int, Group]] = {}  # by the peer's number; bounded by the links
@@ -150,7 +137,7 @@ class LinkFanout:
             owner = route.owner
             assert isinstance(owner, Peer)  # see above
             needs_whole = needs_whole or not passes(mimes, context.mimes[owner.mimes])
-        is_push = frame.kind == METADATA_PUSH
+        is_push = frame.kind == frames.METADATA_PUSH
         if needs_whole and not is_push and context.must_wait(peer, frame, request, target):
             return
         raw_address = request.data[request.address_at : request.address_to]
@@ -159,7 +146,7 @@ class LinkFanout:
         if request.reassembly is not None:
             frame = context.cursor(request.reassembly.frames[0], frame.now)
             request.data = frame.data
-            request.metadata_at, request.metadata_to = request_parts(
+            request.metadata_at, request.metadata_to = frames.request_parts(
                 frame.data, frame.start, frame.end, frame.kind, frame.flags
             )
         metadata = request.data[request.metadata_at : request.metadata_to]
@@ -182,9 +169,8 @@ class LinkFanout:
             link = group.hop.link
             if link is not None and link.version:
                 is_odd = is_like_ours(metadata, 0, len(metadata))
-                prefix = self._annotations.copy_prefix(
-                    group.names, is_streaming(frame), mimes, target.redirected, is_odd
-                )
+                to = copy_override(group.names, target.redirected)
+                prefix = self._annotations.named_prefix(to, is_streaming(frame), mimes, is_odd)
                 if mimes.kind != COMPOSITE:
                     prefix += entry_head(mimes, len(metadata))
                 annotated = prefix + metadata
@@ -238,23 +224,19 @@ class LinkFanout:
             if len(part.raw) > MAX_FRAME_BYTES:
                 context.refuse_large(peer, frame, target, len(part.raw))
                 return
-        if kind == METADATA_PUSH:
-            pushing = Pushing(parts)
-            if context.steps.may(len(parts), now):
-                pushing.advance(len(parts), now)
-            else:
-                context.steps.add(CallSteps(peer), pushing)
+        if kind == frames.METADATA_PUSH:
+            push_to_all(context.steps, peer, parts, now)
             flow.count(COMPLETED, 0, 1, 0, size, 0, now, context.order, routes_n)
             return
-        has_credit = kind == REQUEST_STREAM or kind == REQUEST_CHANNEL
-        credit_n = initial_n(frame.data, frame.start) if has_credit else 0
+        has_credit = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL
+        credit_n = frames.initial_n(frame.data, frame.start) if has_credit else 0
         if context.refuse_wide(peer, frame, target, len(parts)):
             return
         call = open_multicast(context.steps, peer, stream_id, flow, kind, now, credit_n, len(parts))
         call.order = context.order
         call.routes_n = routes_n
         call.enter(frame.flags, size)
-        if target is not None and target.deadline_ms > 0 and kind != REQUEST_FNF:
+        if target is not None and target.deadline_ms > 0 and kind != frames.REQUEST_FNF:
             call.timer = context.timers.put(deadline_at(target, request, now), call)
         opening = Opening(context, call, parts, request.reassembly, False)
         if not call.may_at_once(len(parts), now):

@@ -254,7 +254,7 @@ class Ingress(Delivery):
         """The ingress has decided."""
         route = section.route
         if route is None or route.slot < 0:
-            route = section.route = self._query.find_route(section.route_id)
+            route = section.route = self._table.find(section.route_id)
         owner = route.owner if route is not None else None
         if route is not None and isinstance(owner, Peer):
             self._deliver_decided(peer, frame, request, section, route, owner)

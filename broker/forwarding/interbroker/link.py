@@ -6,8 +6,6 @@ from typing import Final
 class Link:
     """Made when the proof is done; a connection without one is a client's."""
 
-    __slots__ = ("behind", "id", "lag_us", "name", "version")
-
     def __init__(self, id: bytes, name: str, version: int) -> None:
         self.id: Final = id  # of the broker at the other end, 16 bytes
         self.name: Final = name  # as it stands in traces, see `wire.annotations`

@@ -9,8 +9,6 @@ from broker.routing.table import Route
 class Remote:
     """The owner of the routes that another broker has."""
 
-    __slots__ = ("id", "name", "via")
-
     def __init__(self, id: bytes, name: str, via: Peer | None) -> None:
         self.id: Final = id  # 16 bytes
         self.name: Final = name

@@ -56,12 +56,7 @@ class RetryableSplice(Splice):
     target: Target
 
     def keep(
-        self,
-        frame: FrameCursor,
-        rest: bytes,
-        metadata_bytes: int,
-        target: Target,
-        retries: "list[RetryableSplice]",
+        self, frame: FrameCursor, rest: bytes, metadata_bytes: int, target: Target, retries: "list[RetryableSplice]"
     ) -> None:
         """Keeps this frame to be sent once more. `rest`: the frame from its metadata on.
 

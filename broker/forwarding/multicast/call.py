@@ -27,22 +27,7 @@ from broker.forwarding.unicast import is_request_n, verdict_of
 from broker.routing.health.loads import GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    HEADER_BYTES,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_error,
-    initial_n,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import Timer
 
@@ -95,7 +80,7 @@ class Branch(Window):
         is_unseen = server.waits_whole(self.stream_id)
         server.drop_stream(self.stream_id)
         if not is_unseen:
-            server.send(encode_cancel(self.stream_id))
+            server.send(frames.encode_cancel(self.stream_id))
         self.lost(now)
         return True
 
@@ -186,16 +171,16 @@ class MulticastCall(Stream):
         self.caller.streams[self.caller_id] = self
         self.caller.begun += 1
         self._bytes_in += size
-        if flags & FOLLOWS:
-            self._completes = self.model == REQUEST_CHANNEL and flags & COMPLETE != 0
+        if flags & frames.FOLLOWS:
+            self._completes = self.model == frames.REQUEST_CHANNEL and flags & frames.COMPLETE != 0
             return
         self.is_whole = True
         self._items_in = 1
-        self.caller_done = self.model != REQUEST_CHANNEL or flags & COMPLETE != 0
+        self.caller_done = self.model != frames.REQUEST_CHANNEL or flags & frames.COMPLETE != 0
 
     def open_branch(self, server: Peer, route: Route, frame: FrameCursor) -> None:
         """Begins the request at one route; `frame` is readable for it (see `translate`)."""
-        route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
+        route.load.began(self.model == frames.REQUEST_RESPONSE, self.caller.id)
         self.enter_branch(Branch(self, server, route), frame)
 
     def enter_branch(self, branch: Branch, frame: FrameCursor) -> None:
@@ -214,8 +199,8 @@ class MulticastCall(Stream):
         if frame.end - frame.start < LARGE_BYTES:
             branch.server.forward(frame, branch.stream_id)
         else:
-            head = frame.data[frame.start + 4 : frame.start + HEADER_BYTES]
-            branch.server.forward_shared(branch.stream_id, head, self.body_of(frame, HEADER_BYTES))
+            head = frame.data[frame.start + 4 : frame.start + frames.HEADER_BYTES]
+            branch.server.forward_shared(branch.stream_id, head, self.body_of(frame, frames.HEADER_BYTES))
 
     def body_of(self, frame: FrameCursor, head_bytes: int) -> bytes:
         """What follows the head of a large frame; the same bytes for all branches."""
@@ -233,11 +218,11 @@ class MulticastCall(Stream):
         """All branches have the first frame."""
         self.is_opening = False
         self.forget_body()
-        if self.model == REQUEST_FNF and self.caller_done:
+        if self.model == frames.REQUEST_FNF and self.caller_done:
             self.finish(COMPLETED, now)
 
     def awaited_at(self, load: Load) -> int:
-        if self.model != REQUEST_RESPONSE:
+        if self.model != frames.REQUEST_RESPONSE:
             return 0
         awaited_n = 0
         for branch in self.branches.values():
@@ -246,18 +231,18 @@ class MulticastCall(Stream):
         return awaited_n
 
     def from_caller(self, frame: FrameCursor) -> None:
-        if frame.kind == PAYLOAD:
+        if frame.kind == frames.PAYLOAD:
             if not self.caller_done:
                 self.payload_of_caller(frame)
-        elif frame.kind == CANCEL:
+        elif frame.kind == frames.CANCEL:
             self.caller.drop_stream(self.caller_id)
             self.finish(CANCELLED, frame.now)
-        elif frame.kind == REQUEST_N:
+        elif frame.kind == frames.REQUEST_N:
             if is_request_n(frame) and self.caller.is_congested:  # it has not read what it has asked for before
-                self.caller.hold_credit(self.caller_id, self, initial_n(frame.data, frame.start))
+                self.caller.hold_credit(self.caller_id, self, frames.initial_n(frame.data, frame.start))
             elif is_request_n(frame):
-                self.credit_of_caller(initial_n(frame.data, frame.start), frame.now)
-        elif frame.kind == ERROR:
+                self.credit_of_caller(frames.initial_n(frame.data, frame.start), frame.now)
+        elif frame.kind == frames.ERROR:
             self.error_of_caller(frame)
 
     def caller_lost(self, now: float) -> None:
@@ -279,12 +264,13 @@ class MulticastCall(Stream):
             return
         self._bytes_in += frame.end - frame.start
         flags = frame.flags
-        is_last = not flags & FOLLOWS or flags & COMPLETE != 0
+        is_last = not flags & frames.FOLLOWS or flags & frames.COMPLETE != 0
         if is_last:  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
             self.is_whole = True
             if is_item(frame):
                 self._items_in += 1
-        completes = is_last and (flags & COMPLETE != 0 or self.model != REQUEST_CHANNEL or self._completes)
+        is_channel = self.model == frames.REQUEST_CHANNEL
+        completes = is_last and (flags & frames.COMPLETE != 0 or not is_channel or self._completes)
         if completes:
             self.caller_done = True
         self.pass_to_all(frame, completes)
@@ -315,7 +301,7 @@ class MulticastCall(Stream):
 
     def caller_completed(self, now: float) -> None:
         """All branches have all that the caller will send."""
-        if self.model == REQUEST_FNF:
+        if self.model == frames.REQUEST_FNF:
             self.finish(COMPLETED, now)
 
     def credit_of_caller(self, n: int, now: float) -> None:
@@ -325,7 +311,7 @@ class MulticastCall(Stream):
         """The caller says ERROR, which it may in a channel only."""
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
-        if self.model == REQUEST_FNF and frame.kind == ERROR:  # it wants no more fragments, and there is no answer
+        if self.model == frames.REQUEST_FNF and frame.kind == frames.ERROR:  # no answer: it wants no more fragments
             branch.verdict = verdict_of(frame)
             self.drop_branch(branch)
 
@@ -339,14 +325,9 @@ class MulticastCall(Stream):
         self.branches.pop(branch.number, None)
         self._forget(branch)
 
-    def cancel_branch(self, branch: Branch) -> None:
-        """Ends a branch from our side."""
-        branch.server.send(encode_cancel(branch.stream_id))
-        self.drop_branch(branch)
-
     def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
         """Ends the call with an error of the broker's own."""
-        self.caller.send(encode_error(self.caller_id, refusal.code, refusal.message))
+        self.caller.send(frames.encode_error(self.caller_id, refusal.code, refusal.message))
         if outcome == FAILED:
             self.flow = self.flow.ended_with(refusal.word)
         self.finish(outcome, now)
@@ -357,7 +338,7 @@ class MulticastCall(Stream):
             return
         self.is_finished = True
         self.forget_body()
-        self.leave(list(self.branches.values()), self.model != REQUEST_FNF or outcome != COMPLETED, b"", now)
+        self.leave(list(self.branches.values()), self.model != frames.REQUEST_FNF or outcome != COMPLETED, b"", now)
         self.branches = {}
         self.caller.streams.pop(self.caller_id, None)
         self.caller.begun -= 1
@@ -396,7 +377,7 @@ class MulticastCall(Stream):
         if error and not branch.is_deaf:
             branch.server.request(branch.stream_id.to_bytes(4, "big") + error)
         elif cancels:
-            branch.server.send(encode_cancel(branch.stream_id))
+            branch.server.send(frames.encode_cancel(branch.stream_id))
         self._forget(branch)
 
     def to_caller(self, raw: bytes) -> None:
@@ -411,14 +392,12 @@ class MulticastCall(Stream):
         if branch.route is not None:
             caller = self.caller
             branch.route.load.ended(
-                self.model == REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin
+                self.model == frames.REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin
             )
 
 
 class Passing(Step):
     """A frame of the caller for all branches that listen."""
-
-    __slots__ = ("_branches", "_call", "_completes", "_cursor", "_done_n", "_raw")
 
     def __init__(self, call: MulticastCall, raw: bytes, completes: bool) -> None:
         self._call: Final = call
@@ -452,8 +431,6 @@ class Passing(Step):
 class Leaving(Step):
     """The end of branches that are no more of the call."""
 
-    __slots__ = ("_branches", "_call", "_cancels", "_done_n", "_error")
-
     def __init__(self, call: MulticastCall, branches: list[Branch], cancels: bool, error: bytes) -> None:
         self._call: Final = call
         self._branches: Final = branches
@@ -471,4 +448,4 @@ class Leaving(Step):
 
 def is_item(frame: FrameCursor) -> bool:
     """A PAYLOAD that ends an item, rather than one that only completes."""
-    return frame.flags & NEXT != 0 or frame.end - frame.start > HEADER_BYTES
+    return frame.flags & frames.NEXT != 0 or frame.end - frame.start > frames.HEADER_BYTES

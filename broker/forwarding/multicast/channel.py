@@ -23,16 +23,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import FAILED, Flow
 from broker.forwarding.unicast import is_request_n
 from rsocket_wire.errors import CANCELED, Refusal
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    REQUEST_N,
-    encode_cancel,
-    encode_request_n,
-    initial_n,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
@@ -53,18 +44,8 @@ class Channel(Merge):
 
     __slots__ = ("_floor_n", "_held", "_is_within", "_listening_n", "_said_n", "_scratch", "_slowest_n")
 
-    def __init__(
-        self,
-        queue: StepQueue,
-        caller: Peer,
-        caller_id: int,
-        flow: Flow,
-        model: int,
-        now: float,
-        credit_n: int,
-        branches_n: int,
-    ) -> None:
-        super().__init__(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
+        super().__init__(queue, caller, caller_id, flow, model, now)
         self._listening_n = 0  # branches that are not deaf
         self._floor_n = 0
         self._slowest_n = 0
@@ -87,8 +68,8 @@ class Channel(Merge):
         if self.is_too_wide(frame):
             return
         self._bytes_in += frame.end - frame.start
-        completes = frame.flags & COMPLETE != 0
-        follows = frame.flags & FOLLOWS != 0 and not completes
+        completes = frame.flags & frames.COMPLETE != 0
+        follows = frame.flags & frames.FOLLOWS != 0 and not completes
         begins_item = not self._is_within and (follows or is_item(frame))
         self._is_within = follows
         if not follows and is_item(frame):
@@ -116,10 +97,10 @@ class Channel(Merge):
         self.finish(FAILED, frame.now)
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
-        if frame.kind == REQUEST_N:
+        if frame.kind == frames.REQUEST_N:
             if is_request_n(frame) and not branch.is_deaf:
-                self._credit_of_branch(branch, initial_n(frame.data, frame.start), frame.now)
-        elif frame.kind == CANCEL:
+                self._credit_of_branch(branch, frames.initial_n(frame.data, frame.start), frame.now)
+        elif frame.kind == frames.CANCEL:
             self.deafen(branch)
             self.settle(frame.now)
         else:
@@ -156,7 +137,7 @@ class Channel(Merge):
         self._held.clear()
         if not self.caller_done:
             self.caller_done = True
-            self.caller.send(encode_cancel(self.caller_id))  # "send no more": nobody listens
+            self.caller.send(frames.encode_cancel(self.caller_id))  # "send no more": nobody listens
         super().settle_caller(now)
 
     def finish(self, outcome: int, now: float) -> None:
@@ -166,7 +147,7 @@ class Channel(Merge):
     def _credit_of_branch(self, branch: Branch, n: int, now: float) -> None:
         """The branch wants `n` more items of the caller; what it has at hand is at most MAX_N."""
         before_n = branch.granted_n
-        branch.granted_n = min(before_n + n, self._said_n + MAX_N)
+        branch.granted_n = min(before_n + n, self._said_n + frames.MAX_N)
         if before_n == self._floor_n and branch.granted_n > before_n and not self.is_opening:
             self._slowest_n -= 1
             if not self._slowest_n:
@@ -189,7 +170,7 @@ class Channel(Merge):
         more = lowest_n - self._floor_n  # at most MAX_N: the floor is never below `_said_n`
         self._floor_n = lowest_n
         if not self.caller_done:
-            self.caller.send(encode_request_n(self.caller_id, more))
+            self.caller.send(frames.encode_request_n(self.caller_id, more))
         self._release(now)
 
     def _hold_piece(self, piece: Piece, now: float) -> None:

@@ -30,18 +30,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import verdict_of
 from rsocket_wire.errors import CANCELED, Refusal
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    HEADER_BYTES,
-    MAX_N,
-    NEXT,
-    PAYLOAD,
-    encode_cancel,
-    encode_payload,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
@@ -50,21 +39,10 @@ class Merge(MulticastCall):
 
     __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "_waiting_n", "credit_n", "held_bytes")
 
-    def __init__(
-        self,
-        queue: StepQueue,
-        caller: Peer,
-        caller_id: int,
-        flow: Flow,
-        model: int,
-        now: float,
-        credit_n: int,
-        branches_n: int,
-    ) -> None:
-        """`branches_n`: how many branches will open."""
+    def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         super().__init__(queue, caller, caller_id, flow, model, now)
-        self.credit_n = credit_n  # items that the caller asked for and did not get yet, at most MAX_N
-        self._first_n: Final = max(1, min(caller.settings.multicast_prefetch_n, credit_n // branches_n))
+        self.credit_n = 0  # items that the caller asked for and did not get yet, at most MAX_N
+        self._first_n = 1  # of them, that each branch is asked for at first
         self._open_n = 0  # branches that may send items
         self._ready: Final[deque[Branch]] = deque()
         self._waiting_n = 0  # items of those in `_ready`
@@ -72,24 +50,29 @@ class Merge(MulticastCall):
         self._is_answered = False  # COMPLETE was sent to the caller
         self.held_bytes = 0  # of caller.merging_bytes, what is this call's
 
+    def begin(self, credit_n: int, branches_n: int) -> None:
+        """The caller asks for so many items at first; so many branches, one at least, will open."""
+        self.credit_n = credit_n
+        self._first_n = max(1, min(self.caller.settings.multicast_prefetch_n, credit_n // branches_n))
+
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
         branch.asked_n = branch.reach_n = self._first_n
         self._open_n += 1
         self.caller.merging_n += 1
         at = frame.start
-        head = frame.data[at + 4 : at + HEADER_BYTES] + branch.asked_n.to_bytes(4, "big")
+        head = frame.data[at + 4 : at + frames.HEADER_BYTES] + branch.asked_n.to_bytes(4, "big")
         if frame.end - at < LARGE_BYTES:
-            rest = frame.data[at + HEADER_BYTES + 4 : frame.end]
+            rest = frame.data[at + frames.HEADER_BYTES + 4 : frame.end]
             branch.server.request(branch.stream_id.to_bytes(4, "big") + head + rest)
         else:
-            branch.server.forward_shared(branch.stream_id, head, self.body_of(frame, HEADER_BYTES + 4))
+            branch.server.forward_shared(branch.stream_id, head, self.body_of(frame, frames.HEADER_BYTES + 4))
 
     def opened(self, now: float) -> None:
         super().opened(now)
         self.settle(now)  # they may have completed meanwhile
 
     def credit_of_caller(self, n: int, now: float) -> None:
-        self.credit_n = min(self.credit_n + n, MAX_N)
+        self.credit_n = min(self.credit_n + n, frames.MAX_N)
         crediting = Crediting(self, len(self._hungry))  # those that become so later wait for the next credit
         most_n = min(self.credit_n, self._waiting_n) + len(self._hungry)
         if not self.may_at_once(most_n, now):
@@ -118,10 +101,10 @@ class Merge(MulticastCall):
                 self._send_ask(branch, branch.wanted_n(self.credit_n, self._share_bytes()))
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
-        if frame.kind == PAYLOAD:
+        if frame.kind == frames.PAYLOAD:
             if not branch.is_done:
                 self._payload_of_branch(branch, frame)
-        elif frame.kind == ERROR:
+        elif frame.kind == frames.ERROR:
             self.error_of_branch(branch, frame)
 
     def error_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
@@ -147,7 +130,7 @@ class Merge(MulticastCall):
             return
         if not self._is_answered and not self._open_n and not self._ready:
             self._is_answered = True
-            self.caller.send(encode_payload(self.caller_id, COMPLETE))
+            self.caller.send(frames.encode_payload(self.caller_id, frames.COMPLETE))
         self.settle_caller(now)
 
     def settle_caller(self, now: float) -> None:
@@ -160,7 +143,7 @@ class Merge(MulticastCall):
             super().fail(refusal, outcome, now)
             return
         if not self.caller_done:  # it has its COMPLETE: only its own half is open
-            self.caller.send(encode_cancel(self.caller_id))
+            self.caller.send(frames.encode_cancel(self.caller_id))
         self.finish(outcome, now)
 
     def finish(self, outcome: int, now: float) -> None:
@@ -183,11 +166,11 @@ class Merge(MulticastCall):
 
     def _payload_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
         flags = frame.flags
-        is_last = flags & COMPLETE != 0
-        has_item = flags & (NEXT | FOLLOWS) != 0 or branch.partial_bytes > 0
+        is_last = flags & frames.COMPLETE != 0
+        has_item = flags & (frames.NEXT | frames.FOLLOWS) != 0 or branch.partial_bytes > 0
         if has_item and branch.asked_n == 0:  # D-29: it breaks the protocol, and there is no room for its item
             if not is_last or not self.is_over_when_done(branch):
-                branch.server.send(encode_cancel(branch.stream_id))
+                branch.server.send(frames.encode_cancel(branch.stream_id))
             self._leave(branch, f"a route of {branch.service} sent more items than it was asked for", frame.now)
             return
         if is_last:
@@ -202,7 +185,7 @@ class Merge(MulticastCall):
 
     def _take(self, branch: Branch, frame: FrameCursor) -> bool:
         """An item or a fragment of one: passes it on or keeps it; False when that is too much: the call has ended."""
-        is_whole = branch.is_done or not frame.flags & FOLLOWS
+        is_whole = branch.is_done or not frame.flags & frames.FOLLOWS
         prefetch_n = self.caller.settings.multicast_prefetch_n
         if is_whole and not branch.partial_bytes and self.credit_n > 0 and not branch.waiting_n:
             # Credit is left, and nothing of the branch waits: this is the next item.
@@ -260,7 +243,7 @@ class Merge(MulticastCall):
 
     def _send_ask(self, branch: Branch, n: int) -> None:
         branch.asked_n += n
-        branch.server.send(encode_request_n(branch.stream_id, n))
+        branch.server.send(frames.encode_request_n(branch.stream_id, n))
 
     def _share_bytes(self) -> int:
         """Bytes that the items of one branch may take: its own cap, or its part of what the caller's branches share."""
@@ -291,8 +274,6 @@ class Merge(MulticastCall):
 class Crediting(Step):
     """Credit of the caller: items that wait, then the branches that were asked for nothing because there was none."""
 
-    __slots__ = ("_call", "_hungry_n")
-
     def __init__(self, call: Merge, hungry_n: int) -> None:
         self._call: Final = call
         self._hungry_n = hungry_n  # to be asked
@@ -315,6 +296,7 @@ def _without_complete(frame: FrameCursor) -> bytes:
     """The frame behind its stream id; COMPLETE is the merged stream's to say."""
     data = frame.data
     at = frame.start + 4
-    if not frame.flags & COMPLETE:
+    if not frame.flags & frames.COMPLETE:
         return data[at : frame.end]
-    return bytes([data[at], (data[at + 1] & ~COMPLETE & ~FOLLOWS & 0xFF) | NEXT]) + data[at + 2 : frame.end]
+    flags = (data[at + 1] & ~frames.COMPLETE & ~frames.FOLLOWS & 0xFF) | frames.NEXT
+    return bytes([data[at], flags]) + data[at + 2 : frame.end]

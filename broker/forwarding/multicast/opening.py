@@ -9,7 +9,7 @@ from broker.forwarding.multicast.call import MulticastCall
 from broker.forwarding.multicast.channel import Channel
 from broker.forwarding.multicast.first_answer import FirstAnswer
 from broker.forwarding.multicast.merge import Merge
-from broker.forwarding.multicast.steps import Step, StepQueue
+from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.request import RequestContext
@@ -44,8 +44,6 @@ class BranchRequest:
 
 class Opening(Step):
     """The branches of a call."""
-
-    __slots__ = ("_call", "_cursor", "_context", "_done_n", "_reassembly", "_is_merged", "_parts")
 
     def __init__(
         self,
@@ -86,8 +84,6 @@ class Opening(Step):
 class Pushing(Step):
     """A METADATA_PUSH to all."""
 
-    __slots__ = ("_done_n", "_parts")
-
     def __init__(self, parts: list[BranchRequest]) -> None:
         self._parts: Final = parts
         self._done_n = 0
@@ -103,21 +99,27 @@ class Pushing(Step):
         return len(parts)
 
 
+def push_to_all(queue: StepQueue, caller: Peer, parts: list[BranchRequest], now: float) -> None:
+    """Sends a METADATA_PUSH to all, at once or in steps."""
+    pushing = Pushing(parts)
+    if queue.may(len(parts), now):
+        pushing.advance(len(parts), now)
+    else:
+        queue.add(CallSteps(caller), pushing)
+
+
 def open_multicast(
-    queue: StepQueue,
-    caller: Peer,
-    caller_id: int,
-    flow: Flow,
-    model: int,
-    now: float,
-    credit_n: int,
-    branches_n: int,
+    queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float, credit_n: int, branches_n: int
 ) -> MulticastCall:
     """The call for an interaction model: `credit_n` of a stream or channel, for `branches_n` branches, one at least."""
     if model == REQUEST_RESPONSE:
         return FirstAnswer(queue, caller, caller_id, flow, model, now)
+    merge: Merge
     if model == REQUEST_STREAM:
-        return Merge(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
-    if model == REQUEST_CHANNEL:
-        return Channel(queue, caller, caller_id, flow, model, now, credit_n, branches_n)
-    return MulticastCall(queue, caller, caller_id, flow, model, now)
+        merge = Merge(queue, caller, caller_id, flow, model, now)
+    elif model == REQUEST_CHANNEL:
+        merge = Channel(queue, caller, caller_id, flow, model, now)
+    else:
+        return MulticastCall(queue, caller, caller_id, flow, model, now)
+    merge.begin(credit_n, branches_n)
+    return merge

@@ -5,9 +5,9 @@ model, under its outcome. Each interval the counters become `FlowRecord`s and be
 exact. Where single requests are written, too, the flow hands each one on (`request_log`). Does not know time or files.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.events import NO_KEY, OUTCOME_NAMES, FlowRecord, bucket_of
+from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_of
 from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
@@ -91,59 +91,38 @@ class Counts:
             self.bucket_n = 0
 
 
+class FlowTexts(NamedTuple):
+    """What the requests of a flow have in common, in the order of `DEFINITION_FIELDS`."""
+
+    caller_route: str = ""
+    caller_service: str = ""
+    route_id: str = ""
+    service: str = ""
+    label: str = ""  # of the address
+    model: str = ""
+    routing: str = ""
+    word: str = ""
+    emptied_by: str = ""
+
+
 class Flow:
     """Requests of one caller to one route under one address and model."""
 
-    __slots__ = (
-        "_counts",
-        "_ended",
-        "_is_listed",
-        "_table",
-        "address",
-        "caller_route",
-        "caller_service",
-        "emptied_by",
-        "key",
-        "key_hash",
-        "label",
-        "model",
-        "number",
-        "owner",
-        "route_id",
-        "routing",
-        "service",
-        "word",
-    )
+    __slots__ = ("_counts", "_ended", "_is_listed", "_table", "address", "key", "key_hash", "number", "owner", "texts")
 
     def __init__(
         self,
         table: "FlowTable",
         owner: "dict[int, Flow]",
         key: int,
-        caller_route: str,
-        caller_service: str,
-        route_id: str,
-        service: str,
-        label: str,
-        model: int,
-        routing: str,
-        word: str,
-        emptied_by: str = "",
+        texts: FlowTexts,
         address: bytes = b"",
         key_hash: int = NO_KEY,
     ) -> None:
         self._table: Final = table
         self.owner: Final = owner  # the dict that it is found by until the interval ends
         self.key: Final = key
-        self.caller_route: Final = caller_route
-        self.caller_service: Final = caller_service
-        self.route_id: Final = route_id
-        self.service: Final = service
-        self.label: Final = label
-        self.model: Final = model
-        self.routing: Final = routing
-        self.word: Final = word
-        self.emptied_by: Final = emptied_by
+        self.texts: Final = texts
         self.address: Final = address  # see `Target.raw`; empty: none, too long, or too many of them
         self.key_hash: Final = key_hash
         self.number = 0  # that single requests name it by; 0: none has in this interval
@@ -151,13 +130,8 @@ class Flow:
         self._is_listed = False  # in the table's list: has counts of this interval
         self._ended: dict[int, Flow] | None = None  # by word, see `ended_with`; None: the broker ended none so far
 
-    @property
-    def model_name(self) -> str:
-        """`request_response`."""
-        return MODEL_NAMES.get(self.model, "")
-
     def ended_with(self, word: str) -> "Flow":
-        """Where those of its requests are counted that the broker itself ended, with this code word."""
+        """Returns where those of its requests are counted that the broker itself ended, with this code word."""
         ended = self._ended
         if ended is None:
             ended = self._ended = {}
@@ -165,21 +139,7 @@ class Flow:
         flow = ended.get(place)
         if flow is not None:
             return flow
-        return self._table.open(
-            ended,
-            place,
-            self.caller_route,
-            self.caller_service,
-            self.route_id,
-            self.service,
-            self.label,
-            self.model,
-            self.routing,
-            word,
-            self.emptied_by,
-            self.address,
-            self.key_hash,
-        )
+        return self._table.open(ended, place, self.texts._replace(word=word), self.address, self.key_hash)
 
     def count(
         self,
@@ -219,39 +179,28 @@ class Flow:
         seq = log.draw() if log.every_n else 0
         if seq:
             if not self.number:
-                self.number = log.define(self._texts())
-            log.add(
-                seq,
-                self.number,
-                self.key_hash,
-                outcome,
-                latency_us,
-                items_in,
-                items_out,
-                bytes_in,
-                bytes_out,
-                opened_at,
-                order,
-                branches,
+                self.number = log.define((*self.texts, address_text(self.address)))
+            log.rows.append(
+                (
+                    REQUEST,
+                    seq,
+                    int(opened_at * 1e6 + log.base_us),
+                    latency_us,
+                    self.number,
+                    outcome,
+                    order,
+                    log.query.choices,
+                    self.key_hash,
+                    branches,
+                    items_in,
+                    items_out,
+                    bytes_in,
+                    bytes_out,
+                )
             )
 
-    def _texts(self) -> tuple[object, ...]:
-        """What its requests have in common, as the request log defines it."""
-        return (
-            self.caller_route,
-            self.caller_service,
-            self.route_id,
-            self.service,
-            self.label,
-            self.model_name,
-            self.routing,
-            self.word,
-            self.emptied_by,
-            address_text(self.address),
-        )
-
     def take_counts(self) -> list[Counts | None]:
-        """The interval's counts by outcome; the flow begins anew."""
+        """Takes the interval's counts by outcome; the flow begins anew."""
         counts = self._counts
         self._counts = [None, None, None, None, None, None]
         self._is_listed = False
@@ -260,8 +209,6 @@ class Flow:
 
 class Uncounted(Flow):
     """What somebody else has counted."""
-
-    __slots__ = ()
 
     def ended_with(self, word: str) -> Flow:
         return self
@@ -293,58 +240,28 @@ class FlowTable:
         self._over: list[Flow] = []  # of the interval that is over, not taken yet; the last one is the next
         self.active: list[Flow] = []  # those that counted something in this interval
         self.opened = 0  # flows made in this interval
-        self.totals: dict[
-            tuple[str, str, str, str, str], Counts
-        ] = {}  # service, model, routing, outcome, word; see MAX_TOTALS
+        # By service, model, routing, outcome, word; see MAX_TOTALS.
+        self.totals: Final[dict[tuple[str, str, str, str, str], Counts]] = {}
         self._refused = 0  # of the totals: those of requests that no route saw
         # Requests of other brokers: the one where they came in has counted them, so this one is in no record.
-        self.relayed: Final[Flow] = Uncounted(self, {}, 0, "", "", "", "", "", 0, "", "")
-        self._crowd: dict[str, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
+        self.relayed: Final[Flow] = Uncounted(self, {}, 0, FlowTexts())
+        self._crowd: dict[FlowTexts, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
 
     def open(
-        self,
-        owner: dict[int, Flow],
-        key: int,
-        caller_route: str,
-        caller_service: str,
-        route_id: str,
-        service: str,
-        label: str,
-        model: int,
-        routing: str,
-        word: str,
-        emptied_by: str = "",
-        address: bytes = b"",
-        key_hash: int = NO_KEY,
+        self, owner: dict[int, Flow], key: int, texts: FlowTexts, address: bytes = b"", key_hash: int = NO_KEY
     ) -> Flow:
-        """The flow under `key` of `owner`, made now."""
+        """Makes the flow under `key` of `owner`."""
         if self.opened >= MAX_FLOWS:
-            return self._open_crowd(model, routing, word)
+            return self._open_crowd(FlowTexts(model=texts.model, routing=texts.routing, word=texts.word))
         self.opened += 1
         if self.address_bytes + len(address) > MAX_ADDRESS_BYTES:
             address = b""
         self.address_bytes += len(address)
-        flow = Flow(
-            self,
-            owner,
-            key,
-            caller_route,
-            caller_service,
-            route_id,
-            service,
-            label,
-            model,
-            routing,
-            word,
-            emptied_by,
-            address,
-            key_hash,
-        )
-        owner[key] = flow
+        flow = owner[key] = Flow(self, owner, key, texts, address, key_hash)
         return flow
 
     def end_interval(self) -> None:
-        """The interval is over: what counts from now on is of the next one, but at flows that are still to be taken."""
+        """Ends the interval: what counts from now on is of the next one, but at flows that are still to be taken."""
         self.active.reverse()
         self._over = self.active + self._over
         self.active = []
@@ -368,7 +285,7 @@ class FlowTable:
         for flow in taken:
             flow.owner.pop(flow.key, None)
             if flow.number:
-                self.request_log.forget(flow.number)
+                self.request_log.forgotten.append(flow.number)
                 flow.number = 0
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:
@@ -377,20 +294,20 @@ class FlowTable:
                     records.append(_record(flow, outcome, counts, seq + len(records), at_ms, interval_ms))
         return records
 
-    def _open_crowd(self, model: int, routing: str, word: str) -> Flow:
-        name = f"{model} {routing} {word}"
-        flow = self._crowd.get(name)
+    def _open_crowd(self, texts: FlowTexts) -> Flow:
+        flow = self._crowd.get(texts)
         if flow is None:
-            flow = self._crowd[name] = Flow(self, {}, 0, "", "", "", "", "", model, routing, word)
+            flow = self._crowd[texts] = Flow(self, {}, 0, texts)
         return flow
 
     def _add_up(self, flow: Flow, outcome: int, counts: Counts) -> None:
-        key = (flow.service, MODEL_NAMES[flow.model], flow.routing, OUTCOME_NAMES[outcome], flow.word)
+        texts = flow.texts
+        key = (texts.service, texts.model, texts.routing, OUTCOME_NAMES[outcome], texts.word)
         total = self.totals.get(key)
         if total is None:
             # Callers make up the names of services that nobody has: they must not crowd out those that are there.
             is_refused = outcome == REJECTED
-            if self._is_full(is_refused) and flow.service in self._there and is_refused not in self._folded:
+            if self._is_full(is_refused) and texts.service in self._there and is_refused not in self._folded:
                 self._folded.append(is_refused)
                 self._fold(is_refused)
             if self._is_full(is_refused):
@@ -404,7 +321,7 @@ class FlowTable:
         return len(self.totals) - self._refused >= MAX_TOTALS
 
     def _total(self, key: tuple[str, str, str, str, str]) -> Counts:
-        """The total under this key, made now if need be."""
+        """Returns the total under this key, made now if need be."""
         total = self.totals.get(key)
         if total is None:
             total = self.totals[key] = Counts()
@@ -427,20 +344,14 @@ class FlowTable:
 
 
 def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, interval_ms: int) -> FlowRecord:
+    texts = flow.texts
     return FlowRecord(
         seq,
         at_ms,
         interval_ms,
-        flow.caller_route,
-        flow.caller_service,
-        flow.route_id,
-        flow.service,
-        flow.label,
-        MODEL_NAMES[flow.model],
-        flow.routing,
-        OUTCOME_NAMES[outcome],
-        flow.word,
-        flow.emptied_by,
+        *texts[:7],
+        OUTCOME_NAMES[outcome],  # stands in front of the word
+        *texts[7:],
         counts.requests,
         counts.branches,
         counts.items_in,

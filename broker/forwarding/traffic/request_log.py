@@ -14,7 +14,7 @@ what the wall says.
 from binascii import b2a_base64
 from typing import Final
 
-from broker.events import DEFINITION, REQUEST
+from broker.events import DEFINITION
 from broker.routing.query import Query
 from broker.routing.rng import Rng
 
@@ -33,8 +33,6 @@ class Numbers:
 class RequestRows:
     """Some of them, to be handed on without a look at each."""
 
-    __slots__ = ("definitions", "forgotten", "rows")
-
     def __init__(
         self, definitions: list[tuple[object, ...]], rows: list[tuple[object, ...]], forgotten: list[int]
     ) -> None:
@@ -50,29 +48,29 @@ class RequestLog:
         """`every_n`: one of so many requests is written; 1: all; 0: none."""
         self.every_n: Final = every_n
         self.numbers: Final = Numbers()
-        self._query: Final = query
+        self.query: Final = query
         self._rng: Final = Rng(SEED)
         self._turn = 0  # of the N requests among which one is written
         self._place = 0  # which of them it is
-        self._base_us = 0.0  # wall clock, less the monotonic one
+        self.base_us = 0.0  # wall clock, less the monotonic one
         self._flow_n = 0  # numbers given
-        self.rows: list[tuple[object, ...]] = []  # at most MAX_ROWS
+        self.rows: list[tuple[object, ...]] = []  # as `REQUEST_FIELDS` says, at most MAX_ROWS: see `Flow.count`
         # Of flows that the rows name: no more than there are rows, since both are taken together.
         self.definitions: list[tuple[object, ...]] = []
-        self.forgotten: list[int] = []
+        self.forgotten: list[int] = []  # numbers whose interval is over: who counts once more has another one
         # Rows that were dropped since the gap was told last.
         self.dropped_n = 0
         self.first_dropped = 0  # their numbers
         self.last_dropped = 0
 
     def set_clock(self, now: float, at_ms: int) -> None:
-        """What the wall clock says at a monotonic moment."""
+        """Sets what the wall clock says at a monotonic moment."""
         base_us = at_ms * 1000.0 - now * 1e6
-        if not -_STEADY_US < base_us - self._base_us < _STEADY_US:
-            self._base_us = base_us
+        if not -_STEADY_US < base_us - self.base_us < _STEADY_US:
+            self.base_us = base_us
 
     def draw(self) -> int:
-        """A request ended, and `every_n` is not 0: the number of its row; 0: none is written of it."""
+        """Draws the number of an ended request's row, which is to join `rows`; 0: it has none. `every_n` is not 0."""
         every_n = self.every_n
         if every_n > 1:
             turn = self._turn
@@ -89,55 +87,14 @@ class RequestLog:
             return 0
         return seq
 
-    def add(
-        self,
-        seq: int,
-        number: int,
-        key_hash: int,
-        outcome: int,
-        latency_us: int,
-        items_in: int,
-        items_out: int,
-        bytes_in: int,
-        bytes_out: int,
-        opened_at: float,
-        order: int,
-        branches: int,
-    ) -> None:
-        """Writes a row that was drawn: `seq` of `draw`, `number` of its flow by `define`."""
-        started_us = int(opened_at * 1e6 + self._base_us)
-        ended = self._query.choices
-        self.rows.append(
-            (
-                REQUEST,
-                seq,
-                started_us,
-                latency_us,
-                number,
-                outcome,
-                order,
-                ended,
-                key_hash,
-                branches,
-                items_in,
-                items_out,
-                bytes_in,
-                bytes_out,
-            )
-        )
-
     def define(self, texts: tuple[object, ...]) -> int:
-        """The number of a flow from now on. `texts`: what its requests have in common, see `DEFINITION_FIELDS`."""
+        """Returns a flow's number from now on. `texts`: what its requests have in common, see `DEFINITION_FIELDS`."""
         self._flow_n += 1
         self.definitions.append((DEFINITION, self._flow_n, *texts))
         return self._flow_n
 
-    def forget(self, number: int) -> None:
-        """The interval of the flow with this number is over: if it counts once more, it is under another one."""
-        self.forgotten.append(number)
-
     def take(self) -> RequestRows | None:
-        """What has come since the last call; None: nothing."""
+        """Takes what has come since the last call; None: nothing."""
         if not self.rows and not self.forgotten:
             return None
         taken = RequestRows(self.definitions, self.rows, self.forgotten)
@@ -154,6 +111,6 @@ class RequestLog:
 
 
 def address_text(raw: bytes) -> str:
-    """The bytes of an ADDRESS as event files have them."""
+    """Returns the bytes of an ADDRESS as event files have them."""
     text: str = b2a_base64(raw, newline=False).decode()
     return text

@@ -27,13 +27,11 @@ class Turn:
     def __init__(self) -> None:
         self.position = -1  # until the first choice
         self.matched: Candidates | None = None  # all candidates, masked or not; None while nobody is there
-        self.zones: dict[bytes, Zone] = {}  # by the caller's zone, see `zones`
+        self.zones: dict[bytes, Zone] = {}  # by the caller's zone, see `zone_first`
 
 
 class Zone:
     """The routes in a caller's zone and the others, for one address; outlives them as its turns do."""
-
-    __slots__ = ("among", "local", "local_turn", "rest", "rest_turn", "share_of", "share_n")
 
     def __init__(self) -> None:
         self.among: Candidates | None = None  # what the next four are good for; None while nobody asks

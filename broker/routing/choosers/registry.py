@@ -48,8 +48,6 @@ _ALIASES: Final = {
 class Method:
     """How one of the candidates is chosen."""
 
-    __slots__ = ("chooser", "is_sticky")
-
     def __init__(self, chooser: Chooser, is_sticky: bool) -> None:
         self.chooser: Final = chooser
         self.is_sticky: Final = is_sticky  # who was chosen is chosen again

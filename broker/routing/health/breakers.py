@@ -20,8 +20,6 @@ MAX_SERVICES: Final = 1_000
 class BreakerChange:
     """The breaker of a service opened or closed; `detail` says it to people, with the numbers."""
 
-    __slots__ = ("detail", "is_open", "service")
-
     def __init__(self, service: str, is_open: bool, detail: str) -> None:
         self.service: Final = service
         self.is_open: Final = is_open
@@ -30,8 +28,6 @@ class BreakerChange:
 
 class Open:
     """A breaker that is open."""
-
-    __slots__ = ("latest_at", "opened_at", "refused_n", "service")
 
     def __init__(self, service: ServiceLoad, now: float) -> None:
         self.service: Final = service

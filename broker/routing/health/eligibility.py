@@ -24,8 +24,6 @@ from rsocket_wire.errors import Refusal
 class Eligible:
     """Who may get a request. `slots` are the candidates' own when no mask touches them."""
 
-    __slots__ = ("is_panic", "refusal", "slots")
-
     def __init__(self, slots: Slots, is_panic: bool, refusal: Refusal | None) -> None:
         self.slots: Final = slots
         self.is_panic: Final = is_panic  # more are ejected or unhealthy than `panic_percent`, so nobody is

@@ -45,7 +45,4 @@ class Lease:
             self._mask()
 
     def _mask(self) -> None:
-        if self.left_n > 0:
-            self._masks.take(self._masks.unleased, self.slot)
-        else:
-            self._masks.put(self._masks.unleased, self.slot)
+        self._masks.set(self._masks.unleased, self.slot, self.left_n <= 0)

@@ -340,11 +340,7 @@ class Loads:
     def told(self, load: Load, weight: int, is_down: bool) -> None:
         """What the tags of its route say: how much it takes, and whether it calls itself unhealthy."""
         load.weight = weight
-        unhealthy = self.masks.unhealthy
-        if is_down and not unhealthy.has(load.slot):
-            self.masks.put(unhealthy, load.slot)
-        elif not is_down and unhealthy.has(load.slot):
-            self.masks.take(unhealthy, load.slot)
+        self.masks.set(self.masks.unhealthy, load.slot, is_down)
 
     def left(self, load: Load) -> None:
         """Its route is in the table no more."""

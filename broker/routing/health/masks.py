@@ -55,6 +55,13 @@ class Masks:
             mask.discard(slot)
             self._changed(mask)
 
+    def set(self, mask: Slots, slot: int, is_masked: bool) -> None:
+        """Puts a slot behind one of the masks, or takes it out."""
+        if is_masked:
+            self.put(mask, slot)
+        else:
+            self.take(mask, slot)
+
     def move(self, old: int, new: int) -> None:
         """The route in a slot has another one now, and stands behind the same masks."""
         if old == new:

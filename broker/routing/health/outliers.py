@@ -25,8 +25,6 @@ _KEPT: Final = 64  # ends of ejections that are not worth a sweep
 class Judgement:
     """A route was ejected or relieved; `detail` says it to people, with the numbers."""
 
-    __slots__ = ("detail", "is_ejected", "route")
-
     def __init__(self, route: Route, is_ejected: bool, detail: str) -> None:
         self.route: Final = route
         self.is_ejected: Final = is_ejected
@@ -35,8 +33,6 @@ class Judgement:
 
 class Term:
     """The end of an ejection. Out of date, and ignored, when it is not the load's `ejected_until`."""
-
-    __slots__ = ("load", "until")
 
     def __init__(self, until: float, load: Load) -> None:
         self.until: Final = until

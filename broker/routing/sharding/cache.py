@@ -6,7 +6,7 @@ that it is one however the tags were written that found them, and good for one g
     slots 0 1 4  ─►  generation 7, routes 1 2 3, ring      key 5 ─► 2    key 6 ─► 3    key 7 ─► 2
 
 Callers choose the tags, and with k tags there may be 2^k sets: so many are built in a second, and no more. Knows
-neither how an owner is found (`shard_methods`) nor who may get a request.
+neither how an owner is found (`methods`) nor who may get a request.
 """
 
 from typing import Final

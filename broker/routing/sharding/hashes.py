@@ -1,4 +1,4 @@
-"""The hashes that sharding is made of: of a key, and of a route for a key. Who owns what is for `shard_methods`.
+"""The hashes that sharding is made of: of a key, and of a route for a key. Who owns what is for `methods`.
 
 Every broker must find the same owner, so all of this is part of the protocol between brokers (D-36) and never changes
 without a new name: CRC-32 of the bytes, then a 31-bit mixer, exactly as written here.

@@ -32,8 +32,6 @@ _SKIP_KEY: Final = 0x5C1BAB1E
 class MaglevTable:
     """Which position owns a key, of 1..MAX_ROUTES routes."""
 
-    __slots__ = ("_owners",)
-
     def __init__(self, routes: list[Route]) -> None:
         """`routes`: by Route Id, or brokers would not deal alike."""
         self._owners: Final = array("H", _deal(routes))

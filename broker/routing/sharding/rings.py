@@ -26,8 +26,6 @@ _POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
 class Ring:
     """Which position owns a key, of 1..MAX_ROUTES routes."""
 
-    __slots__ = ("_owners", "_points")
-
     def __init__(self, routes: list[Route]) -> None:
         """`routes`: by Route Id, which tells apart routes that have the same point."""
         marks: list[int] = []  # 31 bits of the point, then the position: 55 bits, sorted as one number

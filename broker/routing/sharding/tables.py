@@ -1,6 +1,6 @@
 """The routes among which a key finds its owner, and the tables that are built of them once for many keys.
 
-Knows no methods: which table is needed is for `shard_methods`.
+Knows no methods: which table is needed is for `methods`.
 """
 
 from typing import Final
@@ -16,8 +16,6 @@ _FEW: Final = 1000  # routes; to sort as many takes a tenth of a Maglev table
 
 class ShardTables:
     """At least one route. Positions are by Route Id: never by slot, because slots differ between brokers (D-36)."""
-
-    __slots__ = ("_by_id", "_maglev", "_ring", "routes")
 
     def __init__(self, routes: list[Route]) -> None:
         """`routes`: in any order, each Route Id once."""

@@ -10,7 +10,7 @@ from broker.log import event_line
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_metadata_push
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MINOR_JS, UNICAST, RouteAdd, RouteSetup
-from rsocket_wire.wire.keys import ENVIRONMENT, REGION, ROUTE_ID, SERVICE_NAME
+from rsocket_wire.wire.keys import REGION, ROUTE_ID, SERVICE_NAME, parse_key
 from rsocket_wire.wire.tags import Tag
 from tests.fakes import Wire, address, composite, route_id
 from tests.invariants import check_masks
@@ -47,7 +47,7 @@ def test_a_route_whose_last_tag_has_no_value_is_known_at_all_brokers(asked: str 
     """D-07: a key without a value byte, which stands before the default tags then."""
     net = line(3)
     net.advance(LINKED_S)
-    raw = RouteSetup(route_id(1), "orders", []).encode() + REGION.wire + b"\x82eu" + ENVIRONMENT.wire
+    raw = RouteSetup(route_id(1), "orders", []).encode() + REGION.wire + b"\x82eu" + parse_key("environment").wire
     server = offered(net, "b1", raw)
     assert net.tables() == {name: {route_text(1): "b1"} for name in net.names}
     caller = net.worlds["b3"].caller()

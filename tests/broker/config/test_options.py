@@ -38,7 +38,7 @@ def test_single_requests_are_a_word_or_one_of_so_many(folder: Path, text: str) -
 @pytest.mark.parametrize("doc", OPTIONS.values(), ids=lambda doc: doc.name)
 def test_every_option_has_a_reason_an_example_and_a_unit_where_it_counts(doc: OptionDoc) -> None:
     assert doc.option.why.endswith(".")
-    assert doc.option.unit or doc.hint not in (int, float)
+    assert doc.unit or doc.hint not in (int, float)
     assert tomllib.loads(f"x = {doc.option.example}") != tomllib.loads(f"x = {doc.default_text}")
 
 

@@ -37,8 +37,8 @@ def test_reserved_numbers_are_used_later_and_nobody_elses() -> None:
     log = new_log()
     first = log.reserve(2)
     log.tell(PEER_CONNECTED, START_MS)
-    log.add_event(ROUTE_SEEN, START_MS, first)
-    log.add_event(ROUTE_SEEN, START_MS, first + 1, choices=7)
+    log.add(LifecycleEvent(ROUTE_SEEN, first, START_MS))
+    log.add(LifecycleEvent(ROUTE_SEEN, first + 1, START_MS, choices=7))
     assert [(event.kind, event.seq, event.choices) for event in taken(log)] == [
         (PEER_CONNECTED, 4, 0),
         (ROUTE_SEEN, 2, 0),

@@ -294,11 +294,6 @@ def test_who_passes_it_on_adds_its_name_and_changes_nothing_else() -> None:
     assert came == Annotations(0xFE, "route:x", "b1", ["b1", "b2"], ONE + NULL, 2)
 
 
-@pytest.mark.parametrize("flags", [0, 1, 2, 0x80, 0xFE, 0xFF])
-def test_the_lowest_bit_alone_says_streaming(flags: int) -> None:
-    assert Annotations(flags, None, "b", ["b"]).is_streaming == bool(flags & 1)
-
-
 def test_no_override_and_an_empty_one_are_two_things() -> None:
     found = [decode_annotations(Annotations(0, to, "b", ["b"]).encode()).to_override for to in (None, "")]
     assert found == [None, ""]
@@ -317,13 +312,6 @@ def test_equal_are_those_that_say_the_same() -> None:
     assert (make(), hash(make())) == (make(), hash(make()))
     assert [make(**other) == make() for other in others] == [False] * 6
     assert make() != "Annotations"
-
-
-def test_annotations_are_shown_as_a_person_reads_them() -> None:
-    assert repr(Annotations(0x81, "service:blue", "b1", ["b1", "b2"], ONE, 1)) == (
-        "Annotations(flags=0x81 to='service:blue' ingress=b1 trace=b1>b2 extra=1:5401)"
-    )
-    assert repr(Annotations(0, None, "b1", ["b1"])) == "Annotations(flags=0x00 ingress=b1 trace=b1)"
 
 
 # The version that a broker says

@@ -5,11 +5,12 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
 
 import pytest
 
+from broker.config.sections.limits import LimitOptions
 from broker.edge import tls_port
 from broker.edge.accept import accept
 from broker.edge.tls_port import Handshakes
@@ -137,10 +138,12 @@ async def test_a_listener_on_localhost_is_reached_at_each_of_its_addresses(start
             writer.transport.abort()
 
 
-def handshakes(setup_timeout_s: float = 60.0, max_connections: int = 100, per_address: int = 0) -> Handshakes:
+def handshakes(
+    setup_timeout_s: float = 60.0, max_connections: int = 100, per_address: int = 0, open_n: Callable[[], int] = int
+) -> Handshakes:
     """That never end: without a certificate there is none to be shown."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    return Handshakes(context, setup_timeout_s, max_connections, per_address, lambda: 0)
+    limits = LimitOptions(setup_timeout_s, max_connections, per_address)
+    return Handshakes(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), limits, open_n)
 
 
 async def test_a_tls_handshake_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +157,9 @@ async def test_a_tls_handshake_that_does_not_end_is_ended(monkeypatch: pytest.Mo
     server.close()
 
 
-@pytest.mark.parametrize("bounds", [{"max_connections": 3}, {"per_address": 3}])
-async def test_tls_handshakes_are_counted(bounds: dict[str, int]) -> None:
-    made = handshakes(**bounds)
+@pytest.mark.parametrize(("max_connections", "per_address"), [(3, 0), (100, 3)])
+async def test_tls_handshakes_are_counted(max_connections: int, per_address: int) -> None:
+    made = handshakes(max_connections=max_connections, per_address=per_address)
     server, port = await accept(Greeter, ["127.0.0.1"], 0, made)
     url = f"tls://127.0.0.1:{port}"
     async with opened(url, 3):
@@ -175,7 +178,7 @@ async def test_tls_handshakes_are_counted(bounds: dict[str, int]) -> None:
 async def test_connections_and_tls_handshakes_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for some, so that whoever is one too many can be told so."""
     monkeypatch.setattr(tls_port, "TOLD_N", 1)
-    made = Handshakes(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), 60.0, 5, 0, lambda: open_n)
+    made = handshakes(max_connections=5, open_n=lambda: open_n)
     server, port = await accept(Greeter, ["127.0.0.1"], 0, made)
     url = f"tls://127.0.0.1:{port}"
     for open_n, room_n in ((3, 2), (5, 1), (6, 1)):  # noqa: B007 the lambda above looks at it

@@ -458,7 +458,7 @@ async def test_two_brokers_become_a_link(make_server: MakeServer, scheme: str) -
     assert [link.name for link in first.core.cluster.links()] == ["b2"]
     assert [(link.name, link.url) for link in second.core.cluster.links()] == [("b1", url)]
     known = [member for member in second.core.cluster.members.values() if member.name == "b1"]
-    assert known[0].urls == first.listeners
+    assert known[0].info.urls == first.listeners
 
 
 @pytest.mark.parametrize("scheme", ["tls", "wss"])

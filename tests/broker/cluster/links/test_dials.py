@@ -71,7 +71,7 @@ def test_who_is_linked_is_dialled_again_soon_after_the_link_is_lost() -> None:
     made.linked(ONE, ID)
     assert shown(made) == [(ONE, 0, "", False, True)]
     assert made.take(1e6) == []
-    made.lost(ONE, 1e6)
+    made.failed(ONE, "", 1e6)
     assert made.take(1e6) == []
     assert made.take(1e6 + FIRST_REDIAL_S) == [ONE]
     made.linked(ONE, ID)
@@ -133,7 +133,7 @@ def test_what_was_begun_is_remembered_though_nobody_names_it_any_more() -> None:
     made.set_targets("config", [ONE, OTHER])
     assert made.take(1e9) == []
     made.set_targets("config", [])
-    made.lost(ONE, 6.0)
+    made.failed(ONE, "", 6.0)
     made.failed(OTHER, "refused", 6.0)
     assert made.state() == []
     made.set_targets("config", [ONE])
@@ -156,13 +156,11 @@ def test_one_url_too_many_is_not_dialled_and_those_that_nobody_names_give_way() 
     assert len(made.state()) == MAX_TARGETS
 
 
-@pytest.mark.parametrize("word", ["failed", "lost", "linked", "know", "is_self"])
+@pytest.mark.parametrize("word", ["failed", "linked", "know", "is_self"])
 def test_what_is_said_of_a_url_that_nobody_named_changes_nothing(word: str) -> None:
     made = dials(ONE)
     if word == "failed":
         made.failed(OTHER, "refused", 5.0)
-    elif word == "lost":
-        made.lost(OTHER, 5.0)
     elif word == "linked":
         made.linked(OTHER, ID)
     elif word == "know":

@@ -18,6 +18,7 @@ from broker.forwarding.traffic.flows import (
     TAKEN_N,
     Flow,
     FlowTable,
+    FlowTexts,
 )
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.health.loads import ServiceLoad
@@ -371,8 +372,9 @@ def test_sums_over_records_are_what_was_done() -> None:
 NO_SINGLES = RequestLog(Query(Table(), Rng(1)))
 
 
-def opened(table: FlowTable, owner: dict[int, Flow], key: int, service: str = "orders") -> Flow:
-    return table.open(owner, key, "", "", "", service, "", REQUEST_FNF, "unicast", "")
+def opened(table: FlowTable, owner: dict[int, Flow], key: int, service: str = "orders", word: str = "") -> Flow:
+    texts = FlowTexts(service=service, model="fire_and_forget", routing="unicast", word=word)
+    return table.open(owner, key, texts)
 
 
 def test_flows_beyond_the_bound_are_counted_together() -> None:
@@ -438,12 +440,12 @@ def test_names_that_were_only_refused_are_given_to_services_that_are_there() -> 
     table = FlowTable(NO_SINGLES, services)
     owner: dict[int, Flow] = {}
     for key in range(MAX_REFUSED_TOTALS):
-        flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
+        flow = opened(table, owner, key, f"made-up-{key}", "no-route")
         flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
     table.end_interval()
     table.take_records(1, 0, 1000)
     services["payments"] = ServiceLoad("payments", Policy())
-    flow = table.open(owner, 1, "", "", "", "payments", "", REQUEST_FNF, "unicast", "over-limit")
+    flow = opened(table, owner, 1, "payments", "over-limit")
     flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
     table.end_interval()
     table.take_records(2, 0, 1000)
@@ -454,7 +456,7 @@ def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there
     table = FlowTable(NO_SINGLES)
     owner: dict[int, Flow] = {}
     for key in range(MAX_TOTALS + 3):
-        flow = table.open(owner, key, "", "", "", f"made-up-{key}", "", REQUEST_FNF, "unicast", "no-route")
+        flow = opened(table, owner, key, f"made-up-{key}", "no-route")
         flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
     opened(table, owner, MAX_TOTALS + 3, "orders").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     table.end_interval()

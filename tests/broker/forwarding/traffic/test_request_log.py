@@ -28,7 +28,7 @@ from broker.events import (
     LifecycleEvent,
     bucket_of,
 )
-from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, Flow, FlowTable
+from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import MAX_ROWS, RequestLog
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
@@ -510,14 +510,12 @@ def test_addresses_beyond_the_bound_are_not_kept() -> None:
     owner: dict[int, Flow] = {}
     for key in range(3):
         half = bytes(MAX_ADDRESS_BYTES // 2)
-        flow = table.open(owner, key, "", "", "", "", "", REQUEST_FNF, "unicast", "", "", half)
+        flow = table.open(owner, key, FlowTexts(), half)
         flow.count(COMPLETED, 0, 1, 0, 1, 0, 0.0, 0, 1)
     table.end_interval()
     kept = [len(record.address_frame) > 0 for record in table.take_records(1, 0, 1000)]
     assert kept == [True, True, False]
-    table.open(owner, 9, "", "", "", "", "", REQUEST_FNF, "unicast", "", "", b"x").count(
-        COMPLETED, 0, 1, 0, 1, 0, 0.0, 0, 1
-    )
+    table.open(owner, 9, FlowTexts(), b"x").count(COMPLETED, 0, 1, 0, 1, 0, 0.0, 0, 1)
     table.end_interval()
     assert [record.address_frame for record in table.take_records(1, 0, 1000)] == ["eA=="]  # a new interval has room
 
