@@ -13,23 +13,20 @@ from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.frame import SetupFrame
 
 from rsocket_wire.wire.frames import MIME_TYPES, Address, RouteSetup, decode_frame
+from tests.client_sdk import frames
 from tests.client_sdk.listener import Listener
 
-SETUP, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = (
-    *range(1, 2),
-    *range(3, 13),
-)
-REQUESTS = (RESPONSE, FNF, STREAM, CHANNEL)
+REQUESTS = (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL)
 REJECTED, CLOSE = 0x202, 0x102
 CLIENT_MIME = "message/x.rsocket.broker.client.v0"
 
 
 def header(stream_id: int, kind: int, flags: int = 0) -> bytes:
-    return stream_id.to_bytes(4) + (kind << 10 | flags).to_bytes(2)
+    return frames.Frame(stream_id, kind, flags).encode()
 
 
 def error_frame(stream_id: int, code: int, text: str) -> bytes:
-    return header(stream_id, ERROR) + code.to_bytes(4) + text.encode()
+    return frames.error(stream_id, code, text).encode()
 
 
 class Peer:
@@ -57,7 +54,7 @@ class Peer:
             raw += bytes([len(key)]) + key.encode()
             raw += bytes([len(value) | (0x80 if number + 1 < len(pairs) else 0)]) + value.encode()
         mime = b"message/x.rsocket.forwarding"
-        self.send(header(0, PUSH, 0x100) + bytes([len(mime) - 1]) + mime + len(raw).to_bytes(3) + raw)
+        self.send(header(0, frames.PUSH, 0x100) + bytes([len(mime) - 1]) + mime + len(raw).to_bytes(3) + raw)
 
     async def expect(self, kind: int, count: int = 1) -> list[tuple[int, int, int, bytes]]:
         """Waits until so many frames of this kind have come."""
@@ -77,17 +74,17 @@ class Peer:
             self.changed.notify_all()
         if self.broker.is_silent:
             return
-        if kind == SETUP:
+        if kind == frames.SETUP:
             self.receive_setup(frame)
-        elif kind == KEEPALIVE and flags & 0x80:
-            self.send(header(0, KEEPALIVE) + frame[6:])
-        elif kind == PUSH and entries_of(frame[6:]) == {CLIENT_MIME: b"\x01\x01"}:
+        elif kind == frames.KEEPALIVE and flags & 0x80:
+            self.send(header(0, frames.KEEPALIVE) + frame[6:])
+        elif kind == frames.PUSH and entries_of(frame[6:]) == {CLIENT_MIME: b"\x01\x01"}:
             self.has_moved.set()
-        elif kind in REQUESTS and kind != FNF and self.broker.answer is not None:
+        elif kind in REQUESTS and kind != frames.FNF and self.broker.answer is not None:
             self.broker.answer(self, kind, stream_id, frame)
-        elif kind in REQUESTS or kind == PUSH:
+        elif kind in REQUESTS or kind == frames.PUSH:
             self.receive_request(kind, stream_id, flags, frame)
-        elif kind == ERROR and stream_id == 0:
+        elif kind == frames.ERROR and stream_id == 0:
             self.abort()  # nothing runs in these tests when a client says goodbye
         elif stream_id in self.joined:
             other, there = self.joined[stream_id]
@@ -108,18 +105,18 @@ class Peer:
                 self.route = found
 
     def receive_request(self, kind: int, stream_id: int, flags: int, frame: bytes) -> None:
-        at = 6 + (4 if kind in (STREAM, CHANNEL) else 0) + (0 if kind == PUSH else 3)
-        length = len(frame) - at if kind == PUSH else int.from_bytes(frame[at - 3 : at])
+        at = 6 + (4 if kind in (frames.STREAM, frames.CHANNEL) else 0) + (0 if kind == frames.PUSH else 3)
+        length = len(frame) - at if kind == frames.PUSH else int.from_bytes(frame[at - 3 : at])
         address = broker_frame(frame[at : at + length])
-        if kind == PUSH and isinstance(address, RouteSetup):
+        if kind == frames.PUSH and isinstance(address, RouteSetup):
             self.route = address
             return
         assert isinstance(address, Address)
         destination = self.broker.find(address)
         if destination is None:
-            if kind not in (FNF, PUSH):
+            if kind not in (frames.FNF, frames.PUSH):
                 self.send(error_frame(stream_id, REJECTED, "no-route: nobody has these tags"))
-        elif kind == PUSH:
+        elif kind == frames.PUSH:
             destination.send(frame)
         else:
             there = destination.next_id

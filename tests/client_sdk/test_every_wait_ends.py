@@ -9,7 +9,8 @@ import pytest
 from client_sdk import ConnectionLost, Hedging, NotConnected, RetryBudget, RetryPolicy, address, connect
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
-from tests.client_sdk.fake_broker import CLOSE, KEEPALIVE, PAYLOAD, RESPONSE, SETUP, FakeBroker, error_frame, header
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker, error_frame, header
 
 
 async def items() -> AsyncIterator[bytes]:
@@ -62,7 +63,7 @@ async def test_calls_end_though_the_close_of_their_client_was_cut_short(broker: 
     broker.answer = lambda *_: None
     client = await connect(broker.url)
     calling = asyncio.ensure_future(client.request_response(address("x")))
-    await (await broker.peer(0)).expect(RESPONSE)
+    await (await broker.peer(0)).expect(frames.RESPONSE)
     closing = asyncio.ensure_future(client.close())
     await asyncio.sleep(0)  # it waits for what keeps the connection
     closing.cancel()
@@ -86,7 +87,7 @@ async def test_a_call_ends_whose_session_breaks_before_it_is_the_clients_turn_to
     async with connect(broker.url, resume=True) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         peer.tell(other.url, state="draining", move_within_ms="900000")
         await client.wait_for("moving")
         await broker.stop()  # nobody is there to resume it
@@ -104,15 +105,15 @@ async def test_a_call_ends_whose_session_breaks_while_its_client_is_on_the_way_t
     async with connect(broker.url, resume=True) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         peer.tell(other.url, state="draining", move_within_ms="0")
         successor = await other.peer(0)
-        await successor.expect(SETUP)
+        await successor.expect(frames.SETUP)
         peer.abort()
         while not client._manager.connected().is_suspended:
             await asyncio.sleep(0)
         other.is_silent = False
-        successor.send(header(0, KEEPALIVE) + bytes(8))  # accepted
+        successor.send(header(0, frames.KEEPALIVE) + bytes(8))  # accepted
         async with asyncio.timeout(2):
             with pytest.raises(ConnectionLost):
                 await calling
@@ -187,10 +188,10 @@ async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_tha
     async with connect(broker.url) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        ((_, stream_id, _, _),) = await peer.expect(RESPONSE)
+        ((_, stream_id, _, _),) = await peer.expect(frames.RESPONSE)
         peer.send(error_frame(0, CLOSE, "draining: it is about to stop"))
         await client.wait_for("reconnecting")
-        peer.send(header(stream_id, PAYLOAD, 0x60) + b"an answer")
+        peer.send(header(stream_id, frames.PAYLOAD, 0x60) + b"an answer")
         assert (await calling).data == b"an answer"
         async with asyncio.timeout(2):
             await peer.gone.wait()

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import Client, Payload, Request, Service, address, connect
-from tests.client_sdk.fake_broker import CANCEL, CHANNEL, PAYLOAD, PUSH, REQUEST_N, RESPONSE, STREAM, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 
 
 class Pair:
@@ -113,7 +114,7 @@ async def test_metadata_push_arrives(broker: FakeBroker) -> None:
     async with Pair(broker, cache) as client:
         await client.metadata_push(address("cache"), b"all", route="flush")
         assert await pushed.get() == b"all"
-        assert len((await broker.peer(1)).of(PUSH)) == 1
+        assert len((await broker.peer(1)).of(frames.PUSH)) == 1
 
 
 async def test_metadata_push_without_the_metadata_flag_is_understood(broker: FakeBroker) -> None:
@@ -159,14 +160,14 @@ async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBrok
         async with client.request_stream(address("numbers"), initial_n=initial_n) as stream:
             async for _ in stream:
                 taken += 1
-                assert len((await broker.peer(0)).of(PAYLOAD)) <= taken - 1 + initial_n
+                assert len((await broker.peer(0)).of(frames.PAYLOAD)) <= taken - 1 + initial_n
                 if taken == 50:
                     break
         caller, server = await broker.peer(1), await broker.peer(0)
-        await caller.expect(CANCEL)
-        asked = initial_n + sum(int.from_bytes(frame[6:]) for _, _, _, frame in caller.of(REQUEST_N))
+        await caller.expect(frames.CANCEL)
+        asked = initial_n + sum(int.from_bytes(frame[6:]) for _, _, _, frame in caller.of(frames.REQUEST_N))
         assert asked <= 49 + initial_n
-        assert len(server.of(PAYLOAD)) <= asked
+        assert len(server.of(frames.PAYLOAD)) <= asked
 
 
 async def test_stream_asks_for_nothing_while_the_consumer_works(broker: FakeBroker) -> None:
@@ -182,11 +183,11 @@ async def test_stream_asks_for_nothing_while_the_consumer_works(broker: FakeBrok
     async with Pair(broker, numbers) as client, client.request_stream(address("numbers"), initial_n=4) as stream:
         await anext(stream)
         server = await broker.peer(0)
-        await server.expect(PAYLOAD, 4)
+        await server.expect(frames.PAYLOAD, 4)
         # Another request goes the whole way and back; the stream would have had its chance.
         with pytest.raises(Exception, match="no-handler"):
             await client.request_response(address("numbers"))
-        assert (await broker.peer(1)).of(REQUEST_N) == []
+        assert (await broker.peer(1)).of(frames.REQUEST_N) == []
         assert len(made) == 5  # four that were asked for, and one ahead to see the end
 
 
@@ -195,7 +196,7 @@ async def test_stream_is_requested_with_its_first_item_and_not_before(broker: Fa
         stream = client.request_stream(address("clock"))
         with pytest.raises(Exception, match="no-route"):
             await client.request_response(address("clock"))
-        assert (await broker.peer(0)).of(STREAM) == []
+        assert (await broker.peer(0)).of(frames.STREAM) == []
         with pytest.raises(Exception, match="no-route"):
             await anext(stream)
 
@@ -213,7 +214,7 @@ async def test_channel_echoes_and_both_sides_end(broker: FakeBroker) -> None:
         channel = client.request_channel(address("echo"), items_of(*sent), initial_n=3)
         assert [item.data async for item in channel] == sent
         server = await broker.peer(0)
-        assert server.of(CANCEL) == []
+        assert server.of(frames.CANCEL) == []
 
 
 async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker) -> None:
@@ -234,10 +235,10 @@ async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker)
         channel = client.request_channel(address("sink"), items_of(*[b""] * 100))
         first = asyncio.ensure_future(anext(channel))
         caller = await broker.peer(1)
-        await caller.expect(CHANNEL)
+        await caller.expect(frames.CHANNEL)
         with pytest.raises(Exception, match="no-handler"):
             await client.request_response(address("sink"))
-        assert caller.of(PAYLOAD) == []  # only the item in the request itself has left
+        assert caller.of(frames.PAYLOAD) == []  # only the item in the request itself has left
         read.set()
         assert (await first).data == b"100"
         assert done.is_set()
@@ -266,7 +267,7 @@ async def test_channel_whose_service_stops_early_stops_the_caller(broker: FakeBr
         channel = client.request_channel(address("taste"), forever())
         assert len([item async for item in channel]) == 3
         await closed.wait()
-        assert len(await (await broker.peer(0)).expect(CANCEL)) == 1
+        assert len(await (await broker.peer(0)).expect(frames.CANCEL)) == 1
 
 
 async def test_channel_without_items_ends_and_sends_nothing(broker: FakeBroker) -> None:
@@ -274,7 +275,7 @@ async def test_channel_without_items_ends_and_sends_nothing(broker: FakeBroker) 
         assert [item async for item in client.request_channel(address("echo"), items_of())] == []
         with pytest.raises(Exception, match="no-route"):
             await client.request_response(address("echo"))
-        assert (await broker.peer(0)).of(CHANNEL) == []
+        assert (await broker.peer(0)).of(frames.CHANNEL) == []
 
 
 async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(broker: FakeBroker) -> None:
@@ -314,10 +315,10 @@ async def test_fragmented_answer_and_fragmented_request_are_put_together(broker:
 
     async with connect(broker.url, service=echo):
         peer = await broker.peer(0)
-        peer.send((2).to_bytes(4) + (RESPONSE << 10 | 0x80).to_bytes(2) + b"one ")
-        peer.send((2).to_bytes(4) + (PAYLOAD << 10 | 0xA0).to_bytes(2) + b"two ")
-        peer.send((2).to_bytes(4) + (PAYLOAD << 10 | 0x20).to_bytes(2) + b"three")
-        assert (await peer.expect(PAYLOAD))[0][3][6:] == b"one two three"
+        peer.send((2).to_bytes(4) + (frames.RESPONSE << 10 | 0x80).to_bytes(2) + b"one ")
+        peer.send((2).to_bytes(4) + (frames.PAYLOAD << 10 | 0xA0).to_bytes(2) + b"two ")
+        peer.send((2).to_bytes(4) + (frames.PAYLOAD << 10 | 0x20).to_bytes(2) + b"three")
+        assert (await peer.expect(frames.PAYLOAD))[0][3][6:] == b"one two three"
 
 
 async def test_payload_of_16_megabytes_and_more_passes_and_one_that_nobody_could_gather_is_refused_here(

@@ -26,18 +26,9 @@ from client_sdk import (
 from client_sdk.calls.call import Call
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
+from tests.client_sdk import frames
 from tests.client_sdk.calls.test_call import items_of
-from tests.client_sdk.fake_broker import (
-    CANCEL,
-    FNF,
-    PUSH,
-    RESPONSE,
-    STREAM,
-    FakeBroker,
-    Peer,
-    broker_frame,
-    error_frame,
-)
+from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame, error_frame
 
 TO = address("x")
 AGAIN = RetryPolicy(3, first_delay_s=0, max_delay_s=0)
@@ -151,8 +142,8 @@ async def test_a_try_that_takes_too_long_is_given_up_and_tried_again(broker: Fak
     async with connect(broker.url, retry=policy) as client:
         assert (await client.request_response(TO, timeout_s=10, idempotent=True)).data == b"second"
         peer = await broker.peer(0)
-        assert [frame[1] for frame in await peer.expect(CANCEL)] == [1]
-        assert [repr(tag) for tag in address_of(peer.of(RESPONSE)[0][3]).metadata] == ["deadline_ms=20"]
+        assert [frame[1] for frame in await peer.expect(frames.CANCEL)] == [1]
+        assert [repr(tag) for tag in address_of(peer.of(frames.RESPONSE)[0][3]).metadata] == ["deadline_ms=20"]
         assert script.asked_n == 2
 
 
@@ -168,7 +159,7 @@ async def test_an_idempotent_call_outlives_its_connection(broker: FakeBroker) ->
     script = Script(broker, None, b"yes")
     async with connect(broker.url, retry=AGAIN, wait_for_reconnect=True) as client:
         call = asyncio.ensure_future(client.request_response(TO, idempotent=True))
-        await (await broker.peer(0)).expect(RESPONSE)
+        await (await broker.peer(0)).expect(frames.RESPONSE)
         (await broker.peer(0)).abort()
         assert (await call).data == b"yes"
         assert (script.asked_n, len(broker.peers)) == (2, 2)
@@ -187,7 +178,7 @@ async def test_a_stream_that_has_begun_is_not_tried_again(broker: FakeBroker) ->
         stream = client.request_stream(TO, idempotent=True)
         first = asyncio.ensure_future(anext(stream))
         peer = await broker.peer(0)
-        stream_id = (await peer.expect(STREAM))[0][1]
+        stream_id = (await peer.expect(frames.STREAM))[0][1]
         peer.send(payload_frame(stream_id, b"1", 0x20))
         assert (await first).data == b"1"
         peer.send(error_frame(stream_id, *NO_ROUTE))
@@ -204,10 +195,10 @@ async def test_a_stream_that_was_tried_and_is_left_sends_cancel(broker: FakeBrok
         peer = await broker.peer(0)
         async with client.request_stream(TO) as stream:
             first = asyncio.ensure_future(anext(stream))
-            stream_id = (await peer.expect(STREAM, 2))[1][1]
+            stream_id = (await peer.expect(frames.STREAM, 2))[1][1]
             peer.send(payload_frame(stream_id, b"1", 0x20))
             await first
-        assert [frame[1] for frame in await peer.expect(CANCEL)] == [stream_id]
+        assert [frame[1] for frame in await peer.expect(frames.CANCEL)] == [stream_id]
         dropped = client.request_stream(TO)
         await dropped.aclose()
         with pytest.raises(StopAsyncIteration):
@@ -238,7 +229,7 @@ async def test_an_idempotent_call_that_is_late_is_asked_twice_and_the_slow_one_g
     async with connect(broker.url, hedging=Hedging(after_s=0.01)) as client:
         assert (await client.request_response(TO, idempotent=True, timeout_s=5)).data == b"second"
         peer = await broker.peer(0)
-        assert [frame[1] for frame in await peer.expect(CANCEL)] == [1]
+        assert [frame[1] for frame in await peer.expect(frames.CANCEL)] == [1]
         assert script.asked_n == 2
 
 
@@ -297,8 +288,8 @@ async def test_a_call_waits_for_the_next_connection(broker: FakeBroker) -> None:
         for each in silent:
             await each
         peer = broker.peers[-1]
-        await peer.expect(FNF)
-        await peer.expect(PUSH)
+        await peer.expect(frames.FNF)
+        await peer.expect(frames.PUSH)
 
 
 async def test_it_waits_no_longer_than_it_was_told(broker: FakeBroker) -> None:
@@ -343,7 +334,7 @@ def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
 
 
 def deadlines_of(peer: Peer) -> list[list[str]]:
-    return [[repr(tag) for tag in address_of(frame).metadata] for _, _, _, frame in peer.of(RESPONSE)]
+    return [[repr(tag) for tag in address_of(frame).metadata] for _, _, _, frame in peer.of(frames.RESPONSE)]
 
 
 async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeBroker) -> None:
@@ -356,7 +347,7 @@ async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeB
         await anext(client.request_stream(TO))
         peer = await broker.peer(0)
         assert deadlines_of(peer) == [["deadline_ms=30"], ["deadline_ms=60000"], []]
-        assert address_of(peer.of(STREAM)[0][3], has_n=True).metadata == []  # a stream may last
+        assert address_of(peer.of(frames.STREAM)[0][3], has_n=True).metadata == []  # a stream may last
 
 
 @pytest.mark.parametrize(("mime_type", "wanted"), [(MIME_TYPE_V0, None), (None, False)])
@@ -380,7 +371,7 @@ async def test_a_sticky_key_is_a_hint(broker: FakeBroker) -> None:
     Script(broker, b"1")
     async with connect(broker.url) as client:
         await client.request_response(address("chat", sticky=["session", "user"], session="4711", user="ada"))
-        frame = address_of((await broker.peer(0)).of(RESPONSE)[0][3])
+        frame = address_of((await broker.peer(0)).of(frames.RESPONSE)[0][3])
         assert [(tag.key.short_name, tag.value) for tag in frame.metadata] == [
             ("sticky_route_key", "session"),
             ("sticky_route_key", "user"),
@@ -394,7 +385,7 @@ async def test_entries_stand_behind_address_and_route(broker: FakeBroker) -> Non
     Script(broker, b"1")
     async with connect(broker.url) as client:
         await client.request_response(TO, b"data", route="find", metadata={"application/json": b"{}"})
-        frame = (await broker.peer(0)).of(RESPONSE)[0][3]
+        frame = (await broker.peer(0)).of(frames.RESPONSE)[0][3]
         length = int.from_bytes(frame[6:9])
         found = read_entries(frame[9 : 9 + length])
         assert found is not None
@@ -407,7 +398,7 @@ async def test_data_that_is_no_bytes_is_refused(broker: FakeBroker) -> None:
     async with connect(broker.url) as client:
         with pytest.raises(TypeError, match=r"data is str, it must be bytes; text becomes bytes with text.encode\(\)"):
             await client.request_response(TO, "text")  # type: ignore[arg-type]
-        assert (await broker.peer(0)).of(RESPONSE) == []
+        assert (await broker.peer(0)).of(frames.RESPONSE) == []
 
 
 async def test_a_service_that_is_a_generator_of_items_may_be_left(broker: FakeBroker) -> None:

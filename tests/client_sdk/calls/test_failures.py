@@ -19,8 +19,9 @@ from client_sdk import (
     address,
     connect,
 )
+from tests.client_sdk import frames
 from tests.client_sdk.calls.test_call import Pair, items_of
-from tests.client_sdk.fake_broker import CANCEL, CHANNEL, ERROR, PAYLOAD, RESPONSE, STREAM, FakeBroker, error_frame
+from tests.client_sdk.fake_broker import FakeBroker, error_frame
 
 
 class Stuck:
@@ -134,12 +135,16 @@ async def test_broken_metadata_is_refused_and_the_connection_lives_on(broker: Fa
     async with connect(broker.url, service=service):
         peer = await broker.peer(0)
         metadata = b"\xfe\xff\xff\xff"
-        peer.send((2).to_bytes(4) + (RESPONSE << 10 | 0x100).to_bytes(2) + len(metadata).to_bytes(3) + metadata)
-        assert b"bad-metadata" in (await peer.expect(ERROR))[0][3]
+        peer.send((2).to_bytes(4) + (frames.RESPONSE << 10 | 0x100).to_bytes(2) + len(metadata).to_bytes(3) + metadata)
+        assert b"bad-metadata" in (await peer.expect(frames.ERROR))[0][3]
         peer.send(
-            (4).to_bytes(4) + (RESPONSE << 10 | 0x100).to_bytes(2) + (6).to_bytes(3) + b"\xfe\x00\x00\x02\x01a" + b"x"
+            (4).to_bytes(4)
+            + (frames.RESPONSE << 10 | 0x100).to_bytes(2)
+            + (6).to_bytes(3)
+            + b"\xfe\x00\x00\x02\x01a"
+            + b"x"
         )
-        assert (await peer.expect(PAYLOAD))[0][3][6:] == b"x"
+        assert (await peer.expect(frames.PAYLOAD))[0][3][6:] == b"x"
 
 
 @pytest.mark.parametrize("code", [0x0, 0x101, 0x201, 0x204, 0x301, 0x12345, 0xFFFFFFFE, 0xFFFFFFFF])
@@ -149,8 +154,8 @@ async def test_every_error_code_ends_the_call(broker: FakeBroker, code: int) -> 
         call = asyncio.ensure_future(client.request_response(address("stuck")))
         stream = asyncio.ensure_future(anext(client.request_stream(address("stuck"))))
         caller = await broker.peer(1)
-        one = (await caller.expect(RESPONSE))[0][1]
-        two = (await caller.expect(STREAM))[0][1]
+        one = (await caller.expect(frames.RESPONSE))[0][1]
+        two = (await caller.expect(frames.STREAM))[0][1]
         caller.send(error_frame(one, code, "boom"))
         caller.send(error_frame(two, code, "x")[:-1] + b"\xff")  # no UTF-8
         for waiting in (call, stream):
@@ -177,7 +182,7 @@ async def test_deadline_ends_the_call_and_sends_cancel(broker: FakeBroker, model
     async with Pair(broker, stuck.service) as client:
         with pytest.raises(DeadlineExceeded, match=r"0\.05 s"):
             await first_answer(client, model, timeout_s=0.05)
-        await (await broker.peer(1)).expect(CANCEL)
+        await (await broker.peer(1)).expect(frames.CANCEL)
         await stuck.cancelled.wait()
 
 
@@ -197,7 +202,7 @@ async def test_cancelled_await_sends_cancel_and_cancels_the_handler(broker: Fake
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert len(await (await broker.peer(1)).expect(CANCEL)) == 1
+        assert len(await (await broker.peer(1)).expect(frames.CANCEL)) == 1
         await stuck.cancelled.wait()
 
 
@@ -216,7 +221,7 @@ async def test_leaving_the_loop_early_sends_cancel(broker: FakeBroker) -> None:
     async with Pair(broker, numbers) as client:
         async for _ in client.request_stream(address("numbers"), initial_n=2):
             break
-        await (await broker.peer(1)).expect(CANCEL)
+        await (await broker.peer(1)).expect(frames.CANCEL)
         await closed.wait()
 
 
@@ -240,7 +245,7 @@ async def test_channel_left_early_closes_the_callers_items(broker: FakeBroker) -
         async with client.request_channel(address("echo"), forever()) as channel:
             await anext(channel)
         await closed.wait()
-        assert len(await (await broker.peer(1)).expect(CANCEL)) == 1
+        assert len(await (await broker.peer(1)).expect(frames.CANCEL)) == 1
 
 
 async def test_channel_cancelled_before_its_first_item_sends_nothing(broker: FakeBroker) -> None:
@@ -262,7 +267,7 @@ async def test_channel_cancelled_before_its_first_item_sends_nothing(broker: Fak
         await closed.wait()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await broker.peer(0)).of(CHANNEL) == []
+        assert (await broker.peer(0)).of(frames.CHANNEL) == []
 
 
 async def test_answer_that_crosses_the_cancel_disturbs_nobody(broker: FakeBroker) -> None:
@@ -271,7 +276,7 @@ async def test_answer_that_crosses_the_cancel_disturbs_nobody(broker: FakeBroker
         with pytest.raises(DeadlineExceeded):
             await client.request_response(address("stuck"), timeout_s=0.01)
         caller = await broker.peer(1)
-        caller.send((1).to_bytes(4) + (PAYLOAD << 10 | 0x60).to_bytes(2) + b"late")
+        caller.send((1).to_bytes(4) + (frames.PAYLOAD << 10 | 0x60).to_bytes(2) + b"late")
         caller.send(error_frame(1, 0x201, "later"))
         with pytest.raises(NoRoute):
             await client.request_response(address("nobody"))
@@ -283,18 +288,18 @@ async def test_peer_that_sends_more_items_than_asked_is_cut_off(broker: FakeBrok
         stream = client.request_stream(address("stuck"), initial_n=2)
         first = asyncio.ensure_future(anext(stream))
         caller = await broker.peer(1)
-        stream_id = (await caller.expect(STREAM))[0][1]
+        stream_id = (await caller.expect(frames.STREAM))[0][1]
         for _ in range(3):
-            caller.send(stream_id.to_bytes(4) + (PAYLOAD << 10 | 0x20).to_bytes(2) + b"x")
+            caller.send(stream_id.to_bytes(4) + (frames.PAYLOAD << 10 | 0x20).to_bytes(2) + b"x")
         await first
         await anext(stream)
         with pytest.raises(BadRequest, match="nobody had asked"):
             await anext(stream)
-        await caller.expect(CANCEL)
+        await caller.expect(frames.CANCEL)
 
 
 async def test_requests_to_a_caller_only_are_refused(broker: FakeBroker) -> None:
     async with connect(broker.url):
         peer = await broker.peer(0)
-        peer.send((2).to_bytes(4) + (RESPONSE << 10).to_bytes(2) + b"x")
-        assert b"no-handler" in (await peer.expect(ERROR))[0][3]
+        peer.send((2).to_bytes(4) + (frames.RESPONSE << 10).to_bytes(2) + b"x")
+        assert b"no-handler" in (await peer.expect(frames.ERROR))[0][3]

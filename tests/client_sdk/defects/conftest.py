@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.client_sdk.defects.raw_broker import RawBroker
+from tests.client_sdk.raw_broker import RawBroker
 
 
 @pytest.fixture

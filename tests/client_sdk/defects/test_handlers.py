@@ -12,27 +12,9 @@ from typing import Any
 import pytest
 
 from client_sdk import ApplicationError, ClientError, Payload, Service, address, connect
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    LAST,
-    MAX_N,
-    METADATA,
-    PAYLOAD,
-    PUSH,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    payload,
-    request,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, payload, request
+from tests.client_sdk.raw_broker import Everything, RawBroker, begin, serving
 
 
 @pytest.mark.parametrize(
@@ -57,9 +39,9 @@ async def test_a_failure_that_nobody_waits_for_is_told_to_nobody(
         return data
 
     async with serving(raw, service) as (_, peer):
-        peer.send(request(2, FNF), Frame(0, PUSH, METADATA, b"\x00x\x00\x00\x04push"))
+        peer.send(request(2, frames.FNF), Frame(0, frames.PUSH, frames.METADATA, b"\x00x\x00\x00\x04push"))
         assert (await peer.call(4)).data == b"alive"
-        assert peer.of(ERROR) + peer.on(2) == []
+        assert peer.of(frames.ERROR) + peer.on(2) == []
     said = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(said) == 2, caplog.text
 
@@ -85,14 +67,17 @@ async def test_requests_without_an_answer_that_cannot_be_served_do_not_fill_the_
 
     async with serving(raw, service) as (_, peer):
         for number in range(1000):
-            peer.send(request(2 + 2 * number, FNF, metadata=metadata), Frame(0, PUSH, METADATA, metadata or b"\x00"))
+            peer.send(
+                request(2 + 2 * number, frames.FNF, metadata=metadata),
+                Frame(0, frames.PUSH, frames.METADATA, metadata or b"\x00"),
+            )
         assert (await peer.call(4000, metadata=b"\xfe\0\0\6\5named")).data == b"alive"
     said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert 1 <= len(said) <= 2, said
 
 
 @pytest.mark.parametrize("answer", ["text", 5, None, object(), [b"x"], Payload("text")])  # type: ignore[arg-type]
-@pytest.mark.parametrize("kind", [RESPONSE, STREAM, CHANNEL])
+@pytest.mark.parametrize("kind", [frames.RESPONSE, frames.STREAM, frames.CHANNEL])
 async def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_handler_alone(
     raw: RawBroker, answer: object, kind: int
 ) -> None:
@@ -113,7 +98,7 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_handler_alone(
 
     async with serving(raw, service) as (_, peer):
         peer.send(request(2, kind, n=5))
-        [told] = await peer.expect(ERROR)
+        [told] = await peer.expect(frames.ERROR)
         assert (told.stream_id, told.code) == (2, 0x201)
         assert b"handler-failed: incident" in told.body
         assert (await peer.call(4)).data == b"alive"
@@ -142,17 +127,21 @@ async def test_what_cannot_be_sent_is_told_to_the_caller_who_wanted_it(raw: RawB
         with pytest.raises(TypeError, match="must be bytes"):
             await anext(client.request_channel(to, items()))  # type: ignore[arg-type]
         await peer.assert_alive()
-        assert [each.kind for each in peer.frames if each.kind in (RESPONSE, FNF, PUSH, STREAM, CHANNEL)] == []
+        assert [
+            each.kind
+            for each in peer.frames
+            if each.kind in (frames.RESPONSE, frames.FNF, frames.PUSH, frames.STREAM, frames.CHANNEL)
+        ] == []
         reading = asyncio.ensure_future(anext(client.request_channel(to, later_items())))  # type: ignore[arg-type]
-        [asked] = await peer.expect(CHANNEL)
+        [asked] = await peer.expect(frames.CHANNEL)
         peer.send(Frame(asked.stream_id, 8, 0, (5).to_bytes(4)))
         with pytest.raises(TypeError, match="must be bytes"):
             await reading
-        [told] = await peer.expect(ERROR)
+        [told] = await peer.expect(frames.ERROR)
         assert told.stream_id == asked.stream_id
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        [asked] = await peer.expect(frames.RESPONSE)
+        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
         assert (await call).data == b"fine"
 
 
@@ -171,8 +160,8 @@ async def test_handlers_do_not_wait_for_each_other(raw: RawBroker) -> None:
         return data
 
     async with serving(raw, service) as (_, peer):
-        peer.send(*[request(2 + 2 * number, RESPONSE, b"%d" % number) for number in range(10)])
-        answers = await peer.expect(PAYLOAD, 10)
+        peer.send(*[request(2 + 2 * number, frames.RESPONSE, b"%d" % number) for number in range(10)])
+        answers = await peer.expect(frames.PAYLOAD, 10)
         assert {each.data for each in answers} == {b"%d" % number for number in range(10)}
 
 
@@ -180,15 +169,15 @@ async def test_a_handler_that_never_ends_holds_up_neither_keepalive_nor_cancel_n
     """Row 29."""
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
-        for kind in (RESPONSE, FNF, STREAM, CHANNEL):
+        for kind in (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL):
             peer.send(request(2 * kind, kind, b"wait"))
         await peer.assert_alive()
         call = begin(client, "request_response")
-        asked = (await peer.expect(RESPONSE))[0]
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        asked = (await peer.expect(frames.RESPONSE))[0]
+        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
         assert (await call).data == b"fine"
         assert everything.running == 3  # the channel's handler waits for items of its own accord
-        peer.send(Frame(2 * RESPONSE, CANCEL), Frame(2 * STREAM, CANCEL))
+        peer.send(Frame(2 * frames.RESPONSE, frames.CANCEL), Frame(2 * frames.STREAM, frames.CANCEL))
         assert (await peer.call(100)).data == b"alive"
         assert everything.cancelled == 2
 
@@ -220,11 +209,11 @@ async def test_items_that_never_wait_leave_the_event_loop_to_others(raw: RawBrok
         if role == "caller's channel":
             reading = asyncio.ensure_future(anext(client.request_channel(address("x"), endless())))
             peer.read_on()
-            [asked] = await peer.expect(CHANNEL)
+            [asked] = await peer.expect(frames.CHANNEL)
             peer.stop_reading()
-            peer.send(Frame(asked.stream_id, 8, 0, MAX_N.to_bytes(4)))
+            peer.send(Frame(asked.stream_id, 8, 0, frames.MAX_N.to_bytes(4)))
         else:
-            peer.send(request(2, STREAM if role == "stream" else CHANNEL, n=MAX_N))
+            peer.send(request(2, frames.STREAM if role == "stream" else frames.CHANNEL, n=frames.MAX_N))
         longest = last = 0
         while last < 20_000:
             await asyncio.sleep(0)
@@ -250,7 +239,7 @@ async def test_a_handler_that_will_not_be_cancelled_is_left_behind_and_close_ret
 
     try:
         async with serving(raw, service) as (_, peer):
-            peer.send(request(2, RESPONSE))
+            peer.send(request(2, frames.RESPONSE))
             await peer.assert_alive()
             began_at = time.monotonic()
         assert time.monotonic() - began_at < 5
@@ -279,9 +268,9 @@ class Bystander(threading.Thread):
                 stream = self._socket.makefile("rb")
                 while head := stream.read(3):
                     frame = stream.read(int.from_bytes(head))
-                    if frame[4] >> 2 == KEEPALIVE:
+                    if frame[4] >> 2 == frames.KEEPALIVE:
                         self.pings += 1
-                        self.say(Frame(0, KEEPALIVE, 0, frame[6:]))
+                        self.say(Frame(0, frames.KEEPALIVE, 0, frame[6:]))
 
     def say(self, frame: Frame) -> None:
         raw = frame.encode()
@@ -321,8 +310,8 @@ async def test_a_handler_that_holds_the_program_for_longer_than_the_lifetime_cos
     async with connect(bystander.url, service=service, keepalive_s=0.1, lifetime_s=0.3) as client:
         for number in range(2):
             held.clear()
-            bystander.say(request(2 + 2 * number, RESPONSE, b"x"))
-            threading.Timer(0.3, bystander.say, [request(100, FNF)]).start()  # it lives meanwhile
+            bystander.say(request(2 + 2 * number, frames.RESPONSE, b"x"))
+            threading.Timer(0.3, bystander.say, [request(100, frames.FNF)]).start()  # it lives meanwhile
             await held.wait()
             pings = bystander.pings
             while bystander.pings < pings + 3:
@@ -335,12 +324,12 @@ async def test_calls_that_fail_one_after_another_leave_the_others_as_they_are(ra
     """Row 21: a hundred mistakes later the connection is the same one."""
     async with serving(raw) as (client, peer):
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         for _ in range(100):
             with pytest.raises(TypeError):
                 await client.request_response(address("x"), "text")  # type: ignore[arg-type]
             with pytest.raises((ClientError, ValueError)):
                 await client.request_response(address("x"), route="r" * 300)
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
         assert (await call).data == b"fine"
         assert len(raw.peers) == 1

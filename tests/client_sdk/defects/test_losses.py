@@ -9,25 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, Service, address, connect
-from tests.client_sdk.defects.raw_broker import (
-    CHANNEL,
-    FNF,
-    KEEPALIVE,
-    KINDS,
-    LAST,
-    MODELS,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    error,
-    first_answer,
-    items_of,
-    payload,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, error, payload
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, first_answer, items_of, serving
 from tests.conftest import StartBroker
 
 TO = address("everything")
@@ -95,9 +79,9 @@ async def test_a_call_that_may_wait_is_made_on_the_next_connection(raw: RawBroke
         assert not call.done()
         second = await RawBroker().start(port)
         peer = await second.peer()
-        kind = {**KINDS, "fire_and_forget": FNF, "metadata_push": 12}[model]
+        kind = {**KINDS, "fire_and_forget": frames.FNF, "metadata_push": 12}[model]
         [asked] = await peer.expect(kind)
-        peer.send(payload(asked.stream_id, b"late", flags=LAST))
+        peer.send(payload(asked.stream_id, b"late", flags=frames.LAST))
         await call
     await second.stop()
 
@@ -126,7 +110,7 @@ async def test_calls_that_wait_at_the_loss_all_end(raw: RawBroker, end: str) -> 
     """Row 14: whichever way the connection is lost; each has an error of its own."""
     async with serving(raw) as (client, peer):
         calls = [begin(client, model) for model in MODELS for _ in range(20)]
-        for kind in (RESPONSE, STREAM, CHANNEL):
+        for kind in (frames.RESPONSE, frames.STREAM, frames.CHANNEL):
             await peer.expect(kind, 20)
         if end == "error":
             peer.send(error(0, 0x101, "bad-frame: you"))
@@ -178,8 +162,8 @@ async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw
             peer = await raw.peer(number)
             await client.wait_connected(timeout_s=5)
             good = begin(client, "request_response")
-            [asked] = await peer.expect(RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+            [asked] = await peer.expect(frames.RESPONSE)
+            peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
             assert (await good).data == b"fine"
             peer.answers_pings = False
             calls = [begin(client, model) for model in MODELS]
@@ -211,10 +195,10 @@ async def test_a_peer_that_is_silent_in_the_middle_of_a_frame_is_silent(raw: Raw
 async def test_a_peer_that_sends_anything_lives(raw: RawBroker) -> None:
     """Row 22, the other way: not only the answer to a KEEPALIVE is a sign of life."""
     async with serving(raw, None, **SHORT) as (client, peer):
-        await peer.expect(KEEPALIVE)
+        await peer.expect(frames.KEEPALIVE)
         peer.answers_pings = False
         for _ in range(10):
-            await peer.expect(KEEPALIVE, len(peer.of(KEEPALIVE)) + 1)
+            await peer.expect(frames.KEEPALIVE, len(peer.of(frames.KEEPALIVE)) + 1)
             peer.send(Frame(8, 0x0A, 0x20))
         assert client.is_connected
         assert len(raw.peers) == 1
@@ -249,8 +233,8 @@ async def test_ten_failed_reconnects_are_followed_by_a_good_one(
             peer = raw.peers[-1]
             assert (await peer.call(2)).data == b"alive"
             call = begin(client, "request_response")
-            [asked] = await peer.expect(RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+            [asked] = await peer.expect(frames.RESPONSE)
+            peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
             assert (await call).data == b"fine"
     assert len(caplog.records) <= 3, caplog.text  # one for each reason, and not for each attempt
 
@@ -284,7 +268,7 @@ async def test_a_loss_during_the_reconnect_is_one_more(raw: RawBroker, attempts:
         for number in range(20):
             peer = await raw.peer(number)
             if number % 2:
-                await peer.expect(KEEPALIVE)
+                await peer.expect(frames.KEEPALIVE)
             peer.abort()
         await raw.peer(20)
         await client.wait_connected(timeout_s=5)

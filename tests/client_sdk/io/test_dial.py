@@ -15,9 +15,10 @@ from client_sdk import ConnectionLost, address, connect
 from client_sdk.io.dial import Target, dial
 from client_sdk.io.websocket import MAX_HEAD_BYTES, WebSocketTransport
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE, PING
+from tests.client_sdk import frames
 from tests.client_sdk.calls.test_call import Pair
 from tests.client_sdk.calls.test_failures import Stuck
-from tests.client_sdk.fake_broker import RESPONSE, FakeBroker
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.reconnect.test_loss import echo_service
 from tests.rsocket_wire.rsocket.test_websocket import said
 
@@ -53,7 +54,7 @@ async def test_end_of_a_websocket_is_noticed_and_the_client_comes_back(websocket
     async with Pair(websocket_broker, stuck.service) as client:
         call = asyncio.ensure_future(client.request_response(address("stuck")))
         caller = await websocket_broker.peer(1)
-        await caller.expect(RESPONSE)
+        await caller.expect(frames.RESPONSE)
         caller.abort()
         with pytest.raises(ConnectionLost):
             await call

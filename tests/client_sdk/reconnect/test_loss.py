@@ -18,19 +18,10 @@ from client_sdk import (
     connect,
 )
 from client_sdk.reconnect.backoff import Backoff
+from tests.client_sdk import frames
 from tests.client_sdk.calls.test_call import Pair, items_of
 from tests.client_sdk.calls.test_failures import Stuck
-from tests.client_sdk.fake_broker import (
-    CHANNEL,
-    CLOSE,
-    FNF,
-    KEEPALIVE,
-    PAYLOAD,
-    RESPONSE,
-    SETUP,
-    FakeBroker,
-    error_frame,
-)
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker, error_frame
 
 
 def echo_service() -> Service:
@@ -47,7 +38,7 @@ async def lose(broker: FakeBroker, client: Client) -> None:
     """Stops the broker; returns when the client knows."""
     broker.is_silent = True
     call = asyncio.ensure_future(client.request_response(address("x")))
-    await (await broker.peer(0)).expect(RESPONSE)
+    await (await broker.peer(0)).expect(frames.RESPONSE)
     await broker.stop()
     with pytest.raises(ConnectionLost):
         await call
@@ -92,8 +83,8 @@ async def test_all_waiting_calls_fail_at_once_when_the_connection_is_lost(broker
             asyncio.ensure_future(anext(client.request_channel(to, items_of(b"1")))),
         ]
         caller = await broker.peer(1)
-        await caller.expect(RESPONSE)
-        await caller.expect(CHANNEL)
+        await caller.expect(frames.RESPONSE)
+        await caller.expect(frames.CHANNEL)
         caller.abort()
         for call in calls:
             with pytest.raises(ConnectionLost):
@@ -132,7 +123,7 @@ async def test_service_comes_back_by_itself_with_the_same_route_id_and_tags(brok
         first = await broker.peer(0)
         first.abort()
         again = await broker.peer(2)
-        await again.expect(KEEPALIVE)
+        await again.expect(frames.KEEPALIVE)
         assert first.route is not None
         assert again.route == first.route
         assert (await client.request_response(address("echo", region="eu"), b"hello")).data == b"hello"
@@ -189,9 +180,9 @@ async def test_broker_that_says_goodbye_lets_running_calls_end(broker: FakeBroke
     async with Pair(broker, stuck.service) as client:
         call = asyncio.ensure_future(client.request_response(address("stuck")))
         caller = await broker.peer(1)
-        stream_id = (await caller.expect(RESPONSE))[0][1]
+        stream_id = (await caller.expect(frames.RESPONSE))[0][1]
         caller.send(error_frame(0, CLOSE, "broker-stopped: bye"))
-        caller.send(stream_id.to_bytes(4) + (PAYLOAD << 10 | 0x60).to_bytes(2) + b"still")
+        caller.send(stream_id.to_bytes(4) + (frames.PAYLOAD << 10 | 0x60).to_bytes(2) + b"still")
         assert (await call).data == b"still"
         with pytest.raises(ConnectionLost, match="broker-stopped"):
             await client.request_response(address("stuck"))
@@ -200,7 +191,7 @@ async def test_broker_that_says_goodbye_lets_running_calls_end(broker: FakeBroke
 async def test_silence_longer_than_the_lifetime_is_a_loss(broker: FakeBroker) -> None:
     async with connect(broker.url, keepalive_s=0.02, lifetime_s=0.06) as client:
         peer = await broker.peer(0)
-        await peer.expect(KEEPALIVE, 4)  # answered ones keep it alive
+        await peer.expect(frames.KEEPALIVE, 4)  # answered ones keep it alive
         assert client.is_connected
         broker.is_silent = True
         call = asyncio.ensure_future(client.request_response(address("x")))
@@ -214,8 +205,8 @@ async def test_silence_longer_than_the_lifetime_is_a_loss(broker: FakeBroker) ->
 async def test_keepalive_of_the_broker_is_answered_with_its_data(broker: FakeBroker) -> None:
     async with connect(broker.url):
         peer = await broker.peer(0)
-        peer.send(bytes(4) + (KEEPALIVE << 10 | 0x80).to_bytes(2) + bytes(8) + b"ping")
-        assert (await peer.expect(KEEPALIVE, 2))[1][3][6:] == bytes(8) + b"ping"
+        peer.send(bytes(4) + (frames.KEEPALIVE << 10 | 0x80).to_bytes(2) + bytes(8) + b"ping")
+        assert (await peer.expect(frames.KEEPALIVE, 2))[1][3][6:] == bytes(8) + b"ping"
 
 
 async def test_setup_says_what_connect_was_told(broker: FakeBroker) -> None:
@@ -238,7 +229,7 @@ async def test_setup_says_what_connect_was_told(broker: FakeBroker) -> None:
         assert bytes(setup.data_encoding) == b"application/octet-stream"
         assert (route.service_name, route.route_id.hex()) == ("orders", route_id.replace("-", ""))
         assert {tag.key.short_name: tag.value for tag in route.tags} == {"region": "eu", "user": None}
-        assert [kind for kind, *_ in peer.frames[:2]] == [SETUP, KEEPALIVE]
+        assert [kind for kind, *_ in peer.frames[:2]] == [frames.SETUP, frames.KEEPALIVE]
 
 
 async def test_frames_that_are_none_end_the_connection_and_not_the_client(broker: FakeBroker) -> None:
@@ -276,7 +267,7 @@ async def test_slow_broker_makes_callers_wait_and_not_memory_grow(broker: FakeBr
             await asyncio.sleep(0.05)  # until nothing moves any more: what is full is the kernel's
         assert sent * 65536 < 64 * 1024 * 1024
         blocked.set()
-        await peer.expect(FNF, sent + 10)
+        await peer.expect(frames.FNF, sent + 10)
         task.cancel()
 
 
@@ -347,7 +338,7 @@ async def test_twenty_losses_under_load_leave_no_call_hanging(broker: FakeBroker
         for number in range(20):
             asks = [asyncio.create_task(ask(client, results)) for _ in range(5)]
             caller = await broker.peer(number + 1)
-            await caller.expect(RESPONSE)
+            await caller.expect(frames.RESPONSE)
             caller.abort()
             await asyncio.wait(asks)
             await broker.peer(number + 2)

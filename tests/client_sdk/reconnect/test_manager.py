@@ -14,9 +14,10 @@ from client_sdk import (
     address,
     connect,
 )
+from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import Script, payload_frame
 from tests.client_sdk.clocks import rest
-from tests.client_sdk.fake_broker import CLOSE, SETUP, FakeBroker, Peer, error_frame
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer, error_frame
 
 TO = address("x")
 REPLACED = error_frame(0, CLOSE, "replaced: another connection came with this Route Id")
@@ -193,4 +194,4 @@ async def test_entering_twice_makes_two_clients(broker: FakeBroker) -> None:
     async with connecting as second:
         assert second is not first
         assert second.is_connected
-    assert [len(peer.of(SETUP)) for peer in broker.peers] == [1, 1]
+    assert [len(peer.of(frames.SETUP)) for peer in broker.peers] == [1, 1]

@@ -15,18 +15,8 @@ from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import encode_entry
 from rsocket_wire.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_notice, said_by_client
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address
-from tests.client_sdk.fake_broker import (
-    CHANNEL,
-    CLOSE,
-    FNF,
-    PAYLOAD,
-    PUSH,
-    RESPONSE,
-    FakeBroker,
-    Peer,
-    entries_of,
-    error_frame,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer, entries_of, error_frame
 from tests.client_sdk.reconnect.test_loss import echo_service
 
 
@@ -110,7 +100,7 @@ async def test_client_moves_with_the_same_setup_and_asks_there(broker: FakeBroke
         assert here.may_be_told
         assert (await caller.request_response(address("echo"), b"hello")).data == b"hello"
         assert (await service.request_response(address("echo"), b"own")).data == b"own"
-        assert (there.of(RESPONSE), there.gone.is_set()) == ([], False)  # the broker closes
+        assert (there.of(frames.RESPONSE), there.gone.is_set()) == ([], False)  # the broker closes
         there.send(error_frame(0, CLOSE, "replaced: it came elsewhere"))
         await there.gone.wait()
         assert service.is_connected
@@ -155,7 +145,7 @@ async def test_requests_in_flight_end_on_the_old_connection(broker: FakeBroker, 
             await caller.request_response(address("held"), b"new")
         held.released.set()
         assert (await own).data == b"own"
-        assert (len(there.of(RESPONSE)), len(here.of(RESPONSE))) == (1, 1)
+        assert (len(there.of(frames.RESPONSE)), len(here.of(frames.RESPONSE))) == (1, 1)
 
 
 async def test_a_service_answers_what_it_has_and_what_still_comes_on_the_old_connection(
@@ -171,7 +161,7 @@ async def test_a_service_answers_what_it_has_and_what_still_comes_on_the_old_con
         there.send(error_frame(0, CLOSE, "replaced: it came elsewhere"))
         held.released.set()
         assert [(await call).data for call in calls] == [b"early", b"late"]
-        assert (len(there.of(PAYLOAD)), len(here.of(PAYLOAD))) == (2, 0)
+        assert (len(there.of(frames.PAYLOAD)), len(here.of(frames.PAYLOAD))) == (2, 0)
         assert service.is_connected
 
 
@@ -223,12 +213,15 @@ async def test_a_channel_whose_first_item_is_not_there_yet_holds_back_the_word(
         leave(there, other.url)
         await until(lambda: caller.broker == other.url)
         await caller.fire_and_forget(address("nobody"), b"")
-        await (await other.peer(0)).expect(FNF)
+        await (await other.peer(0)).expect(frames.FNF)
         assert not there.has_moved.is_set()
         items.put_nowait(b"item")
         assert (await first).data == b"item"
         await there.has_moved.wait()
-        assert [kind for kind, *_ in there.frames if kind in (CHANNEL, PUSH)] == [CHANNEL, PUSH]
+        assert [kind for kind, *_ in there.frames if kind in (frames.CHANNEL, frames.PUSH)] == [
+            frames.CHANNEL,
+            frames.PUSH,
+        ]
 
 
 async def test_client_stays_where_no_other_broker_takes_it_and_goes_when_one_does(

@@ -11,7 +11,8 @@ from rsocket.rsocket import RSocket
 
 from client_sdk import ApplicationError, Client, NoRoute, Request, Service, address, connect
 from client_sdk.rsocket_py.failures import OwnCode
-from tests.client_sdk.fake_broker import CHANNEL, PAYLOAD, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import THINGS, Counted, Heard, offered, things
 
 ECHO = composite(route("echo"))
@@ -201,12 +202,12 @@ async def test_a_channel_without_a_publisher_or_subscriber_is_one_payload(broker
     async with offered(broker, things()) as (_, rsocket):
         rsocket.request_channel(Payload(b"alone", ECHO)).subscribe(None)
         caller = await broker.peer(1)
-        assert (await caller.expect(CHANNEL))[0][2] & 0x40  # COMPLETE, in the request itself
+        assert (await caller.expect(frames.CHANNEL))[0][2] & 0x40  # COMPLETE, in the request itself
         heard, sent = Heard(), asyncio.Event()
         rsocket.request_channel(Payload(b"alone", ECHO), None, sent).initial_request_n(1).subscribe(heard)
         assert await heard.end() == [b"echo alone"]
         assert sent.is_set()
-        assert caller.of(PAYLOAD) == []
+        assert caller.of(frames.PAYLOAD) == []
 
 
 async def test_a_stream_that_is_subscribed_to_again_is_asked_for_again(broker: FakeBroker) -> None:

@@ -12,7 +12,8 @@ from client_sdk.services import advertisement as module
 from client_sdk.services.advertisement import Advertisement
 from client_sdk.testing import local_broker, sync_local_broker
 from rsocket_wire.rsocket.frames import Setup
-from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.reconnect.test_resumption import Relay
 from tests.client_sdk.services.test_health import tags_in, tags_of
 
@@ -53,7 +54,7 @@ async def test_changed_tags_are_said_once_on_the_same_connection_with_the_same_r
         await service.set_tags({"version": "2"})
         await service.set_tags({"version": "2"})
         await client.set_tags({"place": "there", "weight": "3"})
-        said = [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)]
+        said = [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)]
         assert said == [{"version": "2", "place": "here"}, {"version": "2", "place": "there", "weight": "3"}]
         assert len(broker.peers) == 1
 
@@ -63,11 +64,11 @@ async def test_each_reconnect_says_what_is_true_then(broker: FakeBroker) -> None
     async with connect(broker.url, service=service):
         first = await broker.peer(0)
         await service.set_tags({"version": "2"})
-        await first.expect(PUSH)
+        await first.expect(frames.PUSH)
         first.abort()
         second = await broker.peer(1)
-        await second.expect(KEEPALIVE)
-        assert (tags_of(second), second.of(PUSH)) == ({"version": "2"}, [])
+        await second.expect(frames.KEEPALIVE)
+        assert (tags_of(second), second.of(frames.PUSH)) == ({"version": "2"}, [])
         assert first.route is not None
         assert second.route is not None
         assert second.route.route_id == first.route.route_id
@@ -83,7 +84,7 @@ async def test_what_changes_without_a_connection_is_said_by_the_next_one(broker:
             await asyncio.sleep(0)
         await service.set_tags({"version": "2"})
         again = await FakeBroker().start(port)
-        await (await again.peer(0)).expect(KEEPALIVE)
+        await (await again.peer(0)).expect(frames.KEEPALIVE)
         assert tags_of(await again.peer(0)) == {"version": "2"}
         await client.close()
         await again.stop()
@@ -149,7 +150,7 @@ async def test_tags_that_cannot_be_said_are_refused_and_change_nothing(broker: F
         assert service.tags == {"version": "1"}
         await service.set_tags({})
         peer = await broker.peer(0)
-        assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [{"place": "here"}]
+        assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [{"place": "here"}]
 
 
 async def test_a_caller_has_no_tags(broker: FakeBroker) -> None:

@@ -13,7 +13,8 @@ from client_sdk.services.health import MAX_REASON_CHARACTERS, Health
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import REJECTED
-from tests.client_sdk.fake_broker import PUSH, FakeBroker, Peer, broker_frame
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame
 from tests.client_sdk.services.asking import MULTICAST, ask, channel, refusal, stream, taken
 
 
@@ -59,7 +60,7 @@ async def test_a_service_that_is_out_says_so_on_its_connection_and_when_it_is_ba
         await service.set_health(False, "the disk is full")
         await service.set_health(False, "the disk is still full")  # nothing new for the broker
         await service.set_health(True)
-        said = [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)]
+        said = [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)]
         assert said == [OUT, REGION]
         assert (client.is_connected, len(broker.peers), service.is_healthy) == (True, 1, True)
 
@@ -163,9 +164,9 @@ async def test_checks_look_before_the_first_connection_and_again_until_it_is_clo
     client = await connect(broker.url, service=service)
     peer = await broker.peer(0)
     assert tags_of(peer) == OUT  # it was not ready when it came
-    assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [REGION]
+    assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [REGION]
     answers[0] = False
-    assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)] == [REGION, OUT]
+    assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)] == [REGION, OUT]
     await client.close()
     while not looked.empty():
         looked.get_nowait()
@@ -322,5 +323,5 @@ async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_on
         async with asyncio.timeout(5):
             await asked.wait()
         async with asyncio.timeout(5):
-            assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [OUT]
+            assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [OUT]
     assert service.health.reason == "check late says no"

@@ -9,7 +9,8 @@ from client_sdk import NotConnected, Service, address, connect
 from client_sdk.services import advertisement as module
 from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from client_sdk.testing import local_broker
-from tests.client_sdk.fake_broker import PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.services.test_health import tags_in
 
 
@@ -55,7 +56,7 @@ async def test_tags_and_health_are_told_on_all_connections(broker: FakeBroker) -
     async with offer(broker.url, service, connections=2):
         await service.set_tags({"version": "2"})
         await service.set_health(False)
-        said = [[tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)] for peer in broker.peers]
+        said = [[tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)] for peer in broker.peers]
         assert said == [[{"version": "2"}, {"version": "2", "health": "out"}]] * 2
 
 

@@ -13,7 +13,8 @@ from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupR
 from client_sdk.services import advertisement as module
 from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
-from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.services.test_draining import Working
 from tests.client_sdk.serving.test_group import echo_service
 
@@ -31,7 +32,7 @@ async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeB
         answer = asyncio.ensure_future(client.request_response(address("s"), b"work"))
         await working.began.wait()
         os.kill(os.getpid(), signal.SIGTERM)
-        await peer.expect(PUSH)
+        await peer.expect(frames.PUSH)
         assert not serving.done()
         working.go.set()
         assert (await answer).data == b"done work"
@@ -42,7 +43,7 @@ async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeB
 async def test_a_terminal_that_is_closed_ends_it_in_order(broker: FakeBroker) -> None:
     serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
     for number in range(2):
-        await (await broker.peer(number)).expect(KEEPALIVE)
+        await (await broker.peer(number)).expect(frames.KEEPALIVE)
     os.kill(os.getpid(), signal.SIGHUP)
     await asyncio.gather(*serving)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
@@ -54,7 +55,7 @@ async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: Fa
     try:
         stop = asyncio.Event()
         serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
-        await (await broker.peer(0)).expect(KEEPALIVE)
+        await (await broker.peer(0)).expect(frames.KEEPALIVE)
         os.kill(os.getpid(), signal.SIGHUP)
         async with connect(broker.url) as client:
             assert (await client.request_response(address("s"), b"still")).data == b"still"
@@ -73,7 +74,7 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         call = asyncio.ensure_future(client.request_response(address("s")))
         await working.began.wait()
         os.kill(os.getpid(), signal.SIGINT)
-        await (await broker.peer(0)).expect(PUSH)
+        await (await broker.peer(0)).expect(frames.PUSH)
         os.kill(os.getpid(), signal.SIGINT)
         await serving
         await working.cancelled.wait()
@@ -84,7 +85,7 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
 async def test_a_signal_ends_all_services_of_a_program(broker: FakeBroker) -> None:
     serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
     for number in range(2):
-        await (await broker.peer(number)).expect(KEEPALIVE)
+        await (await broker.peer(number)).expect(frames.KEEPALIVE)
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.gather(*serving)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -93,7 +94,7 @@ async def test_a_signal_ends_all_services_of_a_program(broker: FakeBroker) -> No
 async def test_an_event_stops_it_too(broker: FakeBroker) -> None:
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
-    await (await broker.peer(0)).expect(KEEPALIVE)
+    await (await broker.peer(0)).expect(frames.KEEPALIVE)
     stop.set()
     await serving
     await (await broker.peer(0)).gone.wait()
@@ -108,7 +109,7 @@ async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureF
     while "waits for a broker" not in caplog.text:
         await asyncio.sleep(0.001)
     there = await FakeBroker().start(port)
-    await (await there.peer(0)).expect(KEEPALIVE)
+    await (await there.peer(0)).expect(frames.KEEPALIVE)
     stop.set()
     await serving
     await there.stop()
@@ -159,7 +160,7 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
 
 async def test_cancelling_it_closes_everything(broker: FakeBroker) -> None:
     serving = asyncio.create_task(serve(broker.url, echo_service(), connections=2))
-    await (await broker.peer(1)).expect(KEEPALIVE)
+    await (await broker.peer(1)).expect(frames.KEEPALIVE)
     serving.cancel()
     await asyncio.wait([serving])
     assert serving.cancelled()
@@ -213,7 +214,7 @@ def test_a_service_is_a_service_again_in_another_event_loop() -> None:
         broker = await FakeBroker().start()
         async with connect(broker.url, service=service):
             await service.set_tags({"version": "2"})
-            await (await broker.peer(0)).expect(KEEPALIVE)
+            await (await broker.peer(0)).expect(frames.KEEPALIVE)
         await broker.stop()
 
     for _ in range(2):

@@ -6,100 +6,16 @@ No line of this project's codec is used, so that a mistake of ours is not made t
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from client_sdk import Client, Payload, Service, address, connect
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, decode, ping, request
 from tests.client_sdk.listener import Listener
 
-SETUP, LEASE, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = range(1, 13)
-RESUME, RESUME_OK, EXT = 13, 14, 63
-IGNORE, METADATA, FOLLOWS, COMPLETE, NEXT, RESPOND = 0x200, 0x100, 0x80, 0x40, 0x20, 0x80
-LAST = NEXT | COMPLETE
-MAX_FRAME = 0xFFFFFF
-MAX_N = 0x7FFFFFFF
 BOUND_S = 10.0  # of one wait
-
-
-class Frame(NamedTuple):
-    """One frame as it stands on the wire; `body` is all behind the header."""
-
-    stream_id: int
-    kind: int
-    flags: int = 0
-    body: bytes = b""
-
-    def encode(self) -> bytes:
-        """Without the length in front."""
-        return self.stream_id.to_bytes(4) + (self.kind << 10 | self.flags).to_bytes(2) + self.body
-
-    @property
-    def n(self) -> int:
-        """The credit of a REQUEST_N, or the first of a request."""
-        return int.from_bytes(self.body[:4])
-
-    @property
-    def code(self) -> int:
-        """Of an ERROR."""
-        return int.from_bytes(self.body[:4])
-
-    @property
-    def metadata(self) -> bytes | None:
-        """None when absent."""
-        return self._parts()[0]
-
-    @property
-    def data(self) -> bytes:
-        """All behind the metadata."""
-        return self._parts()[1]
-
-    def _parts(self) -> tuple[bytes | None, bytes]:
-        at = 4 if self.kind in (STREAM, CHANNEL) else 0
-        if not self.flags & METADATA:
-            return None, self.body[at:]
-        to = at + 3 + int.from_bytes(self.body[at : at + 3])
-        return self.body[at + 3 : to], self.body[to:]
-
-
-def decode(raw: bytes) -> Frame:
-    return Frame(int.from_bytes(raw[:4]), raw[4] >> 2, int.from_bytes(raw[4:6]) & 0x3FF, raw[6:])
-
-
-def content(data: bytes = b"", metadata: bytes | None = None, n: int | None = None) -> bytes:
-    """The body of a request or PAYLOAD; whoever gives metadata sets the flag, too."""
-    credit = b"" if n is None else n.to_bytes(4)
-    return credit + (b"" if metadata is None else len(metadata).to_bytes(3) + metadata) + data
-
-
-def request(
-    stream_id: int,
-    kind: int = RESPONSE,
-    data: bytes = b"",
-    *,
-    metadata: bytes | None = None,
-    n: int = 1,
-    flags: int = 0,
-) -> Frame:
-    """A request of the broker's; `n` is for streams and channels."""
-    credit = n if kind in (STREAM, CHANNEL) else None
-    return Frame(stream_id, kind, flags | (0 if metadata is None else METADATA), content(data, metadata, credit))
-
-
-def payload(stream_id: int, data: bytes = b"", *, metadata: bytes | None = None, flags: int = NEXT) -> Frame:
-    return Frame(stream_id, PAYLOAD, flags | (0 if metadata is None else METADATA), content(data, metadata))
-
-
-def error(stream_id: int, code: int, text: str = "") -> Frame:
-    return Frame(stream_id, ERROR, 0, code.to_bytes(4) + text.encode())
-
-
-def credit(stream_id: int, n: int) -> Frame:
-    return Frame(stream_id, REQUEST_N, 0, n.to_bytes(4))
-
-
-def ping(data: bytes = b"") -> Frame:
-    return Frame(0, KEEPALIVE, RESPOND, bytes(8) + data)
 
 
 class RawPeer:
@@ -113,9 +29,9 @@ class RawPeer:
         self.answers_pings = True
         self._changed = asyncio.Condition()
 
-    def send(self, *frames: Frame | bytes) -> None:
+    def send(self, *sent: Frame | bytes) -> None:
         """All in one segment; bytes are a frame that is none."""
-        raw = [each.encode() if isinstance(each, Frame) else each for each in frames]
+        raw = [each.encode() if isinstance(each, Frame) else each for each in sent]
         self.write([len(each).to_bytes(3) + each for each in raw] if self.is_framed else raw)
 
     def write(self, pieces: list[bytes]) -> None:
@@ -147,18 +63,18 @@ class RawPeer:
     async def call(self, stream_id: int, data: bytes = b"alive", *, metadata: bytes | None = None) -> Frame:
         """Asks a request/response of its own and waits for the answer, PAYLOAD or ERROR."""
         seen = len(self.on(stream_id))
-        self.send(request(stream_id, RESPONSE, data, metadata=metadata))
+        self.send(request(stream_id, frames.RESPONSE, data, metadata=metadata))
         async with asyncio.timeout(BOUND_S), self._changed:
             await self._changed.wait_for(lambda: len(self.on(stream_id)) > seen)
         return self.on(stream_id)[seen]
 
     async def assert_alive(self) -> None:
         """What was sent before has been read, and the connection lives."""
-        pings = len([each for each in self.of(KEEPALIVE) if not each.flags & RESPOND])
+        pings = len([each for each in self.of(frames.KEEPALIVE) if not each.flags & frames.RESPOND])
         mark = b"mark %d" % pings
         self.send(ping(mark))
         async with asyncio.timeout(BOUND_S), self._changed:
-            await self._changed.wait_for(lambda: any(each.body[8:] == mark for each in self.of(KEEPALIVE)))
+            await self._changed.wait_for(lambda: any(each.body[8:] == mark for each in self.of(frames.KEEPALIVE)))
 
     async def assert_gone(self) -> None:
         """The client closes the connection."""
@@ -171,8 +87,8 @@ class RawPeer:
         async with self._changed:
             self.frames.append(frame)
             self._changed.notify_all()
-        if frame.kind == KEEPALIVE and frame.flags & RESPOND and self.answers_pings:
-            self.send(Frame(0, KEEPALIVE, 0, frame.body))
+        if frame.kind == frames.KEEPALIVE and frame.flags & frames.RESPOND and self.answers_pings:
+            self.send(Frame(0, frames.KEEPALIVE, 0, frame.body))
 
 
 class StreamPeer(RawPeer):
@@ -376,4 +292,4 @@ def begin(client: Client, model: str, **options: Any) -> asyncio.Task[Payload]:
     return asyncio.create_task(first_answer(client, model, **options))
 
 
-KINDS = {"request_response": RESPONSE, "request_stream": STREAM, "request_channel": CHANNEL}
+KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
