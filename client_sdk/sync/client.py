@@ -13,6 +13,7 @@ from typing import Final, TypeVar, Unpack
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
+from client_sdk.calls.metadata_cache import check_time
 from client_sdk.calls.options import (
     CallOptions,
     ChannelOptions,
@@ -301,7 +302,8 @@ class Client:
         return Gathering(self._thread, self._thread.call(lambda: self._client.gather(address, data, **options)))
 
     def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
-        """What the async client's call gives; `timeout_s` None: the client's own."""
+        """What the async client's call gives; `timeout_s` None: the client's own. ValueError for what is no time."""
+        check_time(timeout_s)
         return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
 
     def _end(self, ending: Callable[[], Awaitable[None]]) -> None:
