@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import WSMsgType, web
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.frame import SetupFrame
 
@@ -32,10 +31,9 @@ def error_frame(stream_id: int, code: int, text: str) -> bytes:
 class Peer:
     """One connection to the fake broker, and every frame that came through it: (kind, stream id, flags, frame)."""
 
-    def __init__(self, broker: "FakeBroker", write: Callable[[bytes], Any], abort: Callable[[], Any]) -> None:
+    def __init__(self, broker: "FakeBroker", writer: asyncio.StreamWriter) -> None:
         self.broker = broker
-        self.send = write
-        self.abort = abort
+        self.writer = writer
         self.route: RouteSetup | None = None
         self.setup: SetupFrame | None = None
         self.frames: list[tuple[int, int, int, bytes]] = []
@@ -45,6 +43,13 @@ class Peer:
         self.gone = asyncio.Event()
         self.may_be_told = False
         self.has_moved = asyncio.Event()
+
+    def send(self, frame: bytes) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(len(frame).to_bytes(3) + frame)
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
 
     def tell(self, *urls: str, **more: str) -> None:
         """A BROKER_INFO that names other brokers; `more` are further entries of its metadata, - written as _."""
@@ -132,18 +137,6 @@ class FakeBroker(Listener[Peer]):
         self.refusal: tuple[int, str] | None = None  # ERROR on stream 0 instead of accepting a SETUP
         self.is_silent = False
         self.answer: Callable[[Peer, int, int, bytes], None] | None = None  # instead of passing requests on
-        self.arrived = asyncio.Condition()
-
-    async def start_unix(self, path: str) -> "FakeBroker":
-        self._server = await asyncio.start_unix_server(self._serve, path)
-        self.url = f"unix://{path}"
-        return self
-
-    async def peer(self, number: int) -> Peer:
-        """The peer that came as the `number`th, 0 first; waits for it."""
-        async with self.arrived:
-            await self.arrived.wait_for(lambda: len(self.peers) > number)
-        return self.peers[number]
 
     def find(self, address: Address) -> Peer | None:
         for peer in self.peers:
@@ -155,22 +148,8 @@ class FakeBroker(Listener[Peer]):
                 return peer
         return None
 
-    async def _add(self, peer: Peer) -> None:
-        async with self.arrived:
-            self.peers.append(peer)
-            self.arrived.notify_all()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-        def write(frame: bytes) -> None:
-            if not writer.is_closing():
-                writer.write(len(frame).to_bytes(3) + frame)
-
-        peer = Peer(self, write, writer.transport.abort)
+        peer = Peer(self, writer)
         await self._add(peer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
@@ -178,27 +157,6 @@ class FakeBroker(Listener[Peer]):
                 await peer.receive(await reader.readexactly(length))
         peer.gone.set()
         writer.close()
-
-    async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(max_msg_size=0)
-        await socket.prepare(request)
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-
-        async def write() -> None:
-            while (frame := await queue.get()) is not None:
-                await socket.send_bytes(frame)
-            await socket.close()
-
-        writer = asyncio.create_task(write())
-        peer = Peer(self, queue.put_nowait, lambda: queue.put_nowait(None))
-        await self._add(peer)
-        async for message in socket:
-            if message.type is WSMsgType.BINARY:
-                await peer.receive(message.data)
-        peer.gone.set()
-        queue.put_nowait(None)
-        await writer
-        return socket
 
 
 def entries_of(metadata: bytes) -> dict[str, bytes]:

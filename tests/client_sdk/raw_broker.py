@@ -6,16 +6,14 @@ No line of this project's codec is used, so that a mistake of ours is not made t
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 from aiohttp import WSMsgType, web
 
 from client_sdk import Client, Payload, Service, address, connect
 from tests.client_sdk import frames
-from tests.client_sdk.frames import Frame, decode, ping, request
-from tests.client_sdk.listener import Listener
-
-BOUND_S = 10.0  # of one wait
+from tests.client_sdk.frames import Frame, decode, payload, ping, request
+from tests.client_sdk.listener import BOUND_S, Listener
 
 
 class RawPeer:
@@ -172,42 +170,48 @@ class SocketPeer(RawPeer):
 
 
 class RawBroker(Listener[RawPeer]):
-    """Listens, and has a RawPeer for each connection."""
+    """Listens on TCP or for WebSockets, and has a RawPeer for each connection."""
 
     def __init__(self) -> None:
         super().__init__()
         self.answers_pings = True  # of peers that come
         self.greeting: tuple[Frame, ...] = ()  # what they are sent at once
-        self._arrived = asyncio.Condition()
+        self._runner: web.AppRunner | None = None  # set when it was started for WebSockets
+
+    async def start_websocket(self) -> Self:
+        app = web.Application()
+        app.router.add_get("/", self._serve_websocket)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"ws://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
 
     async def peer(self, number: int = 0) -> Any:
-        """The one that came as the `number`th; waits for it."""
-        async with asyncio.timeout(BOUND_S), self._arrived:
-            await self._arrived.wait_for(lambda: len(self.peers) > number)
-        return self.peers[number]
+        """As the Listener's; a StreamPeer, or a SocketPeer for a WebSocket."""
+        return await super().peer(number)
 
-    async def _add(self, peer: RawPeer) -> None:
+    async def stop(self) -> None:
+        await super().stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _greet(self, peer: RawPeer) -> None:
         peer.answers_pings = self.answers_pings
         if self.greeting:
             peer.send(*self.greeting)
-        async with self._arrived:
-            self.peers.append(peer)
-            self._arrived.notify_all()
+        await self._add(peer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         peer = StreamPeer(writer)
-        await self._add(peer)
+        await self._greet(peer)
         await peer.run(reader)
 
     async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
         await socket.prepare(request)
         peer = SocketPeer(socket)
-        await self._add(peer)
+        await self._greet(peer)
         await peer.run()
         return socket
 
@@ -269,7 +273,8 @@ async def serving(
         yield client, await broker.peer(len(broker.peers) - 1)
 
 
-MODELS = ("request_response", "request_stream", "request_channel")  # those with an answer
+KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
+MODELS = tuple(KINDS)  # those with an answer
 
 
 async def items_of(*items: bytes) -> AsyncIterator[bytes]:
@@ -292,4 +297,10 @@ def begin(client: Client, model: str, **options: Any) -> asyncio.Task[Payload]:
     return asyncio.create_task(first_answer(client, model, **options))
 
 
-KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
+async def assert_answered(client: Client, peer: RawPeer) -> None:
+    """A call on this connection gets the answer that is sent to it."""
+    asked_n = len(peer.of(frames.RESPONSE))
+    call = begin(client, "request_response")
+    asked = (await peer.expect(frames.RESPONSE, asked_n + 1))[-1]
+    peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
+    assert (await call).data == b"fine"

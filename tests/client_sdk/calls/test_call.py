@@ -58,92 +58,6 @@ async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeB
         assert request.address.origin_route_id == client.route_id
 
 
-async def test_empty_data_and_absent_metadata_stay_what_they_are(broker: FakeBroker) -> None:
-    echo = Service("echo")
-
-    @echo.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    async with Pair(broker, echo) as client:
-        assert await client.request_response(address("echo")) == Payload(b"", None)
-
-
-async def test_handlers_run_side_by_side(broker: FakeBroker) -> None:
-    meeting = Service("meeting")
-    barrier = asyncio.Barrier(10)
-
-    @meeting.request_response()
-    async def meet(data: bytes) -> bytes:
-        await barrier.wait()
-        return data
-
-    async with Pair(broker, meeting) as client, asyncio.TaskGroup() as group:
-        for number in range(10):
-            group.create_task(client.request_response(address("meeting"), b"%d" % number))
-
-
-async def test_fire_and_forget_arrives(broker: FakeBroker) -> None:
-    log = Service("log")
-    lines: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @log.fire_and_forget("line")
-    async def line(data: bytes) -> None:
-        lines.put_nowait(data)
-
-    async with Pair(broker, log) as client:
-        await client.fire_and_forget(address("log"), b"hello", route="line")
-        assert await lines.get() == b"hello"
-
-
-async def test_fire_and_forget_just_before_close_is_still_written(broker: FakeBroker) -> None:
-    client = await connect(broker.url)
-    await client.fire_and_forget(address("log"), b"last words")
-    await client.close()
-    assert len(await (await broker.peer(0)).expect(5)) == 1
-
-
-async def test_metadata_push_arrives(broker: FakeBroker) -> None:
-    cache = Service("cache")
-    pushed: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @cache.metadata_push("flush")
-    async def flush(request: Request) -> None:
-        pushed.put_nowait(request.data)
-
-    async with Pair(broker, cache) as client:
-        await client.metadata_push(address("cache"), b"all", route="flush")
-        assert await pushed.get() == b"all"
-        assert len((await broker.peer(1)).of(frames.PUSH)) == 1
-
-
-async def test_metadata_push_without_the_metadata_flag_is_understood(broker: FakeBroker) -> None:
-    cache = Service("cache")
-    pushed: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @cache.metadata_push()
-    async def flush(data: bytes) -> None:
-        pushed.put_nowait(data)
-
-    async with connect(broker.url, service=cache):
-        entry = b"\x86" + (3).to_bytes(3) + b"all"
-        (await broker.peer(0)).send(bytes(4) + b"\x30\x00" + entry)
-        assert await pushed.get() == b"all"
-
-
-async def test_stream_gives_all_items_and_ends(broker: FakeBroker) -> None:
-    clock = Service("clock")
-
-    @clock.request_stream("ticks")
-    async def ticks(data: bytes) -> AsyncIterator[bytes]:
-        for number in range(int(data)):
-            yield b"%d" % number
-
-    async with Pair(broker, clock) as client:
-        stream = client.request_stream(address("clock"), b"100", route="ticks", initial_n=7)
-        assert [int(item.data or b"") async for item in stream] == list(range(100))
-
-
 @pytest.mark.parametrize("initial_n", [1, 2, 5, 32])
 async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBroker, initial_n: int) -> None:
     numbers = Service("numbers")
@@ -199,22 +113,6 @@ async def test_stream_is_requested_with_its_first_item_and_not_before(broker: Fa
         assert (await broker.peer(0)).of(frames.STREAM) == []
         with pytest.raises(Exception, match="no-route"):
             await anext(stream)
-
-
-async def test_channel_echoes_and_both_sides_end(broker: FakeBroker) -> None:
-    echo = Service("echo")
-
-    @echo.request_channel()
-    async def back(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
-        async for payload in payloads:
-            yield payload
-
-    async with Pair(broker, echo) as client:
-        sent = [b"%d" % number for number in range(200)]
-        channel = client.request_channel(address("echo"), items_of(*sent), initial_n=3)
-        assert [item.data async for item in channel] == sent
-        server = await broker.peer(0)
-        assert server.of(frames.CANCEL) == []
 
 
 async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker) -> None:
@@ -304,43 +202,3 @@ async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(br
         with pytest.raises(TimeoutError, match="my own"):
             await anext(channel)
         await ended.wait()
-
-
-async def test_fragmented_answer_and_fragmented_request_are_put_together(broker: FakeBroker) -> None:
-    echo = Service("echo")
-
-    @echo.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    async with connect(broker.url, service=echo):
-        peer = await broker.peer(0)
-        peer.send((2).to_bytes(4) + (frames.RESPONSE << 10 | 0x80).to_bytes(2) + b"one ")
-        peer.send((2).to_bytes(4) + (frames.PAYLOAD << 10 | 0xA0).to_bytes(2) + b"two ")
-        peer.send((2).to_bytes(4) + (frames.PAYLOAD << 10 | 0x20).to_bytes(2) + b"three")
-        assert (await peer.expect(frames.PAYLOAD))[0][3][6:] == b"one two three"
-
-
-async def test_payload_of_16_megabytes_and_more_passes_and_one_that_nobody_could_gather_is_refused_here(
-    broker: FakeBroker,
-) -> None:
-    store = Service("store")
-
-    @store.request_response()
-    async def size(data: bytes) -> bytes:
-        return b"%d" % len(data)
-
-    async with Pair(broker, store) as client:
-        for size_bytes in (0xFFFFFF - 200, 0xFFFFFF + 200):
-            assert (await client.request_response(address("store"), bytes(size_bytes))).data == b"%d" % size_bytes
-        with pytest.raises(Exception, match="too-large"):
-            await client.request_response(address("store"), bytes(1 << 26))
-        assert (await client.request_response(address("store"), b"abc")).data == b"3"
-
-
-async def test_text_instead_of_bytes_is_refused_with_advice(broker: FakeBroker) -> None:
-    async with connect(broker.url) as client:
-        with pytest.raises(TypeError, match="encode"):
-            await client.request_response(address("echo"), "text")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="address\\("):
-            await client.request_response("echo", b"")  # type: ignore[arg-type]

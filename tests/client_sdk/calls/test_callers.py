@@ -2,14 +2,12 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
 
 import pytest
 
 from client_sdk import (
     NO_RETRY,
     ApplicationError,
-    Client,
     ConnectionLost,
     DeadlineExceeded,
     Hedging,
@@ -18,8 +16,6 @@ from client_sdk import (
     RetryBudget,
     RetryPolicy,
     RouteLost,
-    Service,
-    TooLate,
     address,
     connect,
 )
@@ -262,68 +258,6 @@ async def test_a_second_request_that_would_begin_after_the_deadline_is_not_made(
 # Waiting for a connection
 
 
-async def without_connection(broker: FakeBroker, client: Client) -> None:
-    """The broker is there and refuses; the client has noticed."""
-    broker.refusal = (0x003, "draining: not now")
-    (await broker.peer(len(broker.peers) - 1)).abort()
-    await client.wait_for("reconnecting")
-
-
-async def test_a_call_waits_for_the_next_connection(broker: FakeBroker) -> None:
-    Script(broker, *[b"answer"] * 4)
-    async with connect(broker.url, wait_for_reconnect=True) as client:
-        await without_connection(broker, client)
-        calls = [
-            asyncio.ensure_future(client.request_response(TO)),
-            asyncio.ensure_future(anext(client.request_stream(TO))),
-            asyncio.ensure_future(anext(client.request_channel(TO, items_of(b"1")))),
-        ]
-        silent = [
-            asyncio.ensure_future(client.fire_and_forget(TO)),
-            asyncio.ensure_future(client.metadata_push(TO, b"news")),
-        ]
-        await asyncio.sleep(0)
-        broker.refusal = None
-        assert [(await call).data for call in calls] == [b"answer"] * 3
-        for each in silent:
-            await each
-        peer = broker.peers[-1]
-        await peer.expect(frames.FNF)
-        await peer.expect(frames.PUSH)
-
-
-async def test_it_waits_no_longer_than_it_was_told(broker: FakeBroker) -> None:
-    async with connect(broker.url, wait_for_reconnect=3600) as client:
-        await without_connection(broker, client)
-        with pytest.raises(NotConnected, match="nothing was sent"):
-            await client.request_response(TO, wait_for_reconnect=0.01)
-        with pytest.raises(NotConnected):
-            await client.request_response(TO, wait_for_reconnect=False)
-        with pytest.raises(NotConnected):
-            await anext(client.request_stream(TO, wait_for_reconnect=0.01))
-
-
-async def test_it_waits_no_longer_than_its_deadline(broker: FakeBroker) -> None:
-    async with connect(broker.url, wait_for_reconnect=True) as client:
-        await without_connection(broker, client)
-        with pytest.raises(TooLate, match=r"without a connection \(nothing was processed"):
-            await client.request_response(TO, timeout_s=0.01)
-        with pytest.raises(DeadlineExceeded):
-            await anext(client.request_stream(TO, timeout_s=0.01))
-
-
-async def test_closing_the_client_ends_the_wait(broker: FakeBroker) -> None:
-    async with connect(broker.url, wait_for_reconnect=True) as client:
-        await without_connection(broker, client)
-        call = asyncio.ensure_future(client.request_response(TO))
-        await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(NotConnected, match="closed"):
-            await call
-        with pytest.raises(NotConnected, match="closed"):
-            await client.request_response(TO)
-
-
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
 def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="it must be finite"):
@@ -392,32 +326,3 @@ async def test_entries_stand_behind_address_and_route(broker: FakeBroker) -> Non
         assert isinstance(decode_frame(found[0][1]), Address)
         assert found[1:] == [("message/x.rsocket.routing.v0", b"\x04find"), ("application/json", b"{}")]
         assert frame[9 + length :] == b"data"
-
-
-async def test_data_that_is_no_bytes_is_refused(broker: FakeBroker) -> None:
-    async with connect(broker.url) as client:
-        with pytest.raises(TypeError, match=r"data is str, it must be bytes; text becomes bytes with text.encode\(\)"):
-            await client.request_response(TO, "text")  # type: ignore[arg-type]
-        assert (await broker.peer(0)).of(frames.RESPONSE) == []
-
-
-async def test_a_service_that_is_a_generator_of_items_may_be_left(broker: FakeBroker) -> None:
-    """A stream through the client's whole way, tried and with a wait, is cancelled when its reader goes."""
-    numbers = Service("numbers")
-    closed = asyncio.Event()
-
-    @numbers.request_stream()
-    async def count(data: bytes) -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"1"
-        finally:
-            closed.set()
-
-    async with (
-        connect(broker.url, service=numbers),
-        connect(broker.url, retry=AGAIN, wait_for_reconnect=True) as client,
-    ):
-        async for _ in client.request_stream(address("numbers"), initial_n=2):
-            break
-        await closed.wait()

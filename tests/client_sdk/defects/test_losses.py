@@ -4,22 +4,16 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, Service, address, connect
+from client_sdk import Client, ConnectionLost, NotConnected, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, first_answer, items_of, serving
+from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, assert_answered, begin, items_of, serving
 from tests.conftest import StartBroker
 
 TO = address("everything")
-ALL_CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
-    **{model: lambda client, model=model: first_answer(client, model) for model in MODELS},  # type: ignore[misc]
-    "fire_and_forget": lambda client: client.fire_and_forget(TO, b"x"),
-    "metadata_push": lambda client: client.metadata_push(TO, b"x"),
-}
 ATTEMPTS = 10
 SHORT = {"keepalive_s": 0.05, "lifetime_s": 0.2}
 
@@ -53,106 +47,6 @@ async def lost(raw: RawBroker, client: Client) -> None:
     """Nobody listens any more, and the client knows."""
     await raw.stop()
     await client.wait_for("reconnecting", timeout_s=5)
-
-
-@pytest.mark.parametrize("model", ALL_CALLS)
-async def test_a_call_after_the_loss_fails_at_once(raw: RawBroker, model: str) -> None:
-    """Row 14: in the same turn of the event loop, and however often."""
-    client = await connect(raw.url)
-    await lost(raw, client)
-    for _ in range(3):
-        with pytest.raises(NotConnected, match="nothing was sent"):
-            await asyncio.wait_for(ALL_CALLS[model](client), 0.5)
-    await client.close()
-    with pytest.raises(NotConnected, match="closed"):
-        await asyncio.wait_for(ALL_CALLS[model](client), 0.5)
-
-
-@pytest.mark.parametrize("model", ALL_CALLS)
-async def test_a_call_that_may_wait_is_made_on_the_next_connection(raw: RawBroker, model: str) -> None:
-    """Row 14: with `wait_for_reconnect`; its answer comes from there."""
-    async with connect(raw.url, wait_for_reconnect=True) as client:
-        port = raw.port
-        await lost(raw, client)
-        call = asyncio.ensure_future(ALL_CALLS[model](client))
-        await asyncio.sleep(0.01)
-        assert not call.done()
-        second = await RawBroker().start(port)
-        peer = await second.peer()
-        kind = {**KINDS, "fire_and_forget": frames.FNF, "metadata_push": 12}[model]
-        [asked] = await peer.expect(kind)
-        peer.send(payload(asked.stream_id, b"late", flags=frames.LAST))
-        await call
-    await second.stop()
-
-
-@pytest.mark.parametrize("model", ALL_CALLS)
-async def test_a_call_that_waits_for_a_connection_ends_with_its_deadline_its_patience_or_its_client(
-    raw: RawBroker, model: str
-) -> None:
-    """Row 14: it must be finite."""
-    client = await connect(raw.url, wait_for_reconnect=0.05)
-    await lost(raw, client)
-    with pytest.raises(NotConnected):
-        await ALL_CALLS[model](client)
-    if model == "request_response":
-        with pytest.raises(DeadlineExceeded):
-            await client.request_response(TO, timeout_s=0.02, wait_for_reconnect=True)
-    call = asyncio.ensure_future(first_answer(client, "request_response", wait_for_reconnect=60))
-    await asyncio.sleep(0.01)
-    await client.close()
-    with pytest.raises(NotConnected, match="closed"):
-        await call
-
-
-@pytest.mark.parametrize("end", ["abort", "goodbye", "error", "junk", "half a frame"])
-async def test_calls_that_wait_at_the_loss_all_end(raw: RawBroker, end: str) -> None:
-    """Row 14: whichever way the connection is lost; each has an error of its own."""
-    async with serving(raw) as (client, peer):
-        calls = [begin(client, model) for model in MODELS for _ in range(20)]
-        for kind in (frames.RESPONSE, frames.STREAM, frames.CHANNEL):
-            await peer.expect(kind, 20)
-        if end == "error":
-            peer.send(error(0, 0x101, "bad-frame: you"))
-        elif end == "goodbye":
-            peer.send(error(0, 0x102, "broker-stopped: bye"))
-            peer.abort()
-        elif end == "junk":
-            peer.send(b"abc")
-        else:
-            if end == "half a frame":
-                peer.write([b"\0\0\x20" + payload(1, b"half").encode()])
-            peer.abort()
-        ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
-        assert {type(each) for each in ends} == {ConnectionLost}
-        assert len({id(each) for each in ends}) == len(ends)
-        await client.wait_connected(timeout_s=5)
-
-
-async def test_calls_that_wait_for_room_end_with_the_connection(raw: RawBroker) -> None:
-    """Row 14: a fire-and-forget that was not sent yet is not forgotten."""
-    async with serving(raw) as (client, peer):
-        peer.stop_reading()
-        sent = 0
-
-        async def flood() -> None:
-            nonlocal sent
-            while True:
-                await client.fire_and_forget(TO, bytes(1 << 20))
-                sent += 1
-
-        flooding = [asyncio.create_task(flood()) for _ in range(3)]
-        before = -1
-        while before != sent:
-            before = sent
-            await asyncio.sleep(0.05)  # until what is full is full
-        push = asyncio.create_task(client.metadata_push(TO, b"x"))
-        call = begin(client, "request_response")
-        await asyncio.sleep(0.01)
-        peer.abort()
-        ends = await asyncio.wait_for(asyncio.gather(*flooding, push, call, return_exceptions=True), 5)
-        assert all(isinstance(each, ConnectionLost) for each in ends), ends
-        await client.wait_connected(timeout_s=5)
 
 
 async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw: RawBroker) -> None:
@@ -232,10 +126,7 @@ async def test_ten_failed_reconnects_are_followed_by_a_good_one(
             await client.wait_connected(timeout_s=5)
             peer = raw.peers[-1]
             assert (await peer.call(2)).data == b"alive"
-            call = begin(client, "request_response")
-            [asked] = await peer.expect(frames.RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
-            assert (await call).data == b"fine"
+            await assert_answered(client, peer)
     assert len(caplog.records) <= 3, caplog.text  # one for each reason, and not for each attempt
 
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import Payload, Request, Service, address
+from client_sdk import Payload, Request, Service
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, payload, request
-from tests.client_sdk.raw_broker import KINDS, MODELS, RawBroker, begin, items_of, serving
+from tests.client_sdk.raw_broker import KINDS, MODELS, RawBroker, begin, serving
 
 ROUTING, AUTHENTICATION, UNKNOWN_ID = 0xFE, 0xFC, 0xD5  # with the bit that says "an id"
 SIMPLE, BEARER, UNKNOWN_TYPE = 0x80, 0x81, 0xFF
@@ -142,27 +142,6 @@ async def test_a_mime_type_of_any_length_that_an_entry_can_say_is_sent(raw: RawB
         assert (asked.metadata or b"").endswith(entry(mime.encode(), b"content"))
         peer.send(payload(asked.stream_id, b"", flags=frames.LAST))
         await call
-
-
-@pytest.mark.parametrize("mime", ["", "m" * 129, "m" * 255, "m" * 256, "m" * 70_000, "mïme", "\N{SNOWMAN}"])
-async def test_a_mime_type_that_no_entry_can_say_is_told_to_its_caller_alone(raw: RawBroker, mime: str) -> None:
-    """Row 13: others kill the task that sends."""
-    async with serving(raw) as (client, peer):
-        to = address("x")
-        with pytest.raises(ValueError, match=r"1\.\.128"):
-            await client.request_response(to, metadata={mime: b""})
-        with pytest.raises(ValueError, match=r"1\.\.128"):
-            await client.fire_and_forget(to, metadata={mime: b""})
-        with pytest.raises(ValueError, match=r"1\.\.128"):
-            await client.metadata_push(to, b"", mime_type=mime)
-        with pytest.raises(ValueError, match=r"1\.\.128"):
-            await anext(client.request_stream(to, metadata={mime: b""}))
-        with pytest.raises(ValueError, match=r"1\.\.128"):
-            await anext(client.request_channel(to, items_of(), metadata={mime: b""}))
-        call = begin(client, "request_response")
-        asked = (await peer.expect(frames.RESPONSE))[0]
-        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
-        assert (await call).data == b"fine"
 
 
 async def test_metadata_of_a_handlers_answer_is_sent_as_it_is(raw: RawBroker) -> None:

@@ -9,7 +9,7 @@ import pytest
 from client_sdk import ConnectionLost, Payload, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, payload, ping, request
-from tests.client_sdk.raw_broker import Everything, RawBroker, begin, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, begin, serving
 
 MIB = 1 << 20
 ITEM = 16 << 10
@@ -138,10 +138,7 @@ async def test_callers_wait_where_the_other_side_does_not_read(raw: RawBroker, m
         await asyncio.gather(*flooding, return_exceptions=True)
         peer.read_on()
         await peer.expect(frames.FNF, sent)
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(frames.RESPONSE)
-        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
-        assert (await call).data == b"fine"
+        await assert_answered(client, peer)
 
 
 async def test_items_that_the_program_does_not_read_are_not_asked_for(raw: RawBroker) -> None:
@@ -251,7 +248,4 @@ async def test_handlers_that_never_end_have_a_bound(raw: RawBroker) -> None:
         peer.send(Frame(2, frames.CANCEL))
         await peer.assert_alive()
         assert (await peer.call(30_002)).data == b"alive"
-        call = begin(client, "request_response")  # those of the client's own are not refused for it
-        [asked] = await peer.expect(frames.RESPONSE)
-        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
-        assert (await call).data == b"fine"
+        await assert_answered(client, peer)  # those of the client's own are not refused for it

@@ -9,7 +9,7 @@ from client_sdk import ClientError, ConnectionLost, address
 from tests.client_sdk import frames
 from tests.client_sdk.defects.test_losses import Attempts
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, assert_answered, begin, serving
 
 WORD = "unknown-session: never heard of it"
 REFUSALS: dict[str, tuple[Frame | bytes, ...]] = {
@@ -55,10 +55,7 @@ async def test_a_session_that_cannot_be_resumed_ends_and_a_new_one_begins(
             assert [each.kind for each in peer.frames[:1]] == [frames.SETUP]
             assert everything.running == 0
             assert (await peer.call(2)).data == b"alive"
-            call = begin(client, "request_response")
-            [asked] = await peer.expect(frames.RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
-            assert (await call).data == b"fine"
+            await assert_answered(client, peer)
     assert len(caplog.records) <= 4, caplog.text
 
 

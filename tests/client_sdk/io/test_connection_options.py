@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import BadRequest, NoLease, Payload, Rejected, Service, address, connect
-from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
+from client_sdk import NoLease, Payload, Rejected, Service, address, connect
 from client_sdk.testing import local_broker
 
 
@@ -45,14 +44,6 @@ async def test_payloads_go_in_pieces_of_that_size_and_come_whole(fragment_bytes:
         found = [(item.data, item.metadata or b"") async for item in client.request_channel(to, items())]
         assert [data for data, _ in found] == contents
         assert [metadata for _, metadata in found[1:]] == contents[1:]
-
-
-async def test_a_payload_that_no_frame_holds_passes_the_broker_and_a_larger_one_is_refused_here() -> None:
-    async with local_broker() as url, connect(url, service=echo()), connect(url) as client:
-        large = bytes(range(256)) * (20 << 12)
-        assert (await client.request_response(address("echo"), large)).data == large
-        with pytest.raises(BadRequest, match="too-large"):
-            await client.request_response(address("echo"), bytes(MAX_PAYLOAD_BYTES))
 
 
 async def test_small_calls_pass_a_large_one_that_goes_in_pieces() -> None:

@@ -5,7 +5,7 @@ import pytest
 from client_sdk.protocol.stream import BROKEN, LATE, LOST, SAID, Failure
 from rsocket_wire.rsocket.frames import MAX_N
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, F, Far, M, N, error, frame, said, with_metadata
+from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame, said, with_metadata
 
 
 def test_setup_and_a_keepalive_that_proves_its_acceptance_come_first() -> None:
@@ -207,13 +207,21 @@ def test_calls_that_have_ended_in_time_do_not_pile_up() -> None:
 # Frames that contradict themselves, and loss
 
 
-@pytest.mark.parametrize("flags", [M | N, M | N | F])
-def test_a_broken_payload_ends_its_stream_on_both_sides_and_no_other(flags: int) -> None:
+@pytest.mark.parametrize(
+    ("broken", "answer"),
+    [
+        (frame(1, frames.PAYLOAD, M | N, b"\0\0\xffmeta"), [(frames.CANCEL, 1, 0, b"")]),
+        (frame(1, frames.PAYLOAD, M | N | F, b"\0\0\xffmeta"), [(frames.CANCEL, 1, 0, b"")]),
+        (frame(1, frames.REQUEST_N, 0, b"\0"), [(frames.CANCEL, 1, 0, b"")]),
+        (frame(1, frames.ERROR, 0, b"\0\0"), []),  # the other side has ended it already
+    ],
+)
+def test_a_broken_frame_ends_its_stream_on_both_sides_and_no_other(broken: bytes, answer: list[Frame]) -> None:
     far = Far()
     hurt, other = far.ask(), far.ask()
     far.take()
-    far.send(frame(1, frames.PAYLOAD, flags, b"\0\0\xffmeta"))
-    assert far.take() == [(frames.CANCEL, 1, 0, b"")]
+    far.send(broken)
+    assert far.take() == answer
     assert hurt.failure is not None
     assert (hurt.failure.kind, other.is_over, far.machine.is_over) == (BROKEN, False, False)
 

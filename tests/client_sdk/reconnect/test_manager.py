@@ -4,16 +4,7 @@ import asyncio
 
 import pytest
 
-from client_sdk import (
-    Client,
-    ConnectionLost,
-    DeadlineExceeded,
-    NotConnected,
-    SetupRejected,
-    State,
-    address,
-    connect,
-)
+from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, SetupRejected, State, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import Script, payload_frame
 from tests.client_sdk.clocks import rest

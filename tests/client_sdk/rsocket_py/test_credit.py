@@ -38,7 +38,7 @@ async def scripted(broker: FakeBroker) -> Any:
     async with connect(broker.url, service="things") as _, connect(broker.url) as client:
         service, caller = await broker.peer(0), await broker.peer(1)
         service.joined.clear()
-        service.send = lambda frame: None  # requests are kept by the caller's peer, and answered by the test
+        service.send = lambda frame: None  # type: ignore[method-assign]  # requests are kept by the caller's peer, and answered by the test
         yield Scripted(client.as_rsocket(THINGS), service, caller)
 
 

@@ -20,7 +20,9 @@ ECHO = composite(route("echo"))
 
 async def test_it_is_an_rsocket(broker: FakeBroker) -> None:
     async with connect(broker.url) as client:
-        assert isinstance(client.as_rsocket(), RSocket)
+        rsocket = client.as_rsocket()
+        assert isinstance(rsocket, RSocket)
+        assert await rsocket.connect() is rsocket
 
 
 async def test_all_five_models_reach_the_service(broker: FakeBroker) -> None:
@@ -135,26 +137,6 @@ async def test_requests_without_a_connection_fail_at_once(broker: FakeBroker) ->
         assert isinstance(heard.error, RSocketProtocolError)
     await sent.wait()
     assert publisher.cancelled.is_set()
-
-
-async def test_a_lost_connection_ends_what_waits(broker: FakeBroker) -> None:
-    service = Service("things")
-    running = asyncio.Event()
-
-    @service.request_response()
-    async def wait(request: Request) -> bytes:
-        running.set()
-        await asyncio.Event().wait()
-        return b""
-
-    async with offered(broker, service) as (_, rsocket):
-        answer = rsocket.request_response(Payload(b""))
-        await running.wait()
-        (await broker.peer(1)).abort()
-        with pytest.raises(RSocketProtocolError) as caught:
-            await answer
-        assert caught.value.error_code is ErrorCode.CONNECTION_ERROR
-        assert await rsocket.connect() is rsocket  # the client has come back by itself
 
 
 async def test_close_closes_the_client_even_when_nobody_awaits_it(broker: FakeBroker) -> None:

@@ -25,10 +25,7 @@ from rsocket.load_balancer.load_balancer_rsocket import LoadBalancerRSocket
 from rsocket.load_balancer.random_client import LoadBalancerRandom
 from rsocket.load_balancer.round_robin import LoadBalancerRoundRobin
 from rsocket.payload import Payload
-from rsocket.reactivex.back_pressure_publisher import (
-    from_observable_with_backpressure,
-    observable_from_async_generator,
-)
+from rsocket.reactivex.back_pressure_publisher import from_observable_with_backpressure, observable_from_async_generator
 from rsocket.reactivex.reactivex_client import ReactiveXClient
 from rsocket.reactivex.reactivex_handler import BaseReactivexHandler
 from rsocket.reactivex.reactivex_handler_adapter import reactivex_handler_factory

@@ -1,12 +1,11 @@
 """Whoever waits is told the end, in whatever moment it comes."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import ConnectionLost, Hedging, NotConnected, RetryBudget, RetryPolicy, address, connect
+from client_sdk import ConnectionLost, NotConnected, address, connect
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
 from tests.client_sdk import frames
@@ -42,21 +41,6 @@ async def test_who_waits_for_the_end_of_a_client_is_told_though_its_close_was_cu
     assert client.state == "closed"
     with pytest.raises(NotConnected):
         await client.wait_connected()
-
-
-@pytest.mark.parametrize("says_deadlines", [True, False])
-@pytest.mark.parametrize("nonsense_s", [math.nan, -math.inf])
-async def test_a_deadline_that_is_no_time_is_refused_and_never_reaches_the_event_loop(
-    broker: FakeBroker, says_deadlines: bool, nonsense_s: float
-) -> None:
-    async with connect(broker.url, says_deadlines=says_deadlines) as client:
-        for ask in (client.request_response, client.fire_and_forget):
-            with pytest.raises(ValueError, match="timeout_s is"):
-                await ask(address("x"), timeout_s=nonsense_s)
-        with pytest.raises(ValueError, match="timeout_s is"):
-            client.request_stream(address("x"), timeout_s=nonsense_s)
-        with pytest.raises(ValueError, match="timeout_s is"):
-            client.request_channel(address("x"), items(), timeout_s=nonsense_s)
 
 
 async def test_calls_end_though_the_close_of_their_client_was_cut_short(broker: FakeBroker) -> None:
@@ -168,17 +152,6 @@ async def test_a_session_that_ends_while_its_new_socket_is_opened_is_not_waited_
             peer = await broker.peer(1)
             await peer.gone.wait()
         assert peer.frames == []
-
-
-def test_times_and_budgets_that_are_no_numbers_are_refused() -> None:
-    for make in (
-        lambda: RetryPolicy(try_timeout_s=math.nan),
-        lambda: Hedging(after_s=math.nan),
-        lambda: RetryBudget(math.nan),
-        lambda: RetryBudget(min_per_s=math.nan),
-    ):
-        with pytest.raises(ValueError, match="nan"):
-            make()
 
 
 async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_that_said_close_does_not(
