@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from client_sdk import ConnectionLost, DeadlineExceeded, NotConnected
-from client_sdk.io.connection import Connection, Responder, Settings
+from client_sdk.io.connection import Connection
+from client_sdk.protocol.settings import Settings
 from client_sdk.streams import Inflow
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
@@ -24,9 +25,8 @@ class ListWire:
         self.hears.set()
 
     async def opened(self, hear: object = None, settings: Settings | None = None) -> Connection:
-        responder: Responder | None = None
         self.incoming.put_nowait(Frame(0, frames.KEEPALIVE, 0, bytes(8)).encode())  # the SETUP is accepted
-        return await Connection.open(self, Setup("m", "d", 60_000, 60_000), responder, hear, settings)  # type: ignore[arg-type]
+        return await Connection.open(self, Setup("m", "d", 60_000, 60_000), None, hear, settings)  # type: ignore[arg-type]
 
     async def receive(self) -> bytes:
         return await self.incoming.get()
