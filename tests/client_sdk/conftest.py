@@ -7,7 +7,7 @@ import pytest
 
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.leftovers import Leftovers, bound_tests_below
-from tests.client_sdk.raw_broker import RawBroker
+from tests.client_sdk.raw_broker import Attempts, RawBroker
 
 UNHEARD = ("error::ResourceWarning", "error:coroutine .* was never awaited:RuntimeWarning")
 
@@ -44,6 +44,14 @@ async def broker(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
 
 
 @pytest.fixture
+async def other(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
+    """Beside `broker`."""
+    fake = await FakeBroker().start()
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
 async def raw(no_leaked_tasks: None) -> AsyncIterator[RawBroker]:
     """A broker on TCP whose frames the test writes."""
     raw = await RawBroker().start()
@@ -57,3 +65,9 @@ async def raw_websocket(no_leaked_tasks: None) -> AsyncIterator[RawBroker]:
     raw = await RawBroker().start_websocket()
     yield raw
     await raw.stop()
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
+    """Reconnects wait for nothing."""
+    return Attempts(monkeypatch)

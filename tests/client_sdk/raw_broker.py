@@ -8,12 +8,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
+import pytest
 from aiohttp import WSMsgType, web
 
 from client_sdk import Client, Payload, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, decode, payload, ping, request
 from tests.client_sdk.listener import BOUND_S, Listener
+from tests.client_sdk.samples import items_of
 
 
 class RawPeer:
@@ -216,6 +218,26 @@ class RawBroker(Listener[RawPeer]):
         return socket
 
 
+class Attempts:
+    """Delays between attempts that are none, counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self._changed = asyncio.Event()
+        monkeypatch.setattr("client_sdk.reconnect.backoff.Backoff.next_s", self._next_s)
+
+    def _next_s(self) -> float:
+        self.count += 1
+        self._changed.set()
+        return 0.001
+
+    async def reach(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while self.count < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
 class Everything:
     """A service with all five models: echoes, and remembers; a handler that is told to wait does so for ever."""
 
@@ -275,11 +297,6 @@ async def serving(
 
 KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
 MODELS = tuple(KINDS)  # those with an answer
-
-
-async def items_of(*items: bytes) -> AsyncIterator[bytes]:
-    for item in items:
-        yield item
 
 
 async def first_answer(client: Client, model: str, **options: Any) -> Payload:

@@ -10,9 +10,9 @@ from client_sdk import ApplicationError, Client, NoRoute, Payload, Request, Serv
 from client_sdk.metadata import read_entries
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_call import items_of
 from tests.client_sdk.calls.test_callers import TO, Script
 from tests.client_sdk.fake_broker import REQUESTS, FakeBroker
+from tests.client_sdk.samples import items_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -19,8 +19,9 @@ from rsocket.payload import Payload as RSocketPayload
 from client_sdk import Address, Client, Payload, address, connect, multicast, sync
 from client_sdk.rsocket_py import ClientRSocket
 from tests.client_sdk import frames
-from tests.client_sdk.raw_broker import KINDS, RawBroker, RawPeer, items_of
+from tests.client_sdk.raw_broker import KINDS, RawBroker, RawPeer
 from tests.client_sdk.rsocket_py.strangers import Counted, Heard
+from tests.client_sdk.samples import items_of
 
 TO, ALL = address("everything"), multicast("everything")
 WITH_ANSWER = {**KINDS, "multicast": frames.RESPONSE, "gather": frames.STREAM}

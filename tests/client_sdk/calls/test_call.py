@@ -5,31 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import Client, Payload, Request, Service, address, connect
+from client_sdk import Payload, Request, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-
-
-class Pair:
-    """A service and a caller, connected to the same broker."""
-
-    def __init__(self, broker: FakeBroker, service: Service) -> None:
-        self.broker = broker
-        self.service = service
-
-    async def __aenter__(self) -> Client:
-        self.server = await connect(self.broker.url, service=self.service)
-        self.client = await connect(self.broker.url)
-        return self.client
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
-        await self.server.close()
-
-
-async def items_of(*items: bytes) -> AsyncIterator[bytes]:
-    for item in items:
-        yield item
+from tests.client_sdk.samples import Endless, Pair, items_of
 
 
 async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeBroker) -> None:
@@ -145,8 +124,7 @@ async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker)
 
 
 async def test_channel_whose_service_stops_early_stops_the_caller(broker: FakeBroker) -> None:
-    taste = Service("taste")
-    closed = asyncio.Event()
+    taste, endless = Service("taste"), Endless()
 
     @taste.request_channel()
     async def three(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
@@ -154,17 +132,10 @@ async def test_channel_whose_service_stops_early_stops_the_caller(broker: FakeBr
             payload = await anext(payloads)
             yield payload.data or b""
 
-    async def forever() -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"x"
-        finally:
-            closed.set()
-
     async with Pair(broker, taste) as client:
-        channel = client.request_channel(address("taste"), forever())
+        channel = client.request_channel(address("taste"), endless.items())
         assert len([item async for item in channel]) == 3
-        await closed.wait()
+        await endless.closed.wait()
         assert len(await (await broker.peer(0)).expect(frames.CANCEL)) == 1
 
 

@@ -23,8 +23,8 @@ from client_sdk.calls.call import Call
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_call import items_of
 from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame, error_frame
+from tests.client_sdk.samples import items_of
 
 TO = address("x")
 AGAIN = RetryPolicy(3, first_delay_s=0, max_delay_s=0)

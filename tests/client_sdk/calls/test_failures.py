@@ -7,42 +7,10 @@ from typing import Any
 
 import pytest
 
-from client_sdk import ApplicationError, BadRequest, Payload, Request, RetryPolicy, Service, address, connect
+from client_sdk import ApplicationError, BadRequest, Request, RetryPolicy, Service, address, connect
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_call import Pair, items_of
 from tests.client_sdk.fake_broker import FakeBroker
-
-
-class Stuck:
-    """A service whose handlers wait for ever, and say when they began and how they ended."""
-
-    def __init__(self) -> None:
-        self.service = Service("stuck")
-        self.began = asyncio.Event()
-        self.cancelled = asyncio.Event()
-
-        @self.service.request_response()
-        async def answer(data: bytes) -> bytes:
-            await self.wait()
-            return data
-
-        @self.service.request_stream()
-        async def items(data: bytes) -> AsyncIterator[bytes]:
-            await self.wait()
-            yield data
-
-        @self.service.request_channel()
-        async def channel(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
-            await self.wait()
-            yield b""
-
-    async def wait(self) -> None:
-        self.began.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
+from tests.client_sdk.samples import Never, Pair, Stuck, items_of
 
 
 async def test_other_exceptions_stay_in_the_log_under_the_number_that_the_caller_gets(
@@ -116,22 +84,12 @@ async def test_leaving_the_loop_early_sends_cancel(broker: FakeBroker, options: 
 
 
 async def test_channel_cancelled_before_its_first_item_sends_nothing(broker: FakeBroker) -> None:
-    began = asyncio.Event()
-    closed = asyncio.Event()
-
-    async def never() -> AsyncIterator[bytes]:
-        try:
-            began.set()
-            await asyncio.Event().wait()
-            yield b""
-        finally:
-            closed.set()
-
+    never = Never()
     async with connect(broker.url) as client:
-        task = asyncio.ensure_future(anext(client.request_channel(address("echo"), never())))
-        await began.wait()
+        task = asyncio.ensure_future(anext(client.request_channel(address("echo"), never.items())))
+        await never.began.wait()
         task.cancel()
-        await closed.wait()
+        await never.closed.wait()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await broker.peer(0)).of(frames.CHANNEL) == []

@@ -18,9 +18,7 @@ from client_sdk import (
     multicast,
 )
 from client_sdk.testing import local_broker
-from tests.client_sdk.calls.test_call import items_of
-from tests.client_sdk.calls.test_failures import Stuck
-from tests.client_sdk.reconnect.test_loss import echo_service
+from tests.client_sdk.samples import Stuck, echo_service, items_of
 
 
 def all_models() -> tuple[Service, asyncio.Queue[bytes]]:

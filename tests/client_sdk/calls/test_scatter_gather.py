@@ -10,7 +10,6 @@ from client_sdk import (
     Answer,
     ApplicationError,
     Client,
-    ConnectionLost,
     NoHandler,
     NoRoute,
     Payload,
@@ -180,16 +179,6 @@ async def test_the_brokers_deadline_ends_it_like_ours(broker: FakeBroker) -> Non
         gathered = client.gather(ALL, timeout_s=60)
         assert await gathered == []
         assert not gathered.is_complete
-
-
-async def test_a_connection_that_is_lost_is_an_error(broker: FakeBroker) -> None:
-    Script(broker, None)
-    async with connect(broker.url) as client:
-        gathered = asyncio.ensure_future(_list_of(client))
-        await (await broker.peer(0)).expect(frames.STREAM)
-        (await broker.peer(0)).abort()
-        with pytest.raises(ConnectionLost):
-            await gathered
 
 
 async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from client_sdk import Payload, Service, address, connect
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, payload, request
-from tests.client_sdk.raw_broker import RawBroker, RawPeer, items_of, serving
+from tests.client_sdk.raw_broker import RawBroker, RawPeer, serving
+from tests.client_sdk.samples import items_of
 
 MIB = 1 << 20
 BIG = 20 * MIB

@@ -67,11 +67,11 @@ async def test_a_malformed_request_is_answered_and_no_handler_sees_it(raw: RawBr
     """Rows 4 and 5, as the one who answers."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(broken)
-        [answer] = await peer.expect(frames.ERROR)
-        assert (answer.stream_id, answer.code) == (2, 0x204)
-        assert everything.calls == []
+        peer.send(broken, payload(2, b"more", flags=frames.FOLLOWS | frames.NEXT), payload(2, b"last"))
         assert (await peer.call(4)).data == b"alive"
+        [answer] = peer.of(frames.ERROR)
+        assert (answer.stream_id, answer.code) == (2, 0x204)
+        assert everything.calls == [("request_response", b"alive")]
 
 
 async def test_a_malformed_request_without_an_answer_is_dropped(raw: RawBroker) -> None:

@@ -15,7 +15,8 @@ import pytest
 from client_sdk import Client, ClientError, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, content, payload
-from tests.client_sdk.raw_broker import Everything, RawBroker, RawPeer, items_of, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, RawPeer, serving
+from tests.client_sdk.samples import items_of
 
 SEEDS: Final = 25  # in the suite; each about a tenth of a second
 FRAMES: Final = 300  # of one seed

@@ -10,37 +10,13 @@ import pytest
 from client_sdk import Client, ConnectionLost, NotConnected, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, assert_answered, begin, items_of, serving
+from tests.client_sdk.raw_broker import MODELS, Attempts, Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.samples import items_of
 from tests.conftest import StartBroker
 
 TO = address("everything")
 ATTEMPTS = 10
 SHORT = {"keepalive_s": 0.05, "lifetime_s": 0.2}
-
-
-class Attempts:
-    """Delays between attempts that are none, counted."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        self._changed = asyncio.Event()
-        monkeypatch.setattr("client_sdk.reconnect.backoff.Backoff.next_s", self._next_s)
-
-    def _next_s(self) -> float:
-        self.count += 1
-        self._changed.set()
-        return 0.001
-
-    async def reach(self, count: int) -> None:
-        async with asyncio.timeout(10):
-            while self.count < count:
-                self._changed.clear()
-                await self._changed.wait()
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
-    return Attempts(monkeypatch)
 
 
 async def lost(raw: RawBroker, client: Client) -> None:
@@ -98,14 +74,14 @@ async def test_a_peer_that_sends_anything_lives(raw: RawBroker) -> None:
         assert len(raw.peers) == 1
 
 
-@pytest.mark.parametrize("failure", ["setup", "goodbye", "close", "junk"])
+@pytest.mark.parametrize("failure", ["setup", "goodbye", "close", "junk", "silence"])
 async def test_ten_failed_reconnects_are_followed_by_a_good_one(
     raw: RawBroker, attempts: Attempts, failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 18: and then the tenth-first is as good as any, with its service."""
     everything = Everything()
     with caplog.at_level(logging.WARNING, "client_sdk"):
-        async with serving(raw, everything.service) as (client, peer):
+        async with serving(raw, everything.service, connect_timeout_s=0.1) as (client, peer):
             words = {
                 "setup": error(0, 0x003, "over-limit: not now"),
                 "goodbye": error(0, 0x102, "draining: not now"),
@@ -140,17 +116,6 @@ async def test_ten_times_nobody_is_listening_and_then_somebody_is(raw: RawBroker
         second = await RawBroker().start(port)
         await client.wait_connected(timeout_s=5)
     await second.stop()
-
-
-async def test_ten_silent_brokers_and_then_one_that_speaks(raw: RawBroker, attempts: Attempts) -> None:
-    """Row 18: each attempt has its own time-out."""
-    async with connect(raw.url, connect_timeout_s=0.02) as client:
-        raw.answers_pings = False
-        (await raw.peer()).abort()
-        for number in range(1, ATTEMPTS + 1):
-            await (await raw.peer(number)).assert_gone()
-        raw.answers_pings = True
-        await client.wait_connected(timeout_s=5)
 
 
 async def test_a_loss_during_the_reconnect_is_one_more(raw: RawBroker, attempts: Attempts) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from client_sdk import ConnectionLost, Payload, Service, address
+from client_sdk import Client, ConnectionLost, Payload, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, payload, ping, request
 from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, begin, serving
@@ -45,13 +45,34 @@ class Source:
             self.made += 1
             yield b"%016d" % self.made + bytes(ITEM - 16)
 
-    async def stalled(self) -> int:
-        """Waits until no more are made; how many were."""
-        before = -1
-        while before != self.made:
-            before = self.made
-            await asyncio.sleep(0.05)
-        return self.made
+
+class Flood:
+    """Callers that send fire-and-forgets of this size as fast as they may; counted."""
+
+    def __init__(self, client: Client, size: int, callers: int) -> None:
+        self.size = size
+        self.sent = 0
+        self._data = bytes(size)
+        self._tasks = [asyncio.create_task(self._send(client)) for _ in range(callers)]
+
+    async def _send(self, client: Client) -> None:
+        while True:
+            await client.fire_and_forget(TO, self._data)
+            self.sent += 1
+
+    async def stop(self) -> None:
+        for each in self._tasks:
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def stalled(count: Callable[[], int]) -> int:
+    """Waits until it does not grow any more; what it is then."""
+    before = -1
+    while before != count():
+        before = count()
+        await asyncio.sleep(0.05)
+    return before
 
 
 @pytest.fixture
@@ -78,7 +99,7 @@ async def test_a_slow_reader_with_all_credit_costs_no_memory(
         peer.stop_reading()
         before = held()
         peer.send(*[request(2 + 2 * number, kind, n=frames.MAX_N) for number in range(streams)])
-        made = await source.stalled()
+        made = await stalled(lambda: source.made)
         grown = held() - before
         assert made * ITEM < MOST_UNDER_WAY, f"{made} items of {ITEM} bytes are under way"
         assert grown < MOST_HELD, f"{grown} bytes are held"
@@ -100,7 +121,7 @@ async def test_a_slow_receiver_of_a_channel_costs_no_memory(raw: RawBroker, memo
         peer.stop_reading()
         before = held()
         peer.send(credit(asked.stream_id, frames.MAX_N))
-        made = await source.stalled()
+        made = await stalled(lambda: source.made)
         grown = held() - before
         assert made * ITEM < MOST_UNDER_WAY, f"{made} items of {ITEM} bytes are under way"
         assert grown < MOST_HELD, f"{grown} bytes are held"
@@ -115,27 +136,13 @@ async def test_callers_wait_where_the_other_side_does_not_read(raw: RawBroker, m
     """Row 24: fire-and-forget has no credit; the call itself waits, and a thousand of them are one MiB, not a GiB."""
     async with serving(raw) as (client, peer):
         peer.stop_reading()
-        sent = 0
-        data = bytes(256 << 10)
-
-        async def flood() -> None:
-            nonlocal sent
-            while True:
-                await client.fire_and_forget(TO, data)
-                sent += 1
-
         before = held()
-        flooding = [asyncio.create_task(flood()) for _ in range(20)]
-        last = -1
-        while last != sent:
-            last = sent
-            await asyncio.sleep(0.05)
+        flood = Flood(client, 256 << 10, callers=20)
+        sent = await stalled(lambda: flood.sent)
         grown = held() - before
-        assert sent * len(data) < MOST_UNDER_WAY
+        assert sent * flood.size < MOST_UNDER_WAY
         assert grown < MOST_HELD, f"{grown} bytes are held"
-        for each in flooding:
-            each.cancel()
-        await asyncio.gather(*flooding, return_exceptions=True)
+        await flood.stop()
         peer.read_on()
         await peer.expect(frames.FNF, sent)
         await assert_answered(client, peer)
@@ -162,29 +169,16 @@ async def test_items_that_the_program_does_not_read_are_not_asked_for(raw: RawBr
 async def test_a_keepalive_waits_for_nothing_that_came_after_it(raw: RawBroker) -> None:
     """Row 12: those of the client, and its answers to the broker's."""
     async with serving(raw, None, keepalive_s=0.05) as (client, peer):
-        sent = 0
-
-        async def flood() -> None:
-            nonlocal sent
-            while True:
-                await client.fire_and_forget(TO, bytes(64 << 10))
-                sent += 1
-
         await peer.expect(frames.KEEPALIVE)
         peer.stop_reading()
-        flooding = [asyncio.create_task(flood()) for _ in range(10)]
-        last = -1
-        while last != sent:
-            last = sent
-            await asyncio.sleep(0.06)
+        flood = Flood(client, 64 << 10, callers=10)
+        last = await stalled(lambda: flood.sent)
         peer.send(ping(b"mark"))
         await asyncio.sleep(0.1)  # it is read, and the client's own next one is due
         pings = len(peer.of(frames.KEEPALIVE))
         peer.read_on()
         await peer.expect(frames.FNF, last + 100)
-        for each in flooding:
-            each.cancel()
-        await asyncio.gather(*flooding, return_exceptions=True)
+        await flood.stop()
         answer = Frame(0, frames.KEEPALIVE, 0, bytes(8) + b"mark")
         assert peer.frames.index(answer) <= last + 20
         own = [

@@ -7,9 +7,8 @@ import pytest
 
 from client_sdk import ClientError, ConnectionLost, address
 from tests.client_sdk import frames
-from tests.client_sdk.defects.test_losses import Attempts
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.raw_broker import KINDS, MODELS, Attempts, Everything, RawBroker, assert_answered, begin, serving
 
 WORD = "unknown-session: never heard of it"
 REFUSALS: dict[str, tuple[Frame | bytes, ...]] = {
@@ -23,12 +22,6 @@ REFUSALS: dict[str, tuple[Frame | bytes, ...]] = {
     "closed": (error(0, 0x102, "draining: not now"),),
     "another error": (error(0, 0x301, "what: is this"),),
 }
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
-    """Reconnects wait for nothing."""
-    return Attempts(monkeypatch)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

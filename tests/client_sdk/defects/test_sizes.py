@@ -155,7 +155,7 @@ async def test_pieces_without_an_end_end_what_they_belong_to(raw: RawBroker, rol
                     peer.send(payload(asked.stream_id, piece, flags=MORE))
                 else:
                     peer.send(request(2 + 2 * number, frames.RESPONSE, piece, flags=frames.FOLLOWS))
-                await asyncio.sleep(0.02)
+                await peer.assert_alive()
             if role == "requester":
                 with pytest.raises(ClientError, match="too-large"):
                     await call

@@ -10,6 +10,7 @@ from client_sdk import ClientError, ConnectionLost, Payload, Service, address, c
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, error, payload, request
 from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
+from tests.client_sdk.samples import Endless
 
 MANY = 100
 
@@ -101,18 +102,10 @@ async def test_a_fragmented_request_that_is_cancelled_in_the_middle_never_begins
 @pytest.mark.parametrize("when", ["before an answer", "after an item"])
 async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(raw: RawBroker, when: str) -> None:
     """Row 10, as the one who asked."""
-    closed = asyncio.Event()
-
-    async def endless() -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"x"
-        finally:
-            closed.set()
-
+    endless = Endless()
     async with serving(raw) as (client, peer):
         tasks = len(asyncio.all_tasks())
-        channel = client.request_channel(address("x"), endless())
+        channel = client.request_channel(address("x"), endless.items())
         reading = asyncio.ensure_future(anext(channel))
         [asked] = await peer.expect(frames.CHANNEL)
         peer.send(credit(asked.stream_id, frames.MAX_N if when == "before an answer" else 1))
@@ -124,7 +117,7 @@ async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(r
         else:
             reading.cancel()
         await peer.expect(frames.CANCEL)
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(endless.closed.wait(), 5)
         await settled(lambda: len(asyncio.all_tasks()) == tasks)
         with contextlib.suppress(asyncio.CancelledError):
             await reading
@@ -132,21 +125,13 @@ async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(r
 
 async def test_a_cancel_of_the_one_who_answers_ends_the_half_that_sends(raw: RawBroker) -> None:
     """Row 10: other libraries say so "stop your half"; what they send is still read."""
-    closed = asyncio.Event()
-
-    async def endless() -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"x"
-        finally:
-            closed.set()
-
+    endless = Endless()
     async with serving(raw) as (client, peer):
-        channel = client.request_channel(address("x"), endless())
+        channel = client.request_channel(address("x"), endless.items())
         reading = asyncio.ensure_future(anext(channel))
         [asked] = await peer.expect(frames.CHANNEL)
         peer.send(Frame(asked.stream_id, frames.CANCEL))
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(endless.closed.wait(), 5)
         peer.send(payload(asked.stream_id, b"1"), payload(asked.stream_id, b"2", flags=frames.LAST))
         assert [(await reading).data, *[each.data async for each in channel]] == [b"1", b"2"]
         assert peer.of(frames.CANCEL) == []

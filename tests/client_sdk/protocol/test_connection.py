@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from client_sdk.protocol.machine import LATE_S, PARDON_S
 from client_sdk.protocol.settings import MAX_GATHERED_BYTES, Settings
-from client_sdk.protocol.stream import LOST, REFUSED
+from client_sdk.protocol.stream import LOST
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
 from tests.client_sdk.protocol.far import KEEPALIVE_S, LIFETIME_S, C, F, Far, M, N, error, frame, said
@@ -25,12 +25,6 @@ def test_a_keepalive_is_sent_in_each_interval_and_before_all_else() -> None:
     assert far.take() == [PING, (frames.RESPONSE, 1, 0, b"x")]
     far.pass_time(KEEPALIVE_S)
     assert far.take() == [PING]
-
-
-def test_a_keepalive_is_answered_with_its_data_and_a_position_of_0() -> None:
-    far = Far()
-    far.send(frame(0, frames.KEEPALIVE, frames.RESPOND, (7).to_bytes(8) + b"data"))
-    assert far.take() == [(frames.KEEPALIVE, 0, 0, bytes(8) + b"data")]
 
 
 def test_any_frame_is_a_sign_of_life_and_silence_is_a_loss() -> None:
@@ -57,16 +51,6 @@ def test_a_program_that_was_busy_reads_before_it_calls_the_other_side_silent() -
     far.machine.tick(far.now)
     far.pass_time(PARDON_S)
     assert far.machine.is_over
-
-
-@pytest.mark.parametrize("code", [0x001, 0x002, 0x003])
-def test_a_refused_setup_is_told_as_that(code: int) -> None:
-    far = Far(is_accepted=False)
-    far.send(error(0, code, "bad-route: x"))
-    failure = far.machine.failure
-    assert failure is not None
-    assert (failure.kind, failure.code, failure.message) == (REFUSED, code, "bad-route: x")
-    assert (far.machine.is_over, far.machine.is_accepted) == (True, False)
 
 
 def test_connection_close_lets_streams_end_and_takes_no_new_ones() -> None:

@@ -9,7 +9,7 @@ from client_sdk.protocol.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.protocol.stream import Stream
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, F, Far, M, N, error, frame, with_metadata
+from tests.client_sdk.protocol.far import C, F, Far, M, N, frame, with_metadata
 
 SMALL = Settings(fragment_bytes=64)
 N9 = (9).to_bytes(4)
@@ -136,17 +136,6 @@ def test_credit_may_overtake_pieces_and_an_error_ends_them() -> None:
 # Arriving
 
 
-def test_a_request_in_pieces_is_told_when_it_is_whole() -> None:
-    far = Far()
-    far.send(frame(2, frames.STREAM, M | F, N9 + with_metadata(b"me")))
-    far.send(frame(2, frames.PAYLOAD, M | F | N, with_metadata(b"ta", b"da")))
-    assert far.news() == []
-    far.send(frame(2, frames.PAYLOAD, N, b"ta"))
-    [stream] = far.news()
-    assert (stream.metadata, stream.data, stream.credit_n) == (b"meta", b"data", 9)
-    assert far.machine.gathered_bytes == 0
-
-
 def test_pieces_of_many_streams_may_come_in_any_order() -> None:
     rng = random.Random(5)
     far = Far()
@@ -165,20 +154,6 @@ def test_pieces_of_many_streams_may_come_in_any_order() -> None:
         if not queues[id]:
             del queues[id]
     assert {stream.id: (stream.metadata, stream.data) for stream in far.news()} == contents
-
-
-def test_follows_is_ignored_in_a_payload_that_completes() -> None:
-    far = Far()
-    stream = far.ask()
-    far.send(frame(1, frames.PAYLOAD, F | N | C, b"whole"))
-    assert (stream.is_over, stream.data) == (True, b"whole")
-
-
-@pytest.mark.parametrize("end", [frame(2, frames.CANCEL), error(2, 0x201, "x")])
-def test_a_request_that_is_given_up_between_its_pieces_is_forgotten(end: bytes) -> None:
-    far = Far()
-    far.send(frame(2, frames.RESPONSE, F, b"some"), end, frame(2, frames.PAYLOAD, N, b"rest"))
-    assert (far.machine.gathered_bytes, far.news(), far.take()) == (0, [], [])
 
 
 def test_unfinished_requests_have_a_bound_and_only_the_one_that_wants_more_is_refused() -> None:
@@ -202,17 +177,6 @@ def test_an_answer_that_never_ends_is_cancelled_at_the_bound() -> None:
         far.send(frame(1, frames.PAYLOAD, N | F, bytes(100)))
     assert far.take() == [(frames.CANCEL, 1, 0, b"")]
     assert (stream.is_over, other.is_over, far.machine.gathered_bytes) == (True, False, 0)
-
-
-def test_16_mebibytes_and_more_come_together_from_pieces() -> None:
-    there, here = Far(is_framed=True), Far(is_framed=True)
-    data = random.Random(1).randbytes(1 << 20) * 17
-    there.ask(data, b"meta")
-    raws = [(2).to_bytes(4) + raw[4:] for raw in there.take_raw()]
-    assert [len(raw) for raw in raws[:-1]] == [MAX_FRAME_BYTES]
-    here.send(*raws)
-    [stream] = here.news()
-    assert (stream.metadata, stream.data == data) == (b"meta", True)
 
 
 def test_what_waits_is_counted_whatever_it_is() -> None:

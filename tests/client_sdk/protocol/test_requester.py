@@ -8,14 +8,6 @@ from tests.client_sdk import frames
 from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame, said, with_metadata
 
 
-def test_setup_and_a_keepalive_that_proves_its_acceptance_come_first() -> None:
-    far = Far(is_accepted=False)
-    assert [(kind, flags) for kind, _, flags, _ in far.take()] == [(frames.SETUP, 0), (frames.KEEPALIVE, 0x80)]
-    assert not far.machine.is_accepted
-    far.send(frame(0, frames.KEEPALIVE, 0, bytes(8)))
-    assert far.machine.is_accepted
-
-
 @pytest.mark.parametrize("is_framed", [True, False])
 def test_each_model_has_its_frame(is_framed: bool) -> None:
     far = Far(is_framed=is_framed)
@@ -63,20 +55,6 @@ def test_any_payload_without_fragments_ends_a_request_response(flags: int) -> No
     stream = far.ask()
     far.send(frame(1, frames.PAYLOAD, flags, b"x"))
     assert (stream.is_over, stream.data) == (True, b"x")
-
-
-@pytest.mark.parametrize("code", [0, 0x101, 0x201, 0x202, 0x301, 0xFFFFFFFF])
-def test_any_error_code_ends_its_stream(code: int) -> None:
-    far = Far()
-    far.ask()
-    far.ask_items()
-    far.send(
-        error(1, code, "no-route: x"), error(3, code, "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"))
-    )
-    one, two = far.news()
-    assert said(one) == (code, "no-route: x")
-    assert (two.is_over, two.failure is not None) == (True, True)
-    assert far.machine.open_streams_n == 0
 
 
 def test_items_arrive_up_to_what_was_asked_for_and_one_more_ends_the_stream() -> None:

@@ -1,10 +1,8 @@
 """Requests of the other side: which are told, which refused, and what ends them."""
 
-import pytest
-
 from client_sdk.protocol.settings import Settings
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, F, Far, M, N, frame, said, with_metadata
+from tests.client_sdk.protocol.far import C, Far, M, N, frame, with_metadata
 
 N2 = (2).to_bytes(4)
 
@@ -18,14 +16,6 @@ def test_a_request_is_told_and_its_answer_ends_it() -> None:
     far.machine.answer(stream, b"again", None)
     assert far.take() == [(frames.PAYLOAD, 2, M | N | C, with_metadata(b"more", b"answer"))]
     assert (stream.is_over, far.machine.open_streams_n) == (True, 0)
-
-
-def test_a_failed_handler_is_one_error() -> None:
-    far = Far()
-    far.send(frame(2, frames.RESPONSE))
-    [stream] = far.news()
-    far.machine.fail(stream, 0x301, "out-of-stock: 3 left")
-    assert far.take() == [(frames.ERROR, 2, 0, (0x301).to_bytes(4) + b"out-of-stock: 3 left")]
 
 
 def test_items_use_credit_and_end_with_complete() -> None:
@@ -88,22 +78,6 @@ def test_a_channel_takes_items_that_were_asked_for_only() -> None:
     assert stream.is_over
 
 
-def test_a_channel_with_complete_in_its_request_has_one_item() -> None:
-    far = Far()
-    far.send(frame(2, frames.CHANNEL, C, N2 + b"only"))
-    [stream] = far.news()
-    assert (stream.in_open, stream.out_open) == (False, True)
-
-
-def test_a_handler_that_ends_before_its_caller_cancels_the_rest() -> None:
-    far = Far()
-    far.send(frame(2, frames.CHANNEL, 0, N2))
-    [stream] = far.news()
-    far.machine.complete(stream)
-    assert far.take() == [(frames.PAYLOAD, 2, C, b""), (frames.CANCEL, 2, 0, b"")]
-    assert said(stream) == (0x203, "canceled: the handler has ended")
-
-
 def test_a_handler_that_reads_no_more_may_still_send() -> None:
     far = Far()
     far.send(frame(2, frames.CHANNEL, 0, N2))
@@ -145,32 +119,3 @@ def test_one_handler_too_many_is_refused_until_one_has_ended() -> None:
     far.machine.handlers_n -= 1
     far.send(frame(10, frames.RESPONSE))
     assert [stream.id for stream in far.news()] == [10]
-
-
-@pytest.mark.parametrize("kind", [frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL])
-def test_ids_that_a_server_may_not_use_are_ignored(kind: int) -> None:
-    far = Far()
-    body = N2 if kind in (frames.STREAM, frames.CHANNEL) else b""
-    far.send(frame(3, kind, 0, body), frame(2, frames.RESPONSE), frame(2, kind, 0, body))
-    assert [(stream.id, stream.kind) for stream in far.news()] == [(2, frames.RESPONSE)]
-    assert far.take() == []
-
-
-def test_late_frames_of_streams_that_nobody_knows_are_ignored() -> None:
-    far = Far()
-    far.send(*(frame(6, kind, flags, b"\0\0\0\1") for kind in range(8, 64) for flags in (0, N, F | N)))
-    assert (far.take(), far.news(), far.machine.gathered_bytes, far.machine.is_over) == ([], [], 0, False)
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [(frames.RESPONSE, b"\0\0\xffmeta"), (frames.STREAM, N2 + b"\0\0\xffmeta"), (frames.CHANNEL, b"\0")],
-)
-def test_a_broken_request_is_answered_and_its_fragments_are_ignored(kind: int, body: bytes) -> None:
-    far = Far()
-    far.send(
-        frame(2, kind, M | F, body), frame(2, frames.PAYLOAD, F | N, b"more"), frame(2, frames.PAYLOAD, N, b"last")
-    )
-    [(answer, id, _, text)] = far.take()
-    assert (answer, id, text[:16]) == (frames.ERROR, 2, (0x204).to_bytes(4) + b"bad-request:")
-    assert (far.news(), far.machine.gathered_bytes) == ([], 0)

@@ -57,13 +57,6 @@ async def test_calls_end_though_the_close_of_their_client_was_cut_short(broker: 
         await (await broker.peer(0)).gone.wait()
 
 
-@pytest.fixture
-async def other(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
-    fake = await FakeBroker().start()
-    yield fake
-    await fake.stop()
-
-
 async def test_a_call_ends_whose_session_breaks_before_it_is_the_clients_turn_to_move(
     broker: FakeBroker, other: FakeBroker
 ) -> None:
@@ -157,6 +150,7 @@ async def test_a_session_that_ends_while_its_new_socket_is_opened_is_not_waited_
 async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_that_said_close_does_not(
     broker: FakeBroker,
 ) -> None:
+    """What ran when it was said may end, and nothing new begins."""
     broker.answer = lambda *_: None
     async with connect(broker.url) as client:
         peer = await broker.peer(0)
@@ -164,6 +158,8 @@ async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_tha
         ((_, stream_id, _, _),) = await peer.expect(frames.RESPONSE)
         peer.send(error_frame(0, CLOSE, "draining: it is about to stop"))
         await client.wait_for("reconnecting")
+        with pytest.raises(NotConnected, match="draining"):
+            await client.request_response(address("x"))
         peer.send(header(stream_id, frames.PAYLOAD, 0x60) + b"an answer")
         assert (await calling).data == b"an answer"
         async with asyncio.timeout(2):

@@ -1,27 +1,15 @@
 """Connections that are refused, lost, replaced and won back."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from client_sdk import BadAddress, Client, ConnectionLost, DeadlineExceeded, Service, address, connect
+from client_sdk import BadAddress, Client, ConnectionLost, DeadlineExceeded, address, connect
 from client_sdk.reconnect.backoff import Backoff
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_call import Pair
-from tests.client_sdk.calls.test_failures import Stuck
-from tests.client_sdk.fake_broker import CLOSE, FakeBroker, error_frame
-
-
-def echo_service() -> Service:
-    echo = Service("echo", tags={"region": "eu"})
-
-    @echo.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    return echo
+from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.samples import Never, Pair, echo_service
 
 
 async def lose(broker: FakeBroker, client: Client) -> None:
@@ -35,15 +23,14 @@ async def lose(broker: FakeBroker, client: Client) -> None:
     assert not client.is_connected
 
 
-async def test_next_url_is_tried_when_the_first_does_not_answer(broker: FakeBroker) -> None:
-    other = await FakeBroker().start()
+async def test_next_url_is_tried_when_the_first_does_not_answer(broker: FakeBroker, other: FakeBroker) -> None:
     await other.stop()
     async with connect([other.url, broker.url]) as client:
         assert client.is_connected
 
 
 async def test_service_comes_back_by_itself_with_the_same_route_id_and_tags(broker: FakeBroker) -> None:
-    async with Pair(broker, echo_service()) as client:
+    async with Pair(broker, echo_service(region="eu")) as client:
         first = await broker.peer(0)
         first.abort()
         again = await broker.peer(2)
@@ -53,27 +40,12 @@ async def test_service_comes_back_by_itself_with_the_same_route_id_and_tags(brok
         assert (await client.request_response(address("echo", region="eu"), b"hello")).data == b"hello"
 
 
-async def test_client_moves_on_to_the_other_broker(broker: FakeBroker) -> None:
-    other = await FakeBroker().start()
+async def test_client_moves_on_to_the_other_broker(broker: FakeBroker, other: FakeBroker) -> None:
     async with connect([broker.url, other.url]) as client:
         await broker.stop()
         await other.peer(0)
         await client.wait_connected(timeout_s=5)
         assert client.is_connected
-    await other.stop()
-
-
-async def test_broker_that_says_goodbye_lets_running_calls_end(broker: FakeBroker) -> None:
-    stuck = Stuck()
-    async with Pair(broker, stuck.service) as client:
-        call = asyncio.ensure_future(client.request_response(address("stuck")))
-        caller = await broker.peer(1)
-        stream_id = (await caller.expect(frames.RESPONSE))[0][1]
-        caller.send(error_frame(0, CLOSE, "broker-stopped: bye"))
-        caller.send(stream_id.to_bytes(4) + (frames.PAYLOAD << 10 | 0x60).to_bytes(2) + b"still")
-        assert (await call).data == b"still"
-        with pytest.raises(ConnectionLost, match="broker-stopped"):
-            await client.request_response(address("stuck"))
 
 
 async def test_setup_says_what_connect_was_told(broker: FakeBroker) -> None:
@@ -124,16 +96,10 @@ async def test_close_while_reconnecting_ends_that_too(broker: FakeBroker) -> Non
 
 
 async def test_loss_during_a_channels_first_item_reaches_its_reader(broker: FakeBroker) -> None:
-    began = asyncio.Event()
-
-    async def never() -> AsyncIterator[bytes]:
-        began.set()
-        await asyncio.Event().wait()
-        yield b""
-
+    never = Never()
     async with connect(broker.url) as client:
-        call = asyncio.ensure_future(anext(client.request_channel(address("x"), never())))
-        await began.wait()
+        call = asyncio.ensure_future(anext(client.request_channel(address("x"), never.items())))
+        await never.began.wait()
         (await broker.peer(0)).abort()
         with pytest.raises(ConnectionLost):
             await call

@@ -30,8 +30,7 @@ async def test_a_loss_and_the_next_connection_are_told(broker: FakeBroker) -> No
     assert client.state is State.CLOSED
 
 
-async def test_a_move_is_told(broker: FakeBroker) -> None:
-    other = await FakeBroker().start()
+async def test_a_move_is_told(broker: FakeBroker, other: FakeBroker) -> None:
     async with connect(broker.url) as client:
         changes = client.changes()
         (await broker.peer(0)).tell(other.url, state="draining", move_within_ms="0")
@@ -41,17 +40,6 @@ async def test_a_move_is_told(broker: FakeBroker) -> None:
             ("moving", broker.url),
             ("connected", other.url),
         ]
-    await other.stop()
-
-
-async def test_a_broker_that_stays_after_all_is_told(broker: FakeBroker) -> None:
-    async with connect(broker.url) as client:
-        peer = await broker.peer(0)
-        peer.tell("tcp://nowhere:1", state="draining", move_within_ms="3600000")
-        await client.wait_for("moving", timeout_s=5)
-        assert client.is_connected
-        peer.tell("tcp://nowhere:1")
-        assert (await client.wait_for("connected", timeout_s=5)).reason is None
 
 
 async def test_a_replaced_client_is_closed_and_says_why(broker: FakeBroker) -> None:

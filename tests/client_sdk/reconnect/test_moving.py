@@ -17,14 +17,7 @@ from rsocket_wire.rsocket.notices import MAY_BE_TOLD, NOTHING, Notice, find_noti
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer, entries_of, error_frame
-from tests.client_sdk.reconnect.test_loss import echo_service
-
-
-@pytest.fixture
-async def other(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
-    fake = await FakeBroker().start()
-    yield fake
-    await fake.stop()
+from tests.client_sdk.samples import echo_service
 
 
 def leave(peer: Peer, *urls: str) -> None:
@@ -243,8 +236,10 @@ async def test_client_stays_when_its_broker_does_after_all(broker: FakeBroker, o
     async with connect(broker.url, service=echo_service()) as client:
         there = await broker.peer(0)
         there.tell(other.url, state="draining", move_within_ms="3600000")
+        await client.wait_for("moving", timeout_s=5)
+        assert client.is_connected
         there.tell(other.url)
-        await until(lambda: other.url in client.brokers)
+        assert (await client.wait_for("connected", timeout_s=5)).reason is None
         assert (await client.request_response(address("echo"), b"here")).data == b"here"
         assert (client.broker, other.peers) == (broker.url, [])
 

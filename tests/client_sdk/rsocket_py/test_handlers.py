@@ -19,9 +19,9 @@ from rsocket.streams.stream_from_async_generator import StreamFromAsyncGenerator
 from client_sdk import ApplicationError, Canceled, ClientError, Payload, Rejected, SetupRejected, address, connect
 from client_sdk.rsocket_py import HandlerSource
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_call import items_of
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import Counted, Heard
+from tests.client_sdk.samples import items_of
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]

@@ -15,6 +15,7 @@ from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.reconnect.test_resumption import Relay
+from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.test_health import tags_in, tags_of
 
 ROUTE_ID = bytes(range(16))
@@ -160,11 +161,7 @@ async def test_a_caller_has_no_tags(broker: FakeBroker) -> None:
 
 
 async def test_broker_finds_a_service_by_its_new_tags_only() -> None:
-    service = Service("s", tags={"version": "1"})
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
+    service = echo_service("s", version="1")
 
     async with local_broker() as url, connect(url, service=service), connect(url) as client:
         assert (await client.request_response(address("s", version="1"), b"1", timeout_s=5)).data == b"1"
@@ -181,11 +178,7 @@ async def ask_on(client: Client, to: Address) -> None:
 
 
 async def test_tags_that_change_while_a_session_is_broken_are_those_of_the_resumed_one() -> None:
-    service = Service("s", tags={"version": "1"})
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
+    service = echo_service("s", version="1")
 
     async with (
         local_broker() as url,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -15,26 +15,8 @@ from client_sdk.testing import local_broker
 from rsocket_wire.errors import REJECTED
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame
+from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.asking import MULTICAST, ask, channel, refusal, stream, taken
-
-
-def echo_service() -> Service:
-    service = Service("s", tags={"region": "eu"})
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
-
-    @service.request_stream("items")
-    async def items(data: bytes) -> AsyncIterator[bytes]:
-        yield data
-
-    @service.request_channel()
-    async def both(items: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for item in items:
-            yield item
-
-    return service
 
 
 def tags_in(raw: bytes) -> dict[str, str | None]:
@@ -53,7 +35,7 @@ OUT: dict[str, str | None] = {**REGION, "health": "out"}
 
 
 async def test_a_service_that_is_out_says_so_on_its_connection_and_when_it_is_back(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     async with connect(broker.url, service=service) as client:
         peer = await broker.peer(0)
         assert tags_of(peer) == REGION
@@ -66,7 +48,7 @@ async def test_a_service_that_is_out_says_so_on_its_connection_and_when_it_is_ba
 
 
 async def test_a_service_that_is_out_refuses_so_that_others_may_be_asked() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     await service.set_health(False, "the disk is full")
     wanted = ("unhealthy", REJECTED, "unhealthy: service 's' is out of service: the disk is full")
     asked: list[Callable[[], Awaitable[object]]] = [
@@ -83,13 +65,13 @@ async def test_a_service_that_is_out_refuses_so_that_others_may_be_asked() -> No
 
 
 async def test_a_long_reason_is_cut_before_callers_read_it() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     await service.set_health(False, "x" * (MAX_REASON_CHARACTERS + 1))
     assert service.health.reason == "x" * MAX_REASON_CHARACTERS
 
 
 async def test_what_nobody_would_learn_of_is_taken_while_out() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     seen: list[bytes] = []
 
     @service.fire_and_forget()
@@ -102,14 +84,14 @@ async def test_what_nobody_would_learn_of_is_taken_while_out() -> None:
 
 
 async def test_a_multicast_is_answered_while_out_because_an_error_would_end_it_for_all() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     await service.set_health(False)
     assert await ask(service, b"1", more=MULTICAST) == Payload(b"1")
     assert await stream(service, b"1", MULTICAST + route_bytes("items")) == [b"1"]
 
 
 async def test_what_runs_goes_on_while_out() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     items = ServiceResponder(service).request_stream(route_bytes("items"), b"1")
     await service.set_health(False)
     assert await taken(items) == [b"1"]
@@ -151,7 +133,7 @@ async def test_a_check_that_says_no_raises_or_hangs_takes_the_service_out(caplog
 
 
 async def test_checks_look_before_the_first_connection_and_again_until_it_is_closed(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     answers = [False, True]
     looked: asyncio.Queue[bool] = asyncio.Queue()
 
@@ -175,7 +157,7 @@ async def test_checks_look_before_the_first_connection_and_again_until_it_is_clo
 
 
 async def test_the_program_and_each_check_have_their_say() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     is_well = True
 
     @service.health_check()
@@ -195,7 +177,7 @@ async def test_the_program_and_each_check_have_their_say() -> None:
 
 
 async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_next(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     looking = asyncio.Event()
     is_stuck = True
 
@@ -234,7 +216,7 @@ def test_checks_that_make_no_sense_are_refused_when_they_are_written() -> None:
 
 
 async def test_broker_asks_others_while_one_is_out_and_the_lone_one_refuses() -> None:
-    first, second = echo_service(), Service("s", tags={"region": "eu"})
+    first, second = echo_service("s", region="eu"), Service("s", tags={"region": "eu"})
 
     @second.request_response()
     async def answer(data: bytes) -> bytes:
@@ -310,7 +292,7 @@ async def test_a_time_out_of_the_checks_own_is_not_said_to_be_ours() -> None:
 
 
 async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_once(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     async with connect(broker.url, service=service):
         asked = asyncio.Event()
 
