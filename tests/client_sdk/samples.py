@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 from client_sdk import Client, Payload, Service, connect
-from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.listener import Listener
 
 
 async def items_of(*items: bytes) -> AsyncIterator[bytes]:
@@ -92,7 +93,7 @@ class Stuck:
 class Pair:
     """A service and a caller, connected to the same broker."""
 
-    def __init__(self, broker: FakeBroker, service: Service) -> None:
+    def __init__(self, broker: Listener[Any], service: Service) -> None:
         self.broker = broker
         self.service = service
 

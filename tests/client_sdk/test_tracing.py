@@ -226,7 +226,7 @@ async def test_every_model_carries_the_trace(broker: FakeBroker) -> None:
                 with pytest.raises(NoRoute):
                     await call
         peer = await broker.peer(0)
-        requests = [frame for kind, _, _, frame in peer.frames if kind in (*REQUESTS, frames.PUSH)]
+        requests = [each.body for each in peer.frames if each.kind in (*REQUESTS, frames.PUSH)]
         assert [frame.count(PARENT.encode()) for frame in requests] == [1] * 6
 
 
@@ -276,9 +276,9 @@ async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, mo
             None,
             None,
         ]
-        frame = (await broker.peer(0)).of(frames.RESPONSE)[0][3]
+        frame = (await broker.peer(0)).of(frames.RESPONSE)[0]
         trace, span, _ = recorded.ids()[0]
-        assert f"00-{trace:032x}-{span:016x}-".encode() in frame
+        assert f"00-{trace:032x}-{span:016x}-".encode() in frame.body
 
 
 async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

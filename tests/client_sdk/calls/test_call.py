@@ -58,7 +58,7 @@ async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBrok
                     break
         caller, server = await broker.peer(1), await broker.peer(0)
         await caller.expect(frames.CANCEL)
-        asked = initial_n + sum(int.from_bytes(frame[6:]) for _, _, _, frame in caller.of(frames.REQUEST_N))
+        asked = initial_n + sum(frame.n for frame in caller.of(frames.REQUEST_N))
         assert asked <= 49 + initial_n
         assert len(server.of(frames.PAYLOAD)) <= asked
 

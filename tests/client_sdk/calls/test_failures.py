@@ -10,6 +10,7 @@ import pytest
 from client_sdk import ApplicationError, BadRequest, Request, RetryPolicy, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.frames import payload, request
 from tests.client_sdk.samples import Never, Pair, Stuck, items_of
 
 
@@ -101,9 +102,9 @@ async def test_peer_that_sends_more_items_than_asked_is_cut_off(broker: FakeBrok
         stream = client.request_stream(address("stuck"), initial_n=2)
         first = asyncio.ensure_future(anext(stream))
         caller = await broker.peer(1)
-        stream_id = (await caller.expect(frames.STREAM))[0][1]
+        stream_id = (await caller.expect(frames.STREAM))[0].stream_id
         for _ in range(3):
-            caller.send(stream_id.to_bytes(4) + (frames.PAYLOAD << 10 | 0x20).to_bytes(2) + b"x")
+            caller.send(payload(stream_id, b"x"))
         await first
         await anext(stream)
         with pytest.raises(BadRequest, match="nobody had asked"):
@@ -114,5 +115,5 @@ async def test_peer_that_sends_more_items_than_asked_is_cut_off(broker: FakeBrok
 async def test_requests_to_a_caller_only_are_refused(broker: FakeBroker) -> None:
     async with connect(broker.url):
         peer = await broker.peer(0)
-        peer.send((2).to_bytes(4) + (frames.RESPONSE << 10).to_bytes(2) + b"x")
-        assert b"no-handler" in (await peer.expect(frames.ERROR))[0][3]
+        peer.send(request(2, frames.RESPONSE, b"x"))
+        assert b"no-handler" in (await peer.expect(frames.ERROR))[0].body

@@ -22,8 +22,9 @@ from client_sdk import (
 from client_sdk.calls import scatter_gather as gathering
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_callers import Script, payload_frame
+from tests.client_sdk.calls.test_callers import Script
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.frames import payload
 
 ALL = multicast("stock")
 
@@ -187,9 +188,9 @@ async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.Monkey
     async with connect(broker.url) as client:
         gathered = asyncio.ensure_future(_list_of(client))
         peer = await broker.peer(0)
-        stream_id = (await peer.expect(frames.STREAM))[0][1]
+        stream_id = (await peer.expect(frames.STREAM))[0].stream_id
         for _ in range(3):
-            peer.send(payload_frame(stream_id, b"x", 0x20))
+            peer.send(payload(stream_id, b"x"))
         with pytest.raises(TooLarge, match="over 2 answers"):
             await gathered
         await peer.expect(frames.CANCEL)
@@ -201,8 +202,8 @@ async def test_a_gather_that_is_left_sends_cancel(broker: FakeBroker) -> None:
         gathered = client.gather(ALL)
         first = asyncio.ensure_future(anext(gathered))
         peer = await broker.peer(0)
-        stream_id = (await peer.expect(frames.STREAM))[0][1]
-        peer.send(payload_frame(stream_id, b"x", 0x20))
+        stream_id = (await peer.expect(frames.STREAM))[0].stream_id
+        peer.send(payload(stream_id, b"x"))
         await first
         await gathered.aclose()
         await peer.expect(frames.CANCEL)

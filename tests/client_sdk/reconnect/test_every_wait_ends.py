@@ -9,7 +9,8 @@ from client_sdk import ConnectionLost, NotConnected, address, connect
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
 from tests.client_sdk import frames
-from tests.client_sdk.fake_broker import CLOSE, FakeBroker, error_frame, header
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker
+from tests.client_sdk.frames import Frame, error, payload
 
 
 async def items() -> AsyncIterator[bytes]:
@@ -90,7 +91,7 @@ async def test_a_call_ends_whose_session_breaks_while_its_client_is_on_the_way_t
         while not client._manager.connected().is_suspended:
             await asyncio.sleep(0)
         other.is_silent = False
-        successor.send(header(0, frames.KEEPALIVE) + bytes(8))  # accepted
+        successor.send(Frame(0, frames.KEEPALIVE, 0, bytes(8)))  # accepted
         async with asyncio.timeout(2):
             with pytest.raises(ConnectionLost):
                 await calling
@@ -155,12 +156,12 @@ async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_tha
     async with connect(broker.url) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        ((_, stream_id, _, _),) = await peer.expect(frames.RESPONSE)
-        peer.send(error_frame(0, CLOSE, "draining: it is about to stop"))
+        [asked] = await peer.expect(frames.RESPONSE)
+        peer.send(error(0, CLOSE, "draining: it is about to stop"))
         await client.wait_for("reconnecting")
         with pytest.raises(NotConnected, match="draining"):
             await client.request_response(address("x"))
-        peer.send(header(stream_id, frames.PAYLOAD, 0x60) + b"an answer")
+        peer.send(payload(asked.stream_id, b"an answer", flags=frames.LAST))
         assert (await calling).data == b"an answer"
         async with asyncio.timeout(2):
             await peer.gone.wait()

@@ -68,18 +68,17 @@ async def test_setup_says_what_connect_was_told(broker: FakeBroker) -> None:
         assert bytes(setup.data_encoding) == b"application/octet-stream"
         assert (route.service_name, route.route_id.hex()) == ("orders", route_id.replace("-", ""))
         assert {tag.key.short_name: tag.value for tag in route.tags} == {"region": "eu", "user": None}
-        assert [kind for kind, *_ in peer.frames[:2]] == [frames.SETUP, frames.KEEPALIVE]
+        assert [frame.kind for frame in peer.frames[:2]] == [frames.SETUP, frames.KEEPALIVE]
 
 
 async def test_close_with_a_broker_that_does_not_read_takes_a_bounded_time(broker: FakeBroker) -> None:
     client = await connect(broker.url)
     peer = await broker.peer(0)
-    blocked = asyncio.Event()
-    peer.receive = lambda frame: blocked.wait()  # type: ignore[method-assign, assignment, return-value]
+    peer.stop_reading()
     flood = [asyncio.create_task(client.fire_and_forget(address("x"), bytes(1 << 20))) for _ in range(20)]
     await asyncio.sleep(0.05)
     await client.close()
-    blocked.set()
+    peer.read_on()
     await asyncio.gather(*flood, return_exceptions=True)
 
 

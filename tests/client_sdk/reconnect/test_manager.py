@@ -6,12 +6,13 @@ import pytest
 
 from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, SetupRejected, State, address, connect
 from tests.client_sdk import frames
-from tests.client_sdk.calls.test_callers import Script, payload_frame
+from tests.client_sdk.calls.test_callers import Script
 from tests.client_sdk.clocks import rest
-from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer, error_frame
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer
+from tests.client_sdk.frames import Frame, error, payload
 
 TO = address("x")
-REPLACED = error_frame(0, CLOSE, "replaced: another connection came with this Route Id")
+REPLACED = error(0, CLOSE, "replaced: another connection came with this Route Id")
 
 
 # States
@@ -110,11 +111,11 @@ async def test_each_turn_closes_the_client_before_it(broker: FakeBroker) -> None
 
 
 async def test_a_body_that_loses_its_connection_goes_on_with_the_next_client(broker: FakeBroker) -> None:
-    def answer(peer: Peer, kind: int, stream_id: int, frame: bytes) -> None:
+    def answer(peer: Peer, frame: Frame) -> None:
         if peer is broker.peers[0]:
             peer.abort()
         else:
-            peer.send(payload_frame(stream_id, b"answer"))
+            peer.send(payload(frame.stream_id, b"answer", flags=frames.LAST))
 
     broker.answer = answer
     answers: list[bytes | None] = []

@@ -184,7 +184,7 @@ async def test_a_channel_without_a_publisher_or_subscriber_is_one_payload(broker
     async with offered(broker, things()) as (_, rsocket):
         rsocket.request_channel(Payload(b"alone", ECHO)).subscribe(None)
         caller = await broker.peer(1)
-        assert (await caller.expect(frames.CHANNEL))[0][2] & 0x40  # COMPLETE, in the request itself
+        assert (await caller.expect(frames.CHANNEL))[0].flags & frames.COMPLETE  # COMPLETE, in the request itself
         heard, sent = Heard(), asyncio.Event()
         rsocket.request_channel(Payload(b"alone", ECHO), None, sent).initial_request_n(1).subscribe(heard)
         assert await heard.end() == [b"echo alone"]

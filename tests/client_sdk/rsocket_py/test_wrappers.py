@@ -98,7 +98,7 @@ async def test_awaitable_rsocket(broker: FakeBroker) -> None:
         assert data_of(await awaitable.request_channel(Payload(b"x", ECHO), Counted(2))) == [b"0", b"1", b"2"]
         await awaitable.fire_and_forget(Payload(b"x", NOTE))
         await awaitable.metadata_push(NOTE)
-        asked = [int.from_bytes(frame[3][6:10]) for frame in (await broker.peer(1)).of(frames.REQUEST_N)]
+        asked = [frame.n for frame in (await broker.peer(1)).of(frames.REQUEST_N)]
         assert asked == [2, 2]  # its limit_rate
         with pytest.raises(RuntimeError):
             await awaitable.request_stream(Payload(b"many", COUNT))
@@ -146,7 +146,7 @@ async def test_reactivex(broker: FakeBroker) -> None:
         items = await client.request_stream(Payload(b"5", COUNT), request_limit=2).pipe(operators.to_list())
         assert data_of(items) == [b"0", b"1", b"2", b"3", b"4"]
         caller = await broker.peer(1)
-        assert int.from_bytes(caller.of(frames.STREAM)[0][3][6:10]) == 2
+        assert caller.of(frames.STREAM)[0].n == 2
         sent = asyncio.Event()
         items = await client.request_channel(
             Payload(b"x", ECHO), observable=reactivex.from_([Payload(b"a"), Payload(b"b")]), sending_done=sent

@@ -14,6 +14,7 @@ from client_sdk.testing import local_broker, sync_local_broker
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.frames import Frame
 from tests.client_sdk.reconnect.test_resumption import Relay
 from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.test_health import tags_in, tags_of
@@ -33,7 +34,7 @@ class Line:
     async def metadata_push(self, metadata: bytes) -> None:
         if self.reason is not None:
             raise self.reason
-        self.pushed.append(tags_in(bytes(6) + metadata))
+        self.pushed.append(tags_in(Frame(0, frames.PUSH, 0, metadata)))
 
     def leave(self) -> None:
         self.ended.set()
@@ -55,7 +56,7 @@ async def test_changed_tags_are_said_once_on_the_same_connection_with_the_same_r
         await service.set_tags({"version": "2"})
         await service.set_tags({"version": "2"})
         await client.set_tags({"place": "there", "weight": "3"})
-        said = [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)]
+        said = [tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)]
         assert said == [{"version": "2", "place": "here"}, {"version": "2", "place": "there", "weight": "3"}]
         assert len(broker.peers) == 1
 
@@ -151,7 +152,7 @@ async def test_tags_that_cannot_be_said_are_refused_and_change_nothing(broker: F
         assert service.tags == {"version": "1"}
         await service.set_tags({})
         peer = await broker.peer(0)
-        assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [{"place": "here"}]
+        assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [{"place": "here"}]
 
 
 async def test_a_caller_has_no_tags(broker: FakeBroker) -> None:

@@ -59,13 +59,13 @@ async def test_route_is_taken_out_what_runs_ends_and_then_goodbye_is_said(broker
         await working.began.wait()
         draining = asyncio.create_task(server.drain(timeout_s=10))
         peer = await broker.peer(0)
-        assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [{"health": "out"}]
+        assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [{"health": "out"}]
         assert (server.is_connected, draining.done()) == (True, False)
         working.go.set()
         assert (await answer).data == b"done work"
         await draining
         (last,) = peer.of(frames.ERROR)
-        assert (last[1], int.from_bytes(last[3][6:10])) == (0, CONNECTION_CLOSE)
+        assert (last.stream_id, last.code) == (0, CONNECTION_CLOSE)
         assert (server.is_connected, len(broker.peers)) == (False, 2)
 
 

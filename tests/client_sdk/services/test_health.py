@@ -15,13 +15,14 @@ from client_sdk.testing import local_broker
 from rsocket_wire.errors import REJECTED
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame
+from tests.client_sdk.frames import Frame
 from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.asking import MULTICAST, ask, channel, refusal, stream, taken
 
 
-def tags_in(raw: bytes) -> dict[str, str | None]:
+def tags_in(push: Frame) -> dict[str, str | None]:
     """What the ROUTE_SETUP in this METADATA_PUSH says."""
-    return {tag.key.short_name: tag.value for tag in broker_frame(raw[6:]).tags}
+    return {tag.key.short_name: tag.value for tag in broker_frame(push.body).tags}
 
 
 def tags_of(peer: Peer) -> dict[str, str | None]:
@@ -42,7 +43,7 @@ async def test_a_service_that_is_out_says_so_on_its_connection_and_when_it_is_ba
         await service.set_health(False, "the disk is full")
         await service.set_health(False, "the disk is still full")  # nothing new for the broker
         await service.set_health(True)
-        said = [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)]
+        said = [tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)]
         assert said == [OUT, REGION]
         assert (client.is_connected, len(broker.peers), service.is_healthy) == (True, 1, True)
 
@@ -146,9 +147,9 @@ async def test_checks_look_before_the_first_connection_and_again_until_it_is_clo
     client = await connect(broker.url, service=service)
     peer = await broker.peer(0)
     assert tags_of(peer) == OUT  # it was not ready when it came
-    assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [REGION]
+    assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [REGION]
     answers[0] = False
-    assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)] == [REGION, OUT]
+    assert [tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)] == [REGION, OUT]
     await client.close()
     while not looked.empty():
         looked.get_nowait()
@@ -305,5 +306,5 @@ async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_on
         async with asyncio.timeout(5):
             await asked.wait()
         async with asyncio.timeout(5):
-            assert [tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH)] == [OUT]
+            assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [OUT]
     assert service.health.reason == "check late says no"

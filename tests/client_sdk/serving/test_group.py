@@ -47,7 +47,7 @@ async def test_tags_and_health_are_told_on_all_connections(broker: FakeBroker) -
     async with offer(broker.url, service, connections=2):
         await service.set_tags({"version": "2"})
         await service.set_health(False)
-        said = [[tags_in(frame) for _, _, _, frame in await peer.expect(frames.PUSH, 2)] for peer in broker.peers]
+        said = [[tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)] for peer in broker.peers]
         assert said == [[{"version": "2"}, {"version": "2", "health": "out"}]] * 2
 
 
