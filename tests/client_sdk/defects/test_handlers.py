@@ -3,15 +3,13 @@
 import asyncio
 import contextlib
 import logging
-import socket
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from client_sdk import ApplicationError, Payload, Service, address, connect
+from client_sdk import ApplicationError, Payload, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, request
 from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, serving
@@ -222,74 +220,3 @@ async def test_a_handler_that_will_not_be_cancelled_is_left_behind_and_close_ret
     finally:
         may_end.set()
         await asyncio.sleep(0)
-
-
-class Bystander(threading.Thread):
-    """A broker in a thread of its own: it goes on when the event loop of the test does not."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._socket: socket.socket | None = None
-        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.connections = 0
-        self.pings = 0
-
-    def run(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                self._socket, _ = self._listener.accept()
-                self.connections += 1
-                stream = self._socket.makefile("rb")
-                while head := stream.read(3):
-                    frame = stream.read(int.from_bytes(head))
-                    if frame[4] >> 2 == frames.KEEPALIVE:
-                        self.pings += 1
-                        self.say(Frame(0, frames.KEEPALIVE, 0, frame[6:]))
-
-    def say(self, frame: Frame) -> None:
-        raw = frame.encode()
-        assert self._socket is not None
-        self._socket.sendall(len(raw).to_bytes(3) + raw)
-
-    def end(self) -> None:
-        for each in (self._socket, self._listener):
-            if each is not None:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-                each.close()
-        self.join(5)
-        assert not self.is_alive()
-
-
-@pytest.fixture
-def bystander(no_leaked_tasks: None) -> Iterator[Bystander]:
-    thread = Bystander()
-    thread.start()
-    yield thread
-    thread.end()
-
-
-async def test_a_handler_that_holds_the_program_for_longer_than_the_lifetime_costs_no_connection(
-    bystander: Bystander,
-) -> None:
-    """Row 29: who did not listen for a while looks at what has come before it says that nobody was there."""
-    service, held = Service("s"), asyncio.Event()
-
-    @service.request_response()
-    async def hold(data: bytes) -> bytes:
-        time.sleep(0.6)  # noqa: ASYNC251  that is the point
-        held.set()
-        return data
-
-    async with connect(bystander.url, service=service, keepalive_s=0.1, lifetime_s=0.3) as client:
-        for number in range(2):
-            held.clear()
-            bystander.say(request(2 + 2 * number, frames.RESPONSE, b"x"))
-            threading.Timer(0.3, bystander.say, [request(100, frames.FNF)]).start()  # it lives meanwhile
-            await held.wait()
-            pings = bystander.pings
-            while bystander.pings < pings + 3:
-                await asyncio.sleep(0.02)
-        assert client.is_connected
-        assert bystander.connections == 1

@@ -55,28 +55,22 @@ class Named:
         self.service = Service("named")
         self.seen: list[tuple[str, str]] = []
 
-        @self.service.request_response("name")
-        async def answer(asked: Request) -> bytes:
-            self.seen.append((asked.model, asked.route))
-            return asked.data
+        for decorator in (self.service.request_response, self.service.fire_and_forget, self.service.metadata_push):
+            decorator("name")(self.answer)
+        self.service.request_stream("name")(self.items)
+        self.service.request_channel("name")(self.channel)
 
-        @self.service.fire_and_forget("name")
-        async def note(asked: Request) -> None:
-            self.seen.append((asked.model, asked.route))
+    async def answer(self, asked: Request) -> bytes:
+        self.seen.append((asked.model, asked.route))
+        return asked.data
 
-        @self.service.metadata_push("name")
-        async def push(asked: Request) -> None:
-            self.seen.append((asked.model, asked.route))
+    async def items(self, asked: Request) -> AsyncIterator[bytes]:
+        self.seen.append((asked.model, asked.route))
+        yield b"item"
 
-        @self.service.request_stream("name")
-        async def items(asked: Request) -> AsyncIterator[bytes]:
-            self.seen.append((asked.model, asked.route))
-            yield b"item"
-
-        @self.service.request_channel("name")
-        async def channel(asked: Request, payloads: object) -> AsyncIterator[bytes]:
-            self.seen.append((asked.model, asked.route))
-            yield b"item"
+    async def channel(self, asked: Request, payloads: object) -> AsyncIterator[bytes]:
+        async for item in self.items(asked):
+            yield item
 
 
 @pytest.mark.parametrize("metadata", GOOD[1:])

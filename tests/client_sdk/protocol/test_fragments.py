@@ -103,14 +103,6 @@ def test_a_call_that_is_cancelled_before_its_first_piece_was_never_made() -> Non
     assert (far.take(), far.machine.unsent_bytes) == ([], 0)
 
 
-def test_a_call_that_is_cancelled_between_its_pieces_sends_no_more_of_them() -> None:
-    far = Far(SMALL)
-    stream = far.ask(b"x" * 200)
-    assert len(far.take(room_bytes=1)) == 1
-    far.machine.cancel(stream)
-    assert far.take() == [(frames.CANCEL, 1, 0, b"")]
-
-
 def test_a_caller_that_cancels_gets_no_more_pieces_of_its_answer() -> None:
     far = Far(SMALL)
     far.send(frame(2, frames.RESPONSE))
@@ -167,16 +159,6 @@ def test_unfinished_requests_have_a_bound_and_only_the_one_that_wants_more_is_re
     far.send(frame(4, frames.PAYLOAD, N, b""))
     assert [stream.id for stream in far.news()] == [4]
     assert (far.machine.gathered_bytes, far.machine.is_over) == (0, False)
-
-
-def test_an_answer_that_never_ends_is_cancelled_at_the_bound() -> None:
-    far = Far(Settings(max_gathered_bytes=10_000))
-    stream, other = far.ask(), far.ask()
-    far.take()
-    for _ in range(100):
-        far.send(frame(1, frames.PAYLOAD, N | F, bytes(100)))
-    assert far.take() == [(frames.CANCEL, 1, 0, b"")]
-    assert (stream.is_over, other.is_over, far.machine.gathered_bytes) == (True, False, 0)
 
 
 def test_what_waits_is_counted_whatever_it_is() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from client_sdk.protocol.stream import BROKEN, LATE, LOST, SAID, Failure
+from client_sdk.protocol.stream import BROKEN, LATE
 from rsocket_wire.rsocket.frames import MAX_N
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame, said, with_metadata
+from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame, with_metadata
 
 
 @pytest.mark.parametrize("is_framed", [True, False])
@@ -55,17 +55,6 @@ def test_any_payload_without_fragments_ends_a_request_response(flags: int) -> No
     stream = far.ask()
     far.send(frame(1, frames.PAYLOAD, flags, b"x"))
     assert (stream.is_over, stream.data) == (True, b"x")
-
-
-def test_items_arrive_up_to_what_was_asked_for_and_one_more_ends_the_stream() -> None:
-    far = Far()
-    stream = far.ask_items(2)
-    far.take()
-    far.send(*(frame(1, frames.PAYLOAD, N, b"%d" % number) for number in range(3)))
-    assert stream.items == [(b"0", None), (b"1", None)]
-    assert stream.failure is not None
-    assert (stream.failure.kind, stream.failure.code) == (SAID, 0x204)
-    assert far.take() == [(frames.CANCEL, 1, 0, b"")]
 
 
 def test_granted_credit_is_sent_and_counts() -> None:
@@ -202,14 +191,3 @@ def test_a_broken_frame_ends_its_stream_on_both_sides_and_no_other(broken: bytes
     assert far.take() == answer
     assert hurt.failure is not None
     assert (hurt.failure.kind, other.is_over, far.machine.is_over) == (BROKEN, False, False)
-
-
-def test_all_streams_end_when_the_wire_does() -> None:
-    far = Far()
-    streams = [far.ask(), far.ask_items(), far.ask_items(kind=frames.CHANNEL)]
-    far.machine.lost_wire(Failure(LOST, "connection-lost: gone"), far.now)
-    assert far.news() == streams
-    assert [said(stream) for stream in streams] == [(0, "connection-lost: gone")] * 3
-    assert (far.machine.is_over, far.machine.open_streams_n) == (True, 0)
-    far.send(frame(1, frames.PAYLOAD, N, b"late"))
-    assert far.news() == []

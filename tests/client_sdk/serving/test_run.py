@@ -40,15 +40,6 @@ async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeB
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-async def test_a_terminal_that_is_closed_ends_it_in_order(broker: FakeBroker) -> None:
-    serving = [asyncio.create_task(serve(broker.url, echo_service("s"))) for _ in range(2)]
-    for number in range(2):
-        await (await broker.peer(number)).expect(frames.KEEPALIVE)
-    os.kill(os.getpid(), signal.SIGHUP)
-    await asyncio.gather(*serving)
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-
-
 async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: FakeBroker) -> None:
     """As `nohup` starts it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -82,13 +73,15 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         await asyncio.wait([call])
 
 
-async def test_a_signal_ends_all_services_of_a_program(broker: FakeBroker) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_all_services_of_a_program_in_order(broker: FakeBroker, number: signal.Signals) -> None:
+    """SIGHUP: a terminal that is closed."""
     serving = [asyncio.create_task(serve(broker.url, echo_service("s"))) for _ in range(2)]
-    for number in range(2):
-        await (await broker.peer(number)).expect(frames.KEEPALIVE)
-    os.kill(os.getpid(), signal.SIGTERM)
+    for place in range(2):
+        await (await broker.peer(place)).expect(frames.KEEPALIVE)
+    os.kill(os.getpid(), number)
     await asyncio.gather(*serving)
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(number) == signal.SIG_DFL
 
 
 async def test_an_event_stops_it_too(broker: FakeBroker) -> None:
