@@ -297,21 +297,24 @@ async def serving(
 
 KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
 MODELS = tuple(KINDS)  # those with an answer
+ITEMS = ("request_stream", "request_channel", "gather")  # those whose answer is items
+TO = address("everything")
 
 
-async def first_answer(client: Client, model: str, **options: Any) -> Payload:
-    """The answer, or the first item of it."""
-    to = address("everything")
-    if model == "request_response":
-        return await client.request_response(to, b"1", **options)
-    if model == "request_stream":
-        return await anext(client.request_stream(to, b"1", **options))
-    return await anext(client.request_channel(to, items_of(b"1"), **options))
+def made(client: Any, call: str, to: Any, data: Any, **options: Any) -> Any:
+    """What the method of a client gives, of either client; a multicast is a request/response to several."""
+    return getattr(client, "request_response" if call == "multicast" else call)(to, data, **options)
 
 
-def begin(client: Client, model: str, **options: Any) -> asyncio.Task[Payload]:
+async def first_answer(client: Client, call: str, data: Any = b"1", to: Any = TO, **options: Any) -> Any:
+    """The answer, or the first item of it; None at its end, and of a call without one."""
+    answer = made(client, call, to, items_of(data) if call == "request_channel" else data, **options)
+    return await (anext(answer, None) if call in ITEMS else answer)
+
+
+def begin(client: Client, call: str, **options: Any) -> asyncio.Task[Any]:
     """`first_answer` in a task of its own."""
-    return asyncio.create_task(first_answer(client, model, **options))
+    return asyncio.create_task(first_answer(client, call, **options))
 
 
 async def assert_answered(client: Client, peer: RawPeer) -> None:

@@ -16,14 +16,13 @@ from typing import Any
 from rsocket.exceptions import RSocketProtocolError
 from rsocket.payload import Payload as RSocketPayload
 
-from client_sdk import Address, Client, Payload, address, connect, multicast, sync
+from client_sdk import Address, Client, Payload, connect, multicast, sync
 from client_sdk.rsocket_py import ClientRSocket
 from tests.client_sdk import frames
-from tests.client_sdk.raw_broker import KINDS, RawBroker, RawPeer
+from tests.client_sdk.raw_broker import ITEMS, KINDS, TO, RawBroker, RawPeer, first_answer, made
 from tests.client_sdk.rsocket_py.strangers import Counted, Heard
-from tests.client_sdk.samples import items_of
 
-TO, ALL = address("everything"), multicast("everything")
+ALL = multicast("everything")
 WITH_ANSWER = {**KINDS, "multicast": frames.RESPONSE, "gather": frames.STREAM}
 WITHOUT_ANSWER = {"fire_and_forget": frames.FNF, "metadata_push": frames.PUSH}
 CALLS = {**WITH_ANSWER, **WITHOUT_ANSWER}  # and the kind of frame that each is
@@ -55,20 +54,7 @@ class Caller:
         await self.client.close()
 
     async def _made(self, call: str, data: Any, to: Address, options: dict[str, Any]) -> Any:
-        client = self.client
-        answer: Any = None
-        if call in ("request_response", "multicast"):
-            answer = await client.request_response(to, data, **options)
-        elif call == "fire_and_forget":
-            await client.fire_and_forget(to, data, **options)
-        elif call == "metadata_push":
-            await client.metadata_push(to, data, **options)
-        elif call == "gather":
-            answer = await anext(client.gather(to, data, **options), None)
-        elif call == "request_stream":
-            answer = await anext(client.request_stream(to, data, **options), None)
-        else:
-            answer = await anext(client.request_channel(to, items_of(data), **options), None)
+        answer = await first_answer(self.client, call, data, to, **options)
         return None if answer is None else answer.data
 
 
@@ -85,20 +71,9 @@ class SyncCaller(Caller):
         return await asyncio.get_running_loop().run_in_executor(self._threads, wait)
 
     def _wait_for(self, call: str, data: Any, to: Address, options: dict[str, Any]) -> Any:
-        client = self.blocking
-        answer: Any = None
-        if call in ("request_response", "multicast"):
-            answer = client.request_response(to, data, **options)
-        elif call == "fire_and_forget":
-            client.fire_and_forget(to, data, **options)
-        elif call == "metadata_push":
-            client.metadata_push(to, data, **options)
-        elif call == "gather":
-            answer = next(client.gather(to, data, **options), None)
-        elif call == "request_stream":
-            answer = next(client.request_stream(to, data, **options), None)
-        else:
-            answer = next(client.request_channel(to, [data], **options), None)
+        answer = made(self.blocking, call, to, [data] if call == "request_channel" else data, **options)
+        if call in ITEMS:
+            answer = next(answer, None)
         return None if answer is None else answer.data
 
 

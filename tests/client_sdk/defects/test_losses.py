@@ -7,14 +7,13 @@ import signal
 
 import pytest
 
-from client_sdk import Client, ConnectionLost, NotConnected, Service, address, connect
+from client_sdk import Client, ConnectionLost, NotConnected, Service, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import MODELS, Attempts, Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.raw_broker import MODELS, TO, Attempts, Everything, RawBroker, assert_answered, begin, serving
 from tests.client_sdk.samples import items_of
 from tests.conftest import StartBroker
 
-TO = address("everything")
 ATTEMPTS = 10
 SHORT = {"keepalive_s": 0.05, "lifetime_s": 0.2}
 
